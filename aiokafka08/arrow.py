@@ -13,6 +13,7 @@ Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) 
 only this module imports it. No column of a received batch is made from Python objects: for these,
 pyarrow imports pandas where it is installed. Nor does a column to be produced become one from
 Python objects, and compute functions get scalars of `scalar()`, for the same reason.
+`arrow_headers` gets pyarrow from here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import RecordBatch as RecordBatch  # for annotations in other modules
+    from pyarrow import Array as Array  # for annotations in other modules
+    from pyarrow import DataType as DataType
+    from pyarrow import RecordBatch as RecordBatch
 
 
 _imported = threading.Event()  # set when the import of pyarrow has ended
@@ -189,8 +192,8 @@ class ArrowRows:
         names = batch.schema.names
         self._batch = batch
         self.indices = indices
-        self.values = _blobs(batch.column("value"))
-        self.keys = _blobs(batch.column("key")) if "key" in names else None
+        self.values = blobs(batch.column("value"))
+        self.keys = blobs(batch.column("key")) if "key" in names else None
         self.timestamps_ms = (
             _int64_values(batch.column("timestamp")) if "timestamp" in names else None
         )
@@ -218,9 +221,9 @@ class ArrowRows:
                 f"batch: no column 'value', columns: {', '.join(batch.schema.names) or 'none'}; "
                 "expected a column 'value' of binary or text"
             )
-        columns = {"value": _binary_column(pa, batch, "value")}
+        columns = {"value": binary_column(pa, batch, "value")}
         for name, convert in (
-            ("key", _binary_column),
+            ("key", binary_column),
             ("partition", _partition_column),
             ("timestamp", _timestamp_column),
         ):
@@ -315,7 +318,7 @@ class ArrowRows:
         return parts
 
 
-def _blobs(column: Any) -> Blobs:
+def blobs(column: Any) -> Blobs:
     """Return a column of binary or text as the message encoder reads it."""
     validity, offsets, data = column.buffers()
     is_large = str(column.type).startswith("large_")
@@ -330,7 +333,7 @@ def _int64_values(column: Any) -> memoryview[int]:
     return values[column.offset : column.offset + len(column)]
 
 
-def _binary_column(pa: Any, batch: Any, name: str) -> Any:
+def binary_column(pa: Any, batch: Any, name: str) -> Any:
     """Return a column as binary or text with an offsets buffer."""
     column, types = batch.column(name), pa.types
     kind = column.type

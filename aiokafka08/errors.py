@@ -305,6 +305,10 @@ class CorruptRecordException(BrokerResponseError):
 InvalidMessageError = CorruptRecordException
 
 
+class EmbeddedHeadersError(CorruptRecordException):
+    """With headers="embedded": a value begins with 0xff, but is no whole envelope of headers."""
+
+
 class UnknownTopicOrPartitionError(BrokerResponseError):
     errno = 3
     message = "UNKNOWN_TOPIC_OR_PARTITION"

@@ -101,8 +101,9 @@ class ConsumerRecord(_Extensible, Generic[KT, VT]):
     For type checkers it is generic in the types of `key` and `value`, by default bytes.
     `timestamp` is in milliseconds since the epoch, `timestamp_type` is 0 (CreateTime) or 1
     (LogAppendTime); both are None for message format 0, which has no timestamps. `checksum` is the
-    CRC-32 in the message. Sizes are in bytes, -1 for null. `headers` is always empty: message
-    formats 0 and 1 have none. Other attributes may be set, as FastStream does.
+    CRC-32 in the message. Sizes are in bytes, -1 for null. Message formats 0 and 1 have no headers:
+    `headers` is empty, unless the consumer's option `headers` is "embedded". Other attributes may
+    be set, as FastStream does.
     """
 
     topic: str

@@ -51,7 +51,8 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
     """Return a producer with `acks="all"`, unless the settings or the options say otherwise."""
     from aiokafka08.producer import AIOKafkaProducer
 
-    return AIOKafkaProducer(**{**_network(settings), "acks": "all", **settings.producer, **options})
+    values = {"acks": "all", "headers": "refuse"}  # bytes as they are, whatever the environment
+    return AIOKafkaProducer(**{**_network(settings), **values, **settings.producer, **options})
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer[Any, Any]:
@@ -63,6 +64,7 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
         **{
             **_network(settings),
             "zookeeper_connect": settings.zookeeper_connect,
+            "headers": "refuse",
             **settings.consumer,
             "group_id": None,
             **options,

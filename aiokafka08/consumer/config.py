@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
+from aiokafka08.embedded_headers import headers_mode
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
 from aiokafka08.net.coordinator_lookup import check_group_id
@@ -79,6 +80,7 @@ def consumer_config(
     client_rack: object,
     offsets_storage: str | None,
     zookeeper_connect: str | None,
+    headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
 
@@ -133,7 +135,12 @@ def consumer_config(
         positive("rebalance_timeout_ms", rebalance_timeout_ms)
     return ConsumerConfig(
         group_id=group_id,
-        decoding=Decoding(boolean("check_crcs", check_crcs), key_deserializer, value_deserializer),
+        decoding=Decoding(
+            boolean("check_crcs", check_crcs),
+            key_deserializer,
+            value_deserializer,
+            embedded_headers=headers_mode(headers) == "embedded",
+        ),
         fetch_max_wait_s=_int32(not_negative("fetch_max_wait_ms", fetch_max_wait_ms)) / 1000,
         fetch_max_bytes=positive("fetch_max_bytes", fetch_max_bytes),
         fetch_min_bytes=_int32(not_negative("fetch_min_bytes", fetch_min_bytes)),

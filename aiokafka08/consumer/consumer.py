@@ -29,11 +29,11 @@ from dataclasses import replace
 from types import MethodType, TracebackType
 from typing import Any, Final, Generic, Self
 
-from aiokafka08 import arrow
+from aiokafka08 import arrow, arrow_headers
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
-from aiokafka08.consumer.collector import Collector
+from aiokafka08.consumer.collector import CollectedColumns, Collector
 from aiokafka08.consumer.commits import (
     LAST_OFFSET,
     CommitOffsets,
@@ -45,6 +45,7 @@ from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
 from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.embedded_headers import HeadersMode
 from aiokafka08.errors import (
     Action,
     ConsumerStoppedError,
@@ -72,6 +73,9 @@ from aiokafka08.telemetry import Event, Telemetry
 
 ARROW_ROWS = 10_000
 """The most rows of an Arrow batch, if neither `max_records` nor `max_poll_records` is given."""
+
+EMBEDDED_ARROW_ROWS = 1000
+"""The most rows of an Arrow batch with embedded headers, which are read row by row in Python."""
 
 
 class AIOKafkaConsumer(Generic[KT, VT]):
@@ -179,6 +183,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         allow_auto_create_topics: False: never name a topic in a Metadata request, so that brokers
             with `auto.create.topics.enable` don't create one that doesn't exist (any more). The
             consumer then requests the metadata of all topics (default True).
+        headers: "embedded": read headers out of the values of messages that have them in the
+            envelope of Spring Cloud Stream (see `aiokafka08.embedded_headers`), into
+            `ConsumerRecord.headers` and the Arrow column `headers`. A value that begins with 0xff
+            but is no whole envelope then raises `EmbeddedHeadersError`. "refuse", "drop": values
+            are returned as they are. None: the environment variable AIOKAFKA08_HEADERS, or "refuse"
+            without it (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
@@ -235,6 +245,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         rebalance_max_retries: int = 4,
         start_timeout_ms: int | None = None,
         allow_auto_create_topics: bool = True,
+        headers: HeadersMode | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         if loop is not None:
@@ -288,6 +299,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             client_rack=client_rack,
             offsets_storage=offsets_storage,
             zookeeper_connect=zookeeper_connect,
+            headers=headers,
         )
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
         net = replace(net, max_frame_bytes=max(net.max_frame_bytes, 2 * largest))
@@ -467,8 +479,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.
-            CorruptRecordException: the next message is damaged. The error has its offset; `seek()`
-                past it.
+            CorruptRecordException: the next message is damaged, or its envelope of headers is
+                (`EmbeddedHeadersError`). The error has its offset; `seek()` past it.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: a deserializer raised it for the next message. Its `__notes__` give the
@@ -506,9 +518,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     ) -> arrow.RecordBatch:
         """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
-        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`). There are fewer
-        rows than `max_records` if they have over 4 MiB of keys and values, or if more would hold
-        the event loop for more than a few milliseconds. The first call imports pyarrow, in a
+        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`), and `headers` at
+        the end if `headers="embedded"`: a list of structs of key and value, or null. There are
+        fewer rows than `max_records` if they have over 4 MiB of keys and values, or if more would
+        hold the event loop for more than a few milliseconds. The first call imports pyarrow, in a
         thread.
 
         The caller may keep batches. The memory of a batch is reused for a later one only when
@@ -533,13 +546,31 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             )
         check_partitions(partitions)
         limit = self._limit(max_records) or ARROW_ROWS
+        if decoding.embedded_headers:
+            limit = min(limit, EMBEDDED_ARROW_ROWS)
         collected = await self._collector.get_columns(partitions, _seconds(timeout_ms), limit)
         try:
-            return arrow.record_batch(collected.runs, collected.columns)
+            batch = arrow.record_batch(collected.runs, collected.columns)
+            return self._extract_headers(batch, collected) if decoding.embedded_headers else batch
         except BaseException:
             for tp, position in collected.positions.items():  # the messages were not returned
                 self.seek(tp, position)
             raise
+
+    def _extract_headers(
+        self, received: arrow.RecordBatch, collected: CollectedColumns
+    ) -> arrow.RecordBatch:
+        """Return the rows before the first damaged envelope; `seek()` back to the other rows."""
+        batch, error = arrow_headers.extract_rows(received)
+        if error is not None:
+            if not batch.num_rows:
+                raise error
+            end = 0
+            for tp, count in collected.runs:
+                start, end = end, end + count
+                if end > batch.num_rows:
+                    self.seek(tp, received["offset"][max(start, batch.num_rows)].as_py())
+        return batch
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Iterate over the messages, each as from `getone()`, until the consumer is stopped.

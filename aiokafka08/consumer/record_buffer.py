@@ -22,13 +22,14 @@ when a set is released, and after each response (`fetcher`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from aiokafka08.errors import CorruptRecordException
+from aiokafka08.embedded_headers import MARK, embed, extract, locate
+from aiokafka08.errors import CorruptRecordException, EmbeddedHeadersError
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Columns,
@@ -58,6 +59,16 @@ class Decoding:
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    embedded_headers: bool = False
+
+    @property
+    def changes_records(self) -> bool:
+        """Whether decoded records aren't returned as they are."""
+        return (
+            self.embedded_headers
+            or self.key_deserializer is not None
+            or self.value_deserializer is not None
+        )
 
 
 class FrameStore:
@@ -309,7 +320,8 @@ class RecordBuffer:
             `DECODE_STEP_BYTES` and `long_wrapper`).
 
         Raises:
-            CorruptRecordException: the next record to return is corrupt.
+            CorruptRecordException: the next record to return is corrupt, or its envelope of headers
+                is.
             Exception: a deserializer raised it for the next record to return.
         """
         reader = self._sets[0].reader if self._sets else None
@@ -321,7 +333,7 @@ class RecordBuffer:
         if not records:
             return bool(self._sets)
         self._undeserialized = []
-        if self._decoding.key_deserializer or self._decoding.value_deserializer:
+        if self._decoding.changes_records:
             count, error = self._deserialize(records)
             if error is not None:
                 self._undeserialized = records[count:]
@@ -390,8 +402,20 @@ class RecordBuffer:
         count = self.decompressed_bytes = 0
         if self.has_records:  # an earlier getone() or getmany() has decoded these
             records = self.pop_records(max_records)
+            if self._decoding.embedded_headers:
+                # Columns hold values in their envelopes, which `arrow_headers` reads.
+                for record in records:
+                    record.value = embed(record.value, record.headers)
             columns.extend(records)
             count = len(records)
+        if self._undeserialized and count < max_records:
+            # getone() or getmany() has met a damaged envelope, and wasn't followed by a seek().
+            records = self._undeserialized[: max_records - count]
+            del self._undeserialized[: len(records)]
+            columns.extend(records)
+            count += len(records)
+            self._started_count += len(records)
+            self._current_end = records[-1].offset + 1
         while self._sets and count < max_records and not columns.is_full:
             fetched = self._sets[0]
             reader = self._reader_of(fetched)
@@ -463,12 +487,21 @@ class RecordBuffer:
             self._current_end = offset
 
     def _deserialize(self, records: list[Record]) -> tuple[int, Exception | None]:
-        """Deserialize in place up to the first failure; return the count of successes and the
-        failure."""
+        """Read envelopes and deserialize, in place, up to the first failure; return the count of
+        successes and the failure."""
         for_key, for_value = self._decoding.key_deserializer, self._decoding.value_deserializer
+        embedded = self._decoding.embedded_headers
+        headers: Sequence[tuple[str, bytes]]
         for count, record in enumerate(records):
+            key, value, headers = record.key, record.value, ()
+            size = record.serialized_value_size
+            if embedded and value and value[0] == MARK:
+                try:
+                    value, headers = extract(value)
+                    size = len(value)
+                except EmbeddedHeadersError as error:
+                    return count, locate(error, self._topic_partition, record.offset)
             try:
-                key, value = record.key, record.value
                 if for_key is not None:
                     key = for_key(key)
                 if for_value is not None:
@@ -483,4 +516,6 @@ class RecordBuffer:
                     error.add_note(note)
                 return count, error
             record.key, record.value = key, value
+            if headers or size != record.serialized_value_size:
+                record.headers, record.serialized_value_size = headers, size
         return len(records), None

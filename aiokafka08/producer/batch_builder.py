@@ -9,11 +9,13 @@ the batch has no room close it. `take()` succeeds once, even if the batch was cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08.embedded_headers import Headers, embed
 from aiokafka08.errors import IllegalStateError, UnsupportedVersionError
+from aiokafka08.producer.headers import HeaderPolicy, no_headers
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder, message_size
 
@@ -39,6 +41,7 @@ class BatchBuilder:
 
     Attributes:
         has_explicit_timestamps: the user gave a message its timestamp.
+        dropped_headers: the number of messages whose headers were dropped.
     """
 
     def __init__(
@@ -47,13 +50,16 @@ class BatchBuilder:
         codec: Codec,
         limit_bytes: int,
         serialize: Callable[[Any, Any], tuple[bytes | None, bytes | None]],
+        policy: HeaderPolicy,
     ) -> None:
         self._builder = MessageSetBuilder(magic, codec)
         self._limit_bytes = limit_bytes
         self._serialize = serialize
+        self._policy = policy
         self._closed = False
         self._sent = False
         self.has_explicit_timestamps = False
+        self.dropped_headers = 0
 
     def __repr__(self) -> str:
         return f"<BatchBuilder messages={self.record_count()} bytes={self.size()}>"
@@ -64,7 +70,7 @@ class BatchBuilder:
         timestamp: int | None,
         key: Any,
         value: Any,
-        headers: Sequence[tuple[str, bytes]] | None = (),
+        headers: Headers | None = (),
     ) -> AppendedMessage | None:
         """Add a message; return None, and add nothing, if the batch is full or closed.
 
@@ -72,13 +78,16 @@ class BatchBuilder:
             timestamp: milliseconds since the epoch; None for now.
             key: the key, or what `key_serializer` takes.
             value: the value, or what `value_serializer` takes.
-            headers: None or empty: message formats 0 and 1 have no headers (default ()).
+            headers: as in `AIOKafkaProducer.send` (default ()).
 
         Raises:
-            UnsupportedVersionError: headers; or a timestamp for brokers below 0.10.
+            UnsupportedVersionError: headers, unless the producer's option `headers` allows them; or
+                a timestamp for brokers below 0.10.
+            IllegalArgumentError: the headers can't be embedded.
             TypeError: key or value isn't bytes.
         """
-        if headers:
+        mode = self._policy.mode
+        if headers and mode == "refuse":
             raise no_headers()
         if self._closed:
             return None
@@ -91,11 +100,15 @@ class BatchBuilder:
         else:
             self.has_explicit_timestamps = True
         key_bytes, value_bytes = self._serialize(key, value)
+        if mode == "embedded":
+            value_bytes = embed(value_bytes, headers)
         size = message_size(builder.magic, key_bytes, value_bytes)
         if len(builder) and builder.size_bytes + size > self._limit_bytes:
             self._closed = True
             return None
         builder.append(key_bytes, value_bytes, -1 if timestamp is None else timestamp)
+        if headers and (mode == "drop" or value_bytes is None):
+            self.dropped_headers += 1
         return AppendedMessage(len(builder) - 1, None, size, timestamp)
 
     def close(self) -> None:
@@ -126,14 +139,6 @@ class BatchBuilder:
             )
         self._sent = self._closed = True
         return self._builder
-
-
-def no_headers() -> UnsupportedVersionError:
-    """Return the error for headers."""
-    return UnsupportedVersionError(
-        "headers need message format 2 (brokers from 0.11 on), which this client doesn't speak. "
-        "Put them into the value"
-    )
 
 
 def no_timestamps() -> UnsupportedVersionError:

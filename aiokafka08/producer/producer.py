@@ -19,6 +19,8 @@ from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from aiokafka08 import environment
+from aiokafka08.embedded_headers import Headers as HeaderPairs
+from aiokafka08.embedded_headers import HeadersMode, headers_mode
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -39,10 +41,11 @@ from aiokafka08.net.config import (
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
 from aiokafka08.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
-from aiokafka08.producer.batch_builder import BatchBuilder, no_headers
+from aiokafka08.producer.batch_builder import BatchBuilder
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.fast_path import DeliveryFuture, Send
+from aiokafka08.producer.headers import HeaderPolicy, no_headers
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import Acks, CompressionType, check_duration, producer_options
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
@@ -68,7 +71,7 @@ _COUNTERS = (
     "metadata_failures",
 )
 
-Headers = Sequence[tuple[str, bytes]] | None
+Headers = HeaderPairs | None
 
 
 class AIOKafkaProducer:
@@ -156,6 +159,12 @@ class AIOKafkaProducer:
             exist and isn't created; with brokers from 0.10 on it takes five seconds, since some
             say so while they create it. Waiting for memory counts towards `delivery_timeout_ms`
             only, unlike in Java.
+        headers: what to do with the headers of messages, since message formats 0 and 1 have none.
+            "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
+            it as `headers_dropped` and log a warning for each topic. "embedded": put them into the
+            value, in the envelope of Spring Cloud Stream (see `aiokafka08.embedded_headers`). A
+            null value then loses its headers, as with "drop", and stays null. None: the environment
+            variable AIOKAFKA08_HEADERS, or "refuse" without it (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
@@ -203,6 +212,7 @@ class AIOKafkaProducer:
         max_in_flight_requests_per_connection: int = 5,
         start_timeout_ms: int | None = None,
         max_block_ms: int | None = None,
+        headers: HeadersMode | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         if loop is not None:
@@ -254,7 +264,12 @@ class AIOKafkaProducer:
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
         self._serializers = (key_serializer, value_serializer)
-        self._serializes = key_serializer is not None or value_serializer is not None
+        self._headers = HeaderPolicy(headers_mode(headers), self._config.client_id)
+        self._prepares = (
+            key_serializer is not None
+            or value_serializer is not None
+            or self._headers.mode != "refuse"
+        )
         try:
             self._new_partitioner = partitioner_factory(partitioner)
         except (TypeError, ValueError) as error:
@@ -406,7 +421,8 @@ class AIOKafkaProducer:
             partition: a number from 0 on; None lets the partitioner choose (default None).
             timestamp_ms: milliseconds since the epoch, from 0 on; None for now. Brokers below 0.10
                 store none, and a number raises an error there (default None).
-            headers: None or empty: message formats 0 and 1 have no headers (default None).
+            headers: pairs of a name and a value in bytes, or None; refused, dropped or embedded
+                by the option `headers` of the producer (default None).
 
         Returns:
             An awaitable with the interface of `asyncio.Future`. A task that awaits many completed
@@ -425,13 +441,15 @@ class AIOKafkaProducer:
             UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
                 partition.
             InvalidTopicError: brokers don't accept the topic name.
-            UnsupportedVersionError: headers; or a timestamp for a broker below 0.10.
+            UnsupportedVersionError: headers, unless the option `headers` allows them; or a
+                timestamp for a broker below 0.10.
+            IllegalArgumentError: the headers can't be embedded: a value isn't text in UTF-8, or
+                there are more than 255.
             ProducerClosed: the producer was stopped before or during this call.
             TypeError: key or value isn't bytes.
         """
-        if self._serializes:
-            self._check()
-            key, value = self._serialize(key, value)
+        if self._prepares:
+            key, value, headers = self._prepare(topic, key, value, headers)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -455,9 +473,8 @@ class AIOKafkaProducer:
         if type(send) is not MethodType or send.__func__ is not _SEND:
             return await (await send(topic, value, key, partition, timestamp_ms, headers))
         # Doesn't call `send`, which would cost one more coroutine per message.
-        if self._serializes:
-            self._check()
-            key, value = self._serialize(key, value)
+        if self._prepares:
+            key, value, headers = self._prepare(topic, key, value, headers)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -470,6 +487,7 @@ class AIOKafkaProducer:
         keys: Iterable[Any] | None = None,
         partition: int | None = None,
         timestamps_ms: Iterable[int] | None = None,
+        headers: Iterable[Headers] | None = None,
     ) -> Deliveries:
         """Buffer many messages at once, far cheaper than by `send` for each.
 
@@ -494,6 +512,8 @@ class AIOKafkaProducer:
             partition: the partition of all messages, from 0 on; None lets the partitioner choose
                 (default None).
             timestamps_ms: as many, as in `send`; None for now (default None).
+            headers: as many lists of headers, as in `send`; None for messages without headers
+                (default None).
 
         Returns:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
@@ -506,12 +526,16 @@ class AIOKafkaProducer:
         assert self._engine is not None
         loop_yield = self._engine.loop_yield
         all_values: Sequence[bytes | None]
-        if isinstance(values, Blobs) and (keys, timestamps_ms, *self._serializers) == (None,) * 4:
+        given = (keys, timestamps_ms, *self._serializers)
+        if isinstance(values, Blobs) and given == (None,) * 4:
             all_values, all_keys, timestamps = values, None, None  # immutable, and checked
         else:
             all_values, all_keys, timestamps = await loop_yield.run_steps(
                 serialize_all(values, keys, timestamps_ms, *self._serializers)
             )
+        if headers is not None or self._headers.mode == "embedded":
+            steps = self._headers.apply_all(topic, all_values, headers)
+            all_values = await loop_yield.run_steps(steps)
         messages = ListedMessages(range(len(all_values)), all_keys, all_values, timestamps)
         groups = await self._engine.intake.append_many(topic, messages, partition)
         return Deliveries(len(all_values), groups, timestamps, loop_yield)
@@ -529,6 +553,8 @@ class AIOKafkaProducer:
                 `key`: as `value`; null for rows without a key.
                 `partition`: integers; null lets the partitioner choose.
                 `timestamp`: of any unit, or integers, milliseconds since the epoch; null for now.
+                `headers`: lists of structs of `key` and `value`; refused, dropped or embedded by
+                the option `headers` of the producer.
                 So the result of `getmany_arrow` can be sent as it is.
 
         Returns:
@@ -542,8 +568,11 @@ class AIOKafkaProducer:
                 partition.
         """
         self._check()
-        messages = ArrowMessages.of(batch)
+        messages = ArrowMessages.of(batch)  # checks its columns
         assert self._engine is not None
+        if "headers" in batch.schema.names or self._headers.mode == "embedded":
+            steps = self._headers.apply_arrow(topic, batch)
+            messages = ArrowMessages.of(await self._engine.loop_yield.run_steps(steps))
         groups = await self._engine.intake.append_many(topic, messages)
         return Deliveries(
             len(messages.values), groups, messages.timestamps_ms, self._engine.loop_yield
@@ -557,6 +586,7 @@ class AIOKafkaProducer:
             self._options.codec,
             min(self._options.max_batch_size, self._options.max_request_size),
             self._serialize,
+            self._headers,
         )
 
     async def send_batch(
@@ -587,6 +617,8 @@ class AIOKafkaProducer:
             sent: asyncio.Future[RecordMetadata | None] = asyncio.get_running_loop().create_future()
             sent.set_result(None)
             return sent
+        if batch.dropped_headers:
+            self._headers.count_dropped(topic, batch.dropped_headers)
         return await self._engine.intake.append_batch(batch, topic, partition)
 
     async def flush(self) -> None:
@@ -626,8 +658,9 @@ class AIOKafkaProducer:
         runs in pure Python, as `repr()` and the log line at the start say). Counters:
         `messages_sent` (acknowledged, or written if acks=0), `messages_failed`, `bytes_sent`
         (compressed message sets, retries included), `requests_sent`, `retries` (batches),
-        `batches_failed`, `acks0_unknown` (messages), `connections_opened`, `connections_closed`,
-        `connect_failures`, `metadata_changes`, `metadata_failures`.
+        `batches_failed`, `acks0_unknown` (messages), `headers_dropped` (messages whose headers
+        were dropped), `connections_opened`, `connections_closed`, `connect_failures`,
+        `metadata_changes`, `metadata_failures`.
         """
         counters = self._telemetry.counters
         return {
@@ -635,6 +668,7 @@ class AIOKafkaProducer:
             "buffer_limit_bytes": self._options.buffer_memory,
             "compiled": int(twins.are_compiled(twins.PRODUCER_TWINS)),
             "retries": counters["batches_retried"],
+            "headers_dropped": self._headers.dropped,
             **{name: counters[name] for name in _COUNTERS},
         }
 
@@ -732,6 +766,16 @@ class AIOKafkaProducer:
             not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
         return await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
+
+    def _prepare(
+        self, topic: str, key: Any, value: Any, headers: Headers
+    ) -> tuple[bytes | None, bytes | None, Headers]:
+        """Serialize a message, and apply the option `headers` unless it is "refuse"."""
+        self._check()
+        key, value = self._serialize(key, value)
+        if self._headers.mode == "refuse":
+            return key, value, headers  # `_send` refuses headers
+        return key, self._headers.apply(topic, value, headers), None
 
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         return serialize_pair(key, value, *self._serializers)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08.embedded_headers import HeadersMode, headers_mode
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.properties import (
     boolean,
@@ -127,6 +128,7 @@ class ReadOptions:
     fetch_offset_interval_s: float
     poll_timeout_s: float
     include_headers: bool
+    embedded_headers: bool
     client: ClientProperties
     notes: tuple[str, ...]
     """A log line for each given option without effect."""
@@ -139,6 +141,7 @@ class WriteOptions:
     topic: str | None
     drop_timestamps: bool
     partitioner: str | None
+    headers: HeadersMode
     client: ClientProperties
     notes: tuple[str, ...]
     """A log line for each given option without effect."""
@@ -166,8 +169,9 @@ _READ: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "includeHeaders",
+    "headers",
 )
-_WRITE: Final = ("topic", "includeHeaders", "partitioner", "timestamps")
+_WRITE: Final = ("topic", "includeHeaders", "headers", "partitioner", "timestamps")
 _SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options of the query that Spark passes on: `path` comes from `load(path)` and `save(path)`."""
 
@@ -245,6 +249,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         )
         / 1000,
         include_headers=boolean("includeHeaders", options.get("includeHeaders", "false")),
+        embedded_headers=headers_mode(options.get("headers")) == "embedded",
         client=client,
         notes=tuple(notes),
     )
@@ -272,6 +277,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             "timestamps", options.get("timestamps", "keep"), {"keep": False, "drop": True}
         ),
         partitioner=partitioner,
+        headers=headers_mode(options.get("headers")),
         client=client,
         notes=client.ignored,
     )

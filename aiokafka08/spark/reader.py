@@ -33,11 +33,13 @@ from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch, scalar, schema
+from aiokafka08.arrow_headers import extract_rows, headers_type
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
 from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import (
     CorruptRecordException,
+    EmbeddedHeadersError,
     KafkaError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
@@ -90,12 +92,9 @@ MAX_INTERVALS = 64
 _MIN_GAP = 500
 """Offsets this close are read as one range, since one request fetches them together."""
 
-_HEADERS = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
 BATCH_SCHEMA = pa.schema([field.with_nullable(True) for field in schema()])
 """The columns of `arrow.schema`; in Spark's source each of them is nullable."""
-BATCH_SCHEMA_WITH_HEADERS = BATCH_SCHEMA.append(pa.field("headers", _HEADERS))
+BATCH_SCHEMA_WITH_HEADERS = BATCH_SCHEMA.append(pa.field("headers", headers_type()))
 
 
 _NO_LEADERS = PartitionLeaders()
@@ -297,6 +296,10 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
 
 
 _HINTS: dict[type[KafkaError], str] = {
+    EmbeddedHeadersError: (
+        "skip the message with startingOffsets and endingOffsets, or read values as they are with "
+        "headers=refuse"
+    ),
     CorruptRecordException: (
         "skip the message with startingOffsets and endingOffsets. If only its CRC is wrong, "
         "kafka.check.crcs=false reads it"
@@ -322,10 +325,10 @@ async def _read_batches(
             while count := reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
                 runs.append((tp, count))
                 if columns.is_full or len(columns) >= MAX_BATCH_ROWS:
-                    yield _to_spark_batch(runs, columns, fields)
+                    yield _to_spark_batch(runs, columns, fields, options)
                     columns, runs = Columns(MAX_BATCH_BYTES), []
     if len(columns):
-        yield _to_spark_batch(runs, columns, fields)
+        yield _to_spark_batch(runs, columns, fields, options)
 
 
 def _message_sets_by_partition(
@@ -402,16 +405,26 @@ async def _skip_lost(
 
 
 def _to_spark_batch(
-    runs: Sequence[tuple[TopicPartition, int]], columns: Columns, fields: pa.Schema
+    runs: Sequence[tuple[TopicPartition, int]],
+    columns: Columns,
+    fields: pa.Schema,
+    options: ReadOptions,
 ) -> pa.RecordBatch:
     """Return messages as Spark's own source has them.
 
-    `timestampType` is -1 for a message without a timestamp; `headers` are null.
+    `timestampType` is -1 for a message without a timestamp; `headers` are null unless they are
+    embedded.
+
+    Raises:
+        EmbeddedHeadersError: an envelope is damaged.
     """
     batch = record_batch(runs, columns)
+    if options.embedded_headers:
+        batch, error = extract_rows(batch)
+        if error is not None:
+            raise error
     arrays = {name: batch.column(name) for name in batch.schema.names}
     none = scalar(-1).cast(pa.int32())
     arrays["timestampType"] = pc.fill_null(arrays["timestampType"], none)
-    if "headers" in fields.names:
-        arrays["headers"] = pa.nulls(len(columns), _HEADERS)
+    arrays.setdefault("headers", pa.nulls(len(columns), headers_type()))
     return pa.RecordBatch.from_arrays([arrays[name] for name in fields.names], schema=fields)

@@ -67,8 +67,8 @@ def _columns(options: ReadOptions) -> StructType:
 class Kafka08DataSource(DataSource):
     """Batch and micro-batch reads and writes for Kafka brokers 0.8.0 to 3.9.
 
-    The schema is that of Spark's own Kafka source. The column `headers` is always null: message
-    formats 0 and 1 have no headers.
+    The schema is that of Spark's own Kafka source. The column `headers` is null without the option
+    headers=embedded: message formats 0 and 1 have no headers.
     """
 
     _reader: type[Kafka08Reader] = Kafka08Reader

@@ -63,7 +63,7 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 }
 _HEADERS = "array<struct<key:string,value:binary>>"
 
-_COLUMNS_WITHOUT_TIMESTAMP = ("value", "key", "partition")
+_COLUMNS_WITHOUT_TIMESTAMP = ("value", "key", "partition", "headers")
 
 _MAX_UNACKNOWLEDGED = 4
 """Arrow batches that may be buffered or in flight at the same time."""
@@ -106,8 +106,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
             )
     if "headers" in types and types["headers"].simpleString() != _HEADERS:
         raise IllegalArgumentError(
-            f"column 'headers': type {types['headers'].simpleString()}; expected {_HEADERS}, with "
-            "empty arrays: message formats 0 and 1 have no headers"
+            f"column 'headers': type {types['headers'].simpleString()}; expected {_HEADERS}"
         )
 
 
@@ -194,6 +193,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     written = TaskCommitMessage()
     unacknowledged: deque[list[Deliveries]] = deque()
     settings: dict[str, Any] = {"acks": "all", **options.client.network, **options.client.settings}
+    settings["headers"] = options.headers
     if options.partitioner is not None:
         settings["partitioner"] = options.partitioner
     # Spark's iterator blocks. It runs in a thread, so that the producer can send meanwhile.
@@ -231,17 +231,17 @@ async def _send(
     producer: AIOKafkaProducer, options: WriteOptions, batch: pa.RecordBatch, first_row: int
 ) -> list[Deliveries]:
     """Buffer the rows of a batch, topic by topic; `first_row` is the number of its first row."""
-    _check_headers(batch)
     names = [name for name in _sent_columns(options) if name in batch.schema.names]
     sent = []
     for topic, rows in _by_topic(batch) if options.topic is None else [(options.topic, batch)]:
         try:
             sent.append(await producer.send_arrow(topic, rows.select(names)))
         except UnsupportedVersionError as error:
-            error.args = (
-                f"column 'timestamp': {error.text}. Set the option timestamps=drop to write the "
-                "rows without it",
-            )
+            if not error.text.startswith("column 'headers'"):
+                error.args = (
+                    f"column 'timestamp': {error.text}. Set the option timestamps=drop to write "
+                    "the rows without it",
+                )
             raise
         except MessageSizeTooLargeError as error:
             error.args = (
@@ -257,16 +257,6 @@ def _sent_columns(options: WriteOptions) -> Sequence[str]:
     if options.drop_timestamps:
         return _COLUMNS_WITHOUT_TIMESTAMP
     return (*_COLUMNS_WITHOUT_TIMESTAMP, "timestamp")
-
-
-def _check_headers(batch: pa.RecordBatch) -> None:
-    if "headers" in batch.schema.names:
-        lengths = pc.list_value_length(batch.column("headers"))
-        if (pc.max(lengths).as_py() or 0) > 0:
-            raise IllegalArgumentError(
-                "column 'headers': a row has headers, which message formats 0 and 1 don't have; "
-                "expected empty arrays. Leave the column out"
-            )
 
 
 def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -10,13 +10,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from aiokafka08.arrow_headers import headers_type
 from aiokafka08.errors import (
+    EmbeddedHeadersError,
     IllegalArgumentError,
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.requests.produce import ProduceRequest
-from aiokafka08.spark.options import write_options
+from aiokafka08.spark.options import read_options, write_options
+from aiokafka08.spark.planning import OffsetRange
+from aiokafka08.spark.reader import ReadTask, read_task
 from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import Answer, EmbeddedCluster
@@ -101,7 +105,7 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
                 "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) headers",
             ],
             {"topic": "t"},
-            "a row has headers, which message formats 0 and 1 don't have",
+            "'headers': 1 rows: headers need message format 2",
         ),
         (["'v' AS value", "'x' AS headers"], {"topic": "t"}, "'headers': type string"),
         (["'v' AS value", "CAST(NULL AS STRING) AS topic"], {}, "a row has no topic"),
@@ -277,3 +281,48 @@ def test_wrong_partitioner_raises_on_the_driver(streaming: bool) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         make(StructType([StructField("value", BinaryType())]), False)
     assert "partitioner='murmur3': expected one of murmur2, scala-0.8.0" in str(caught.value)
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+
+def test_headers_are_embedded_and_read_back(cluster: EmbeddedCluster) -> None:
+    """A batch that is read with its headers is written with them; see tests/headers for the bytes."""
+    header = [{"key": "a", "value": b"b"}]
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"v", b"\xff", None, b""], pa.binary()),
+            pa.array([header, None, header, []], headers_type()),
+        ],
+        ["value", "headers"],
+    )
+    base = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "headers": "embedded"}
+    write_task(write_options({**base, "topic": "t"}), iter([rows]))
+    reading = {**base, "subscribe": "t", "includeHeaders": "true"}
+    ends = [(number, len(cluster.log("t", number))) for number in range(len(stored(cluster)))]
+    task = ReadTask([OffsetRange("t", number, 0, end) for number, end in ends if end])
+    [batch] = read_task(read_options(reading, streaming=False), task)
+    expected = [(b"v", header), (b"\xff", None), (None, None), (b"", None)]
+    assert [(row["value"], row["headers"]) for row in batch.to_pylist()] == expected
+    plain = read_options({**reading, "headers": "refuse"}, streaming=False)
+    [batch] = read_task(plain, task)
+    assert batch["headers"].null_count == 4
+    assert batch["value"][1].as_py() == b"\xff\x00\xff"
+
+
+def test_damaged_envelope_fails_the_task_with_its_offset(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, [b"v", b"\xff\x01"])
+    base = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "headers": "embedded"}
+    options = read_options({**base, "subscribe": "t"}, streaming=False)
+    with pytest.raises(EmbeddedHeadersError, match=r"offset 1: .*In Spark: skip.*headers=refuse"):
+        list(read_task(options, ReadTask([OffsetRange("t", 0, 0, 2)])))
+
+
+def test_headers_are_dropped_by_option(cluster: EmbeddedCluster) -> None:
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([b"v"]), pa.array([[{"key": "a", "value": b"b"}]], headers_type())],
+        ["value", "headers"],
+    )
+    base = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "t"}
+    write_task(write_options({**base, "headers": "drop"}), iter([rows]))
+    assert [one for log in stored(cluster) for one in log] == [(None, b"v")]

@@ -1,0 +1,202 @@
+"""Read and write the envelopes of headers (`embedded_headers`) of whole Arrow batches.
+
+Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source. The consumer's
+`getmany_arrow` and Spark's reader call `extract_rows`, the producer (`producer/headers.py`) calls
+`embed_rows` and `count_rows_with_headers`.
+
+Invariant: as in `arrow`, no column is made from Python objects, and a batch that has no envelope,
+or needs none, keeps its columns uncopied.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator, Iterable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from aiokafka08.arrow import binary_column, blobs, require_pyarrow
+from aiokafka08.embedded_headers import MARK, Headers, embed, extract, locate
+from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
+from aiokafka08.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka08.arrow import Array, DataType, RecordBatch
+
+_PER_STEP = 256
+"""Rows that one step of `embed_rows` handles."""
+
+
+@cache
+def headers_type() -> DataType:
+    """Return the type of the column `headers`: a list of key and value; null without headers."""
+    pa = require_pyarrow()
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.list_(pa.field("element", header))
+
+
+def extract_rows(batch: RecordBatch) -> tuple[RecordBatch, EmbeddedHeadersError | None]:
+    """Return a received batch with payloads as values, and the column `headers` at the end.
+
+    Ends before the first row whose envelope is damaged, and returns the error of that row, too.
+
+    Args:
+        batch: has the columns of `arrow.schema`.
+    """
+    pa = require_pyarrow()
+    values = blobs(batch.column("value"))
+    error: EmbeddedHeadersError | None = None
+    count = batch.num_rows
+    payloads: dict[int, bytes] = {}
+    headers: dict[int, Headers] = {}
+    for row in _marked_rows(batch.column("value")):
+        value = values[row]
+        assert value is not None
+        try:
+            payloads[row], headers[row] = extract(value)
+        except EmbeddedHeadersError as damaged:
+            offset = batch.column("offset")[row].as_py()
+            topic = batch.column("topic")[row].as_py()
+            partition = batch.column("partition")[row].as_py()
+            error = locate(damaged, TopicPartition(topic, partition), offset)
+            batch, count = batch.slice(0, row), row
+            break
+    if payloads:
+        position = batch.schema.get_field_index("value")
+        replaced = [payloads.get(row, values[row]) for row in range(count)]
+        column = _binary_array(pa, pa.binary(), replaced)
+        batch = batch.set_column(position, batch.schema.field(position), column)
+    return batch.append_column(
+        pa.field("headers", headers_type()), _headers_array(pa, headers, count)
+    ), error
+
+
+def count_rows_with_headers(batch: RecordBatch) -> int:
+    """Return how many rows of a batch to be produced have headers.
+
+    Raises:
+        TypeError: the column `headers` has a wrong type.
+    """
+    return sum(map(bool, _headers_column(batch, 0, batch.num_rows)))
+
+
+def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, int]]:
+    """Return a batch to be produced with the column `headers` embedded in `value`, in steps.
+
+    Also returns the number of rows that have lost their headers, since their value is null.
+
+    Raises:
+        TypeError: the column `headers` has a wrong type.
+        IllegalArgumentError: the headers of a row can't be embedded.
+    """
+    pa = require_pyarrow()
+    column = binary_column(pa, batch, "value")
+    values = blobs(column)
+    made: dict[int, bytes | None] = {}
+    dropped = 0
+    for row in _marked_rows(column):
+        made[row] = embed(values[row], None)
+    for start in range(0, batch.num_rows, _PER_STEP):
+        if start:
+            yield
+        stop = min(start + _PER_STEP, batch.num_rows)
+        for row, headers in enumerate(_headers_column(batch, start, stop), start):
+            if headers:
+                try:
+                    made[row] = embed(values[row], headers)
+                except (IllegalArgumentError, TypeError) as error:
+                    error.add_note(f"row {row}")
+                    raise
+                dropped += values[row] is None
+    if made:
+        replaced = [made.get(row, values[row]) for row in range(batch.num_rows)]
+        position = batch.schema.get_field_index("value")
+        column = _binary_array(pa, pa.large_binary(), replaced)
+        batch = batch.set_column(position, "value", column)
+    return batch, dropped
+
+
+def _marked_rows(column: Any) -> list[int]:
+    """Return the rows of a column of binary or text that begin with the mark of an envelope."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    if not len(column) or data_buffer is None:
+        return []
+    offsets = memoryview(offsets_buffer).cast("B")
+    offsets = offsets.cast("q" if str(column.type).startswith("large_") else "i")
+    data, first = memoryview(data_buffer).cast("B"), column.offset
+    starts = offsets[first : first + len(column) + 1].tolist()
+    return [
+        row
+        for row, (start, end) in enumerate(pairwise(starts))
+        if start < end and data[start] == MARK and column[row].is_valid
+    ]
+
+
+def _headers_column(batch: RecordBatch, start: int, stop: int) -> Iterable[Headers | None]:
+    """Return the headers of some rows."""
+    if "headers" not in batch.schema.names:
+        return [None] * (stop - start)
+    column = batch.column("headers")
+    _check_headers_type(column.type)
+    return [
+        row and [one and (one["key"], one["value"]) for one in row]
+        for row in column.slice(start, stop - start).to_pylist()
+    ]
+
+
+def _check_headers_type(type_: DataType) -> None:
+    types = require_pyarrow().types
+    if types.is_null(type_):
+        return
+    if types.is_list(type_) or types.is_large_list(type_):
+        item = type_.value_type
+        if types.is_null(item):
+            return
+        if types.is_struct(item) and {"key", "value"} <= {field.name for field in item}:
+            key, value = str(item.field("key").type), str(item.field("value").type)
+            if key.endswith("string") and value.endswith("binary"):
+                return
+    raise TypeError(
+        f"column 'headers': type {type_}; expected list<struct<key: string, value: binary>>"
+    )
+
+
+def _headers_array(pa: Any, headers: dict[int, Headers], count: int) -> Array:
+    """Return the column of the headers, which are given by row."""
+    type_ = headers_type()
+    if not any(headers.values()):
+        return pa.nulls(count, type_)
+    found = [one for row in range(count) for one in headers.get(row, ())]
+    keys = _binary_array(pa, pa.string(), [key.encode() for key, _ in found])
+    values = _binary_array(pa, pa.binary(), [value for _, value in found])
+    offsets = array("i", [0])
+    for row in range(count):
+        offsets.append(offsets[-1] + len(headers.get(row, ())))
+    return pa.Array.from_buffers(
+        type_,
+        count,
+        [_validity(pa, [bool(headers.get(row)) for row in range(count)]), pa.py_buffer(offsets)],
+        children=[pa.StructArray.from_arrays([keys, values], fields=list(type_.value_type))],
+    )
+
+
+def _binary_array(pa: Any, type_: DataType, items: Sequence[bytes | None]) -> Array:
+    """Return an array of items, made from buffers."""
+    offsets = array("q" if str(type_).startswith("large_") else "i", [0])
+    total = 0
+    for item in items:
+        total += len(item or b"")
+        offsets.append(total)
+    data = b"".join(item for item in items if item)
+    validity = _validity(pa, [item is not None for item in items])
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_, len(items), buffers)
+
+
+def _validity(pa: Any, valid: Sequence[bool]) -> Any:
+    """Return the bitmap of the valid items; None if all are."""
+    if all(valid):
+        return None
+    bits = sum(1 << index for index, is_valid in enumerate(valid) if is_valid)
+    return pa.py_buffer(bits.to_bytes((len(valid) + 7) // 8, "little"))

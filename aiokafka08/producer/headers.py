@@ -1,0 +1,147 @@
+"""Apply the option `headers` of the producer to the messages that it sends.
+
+`AIOKafkaProducer` calls `HeaderPolicy.apply` for one message before it enters the fast path, which
+knows no headers; it runs `apply_all` for the messages of `send_many` and `apply_arrow` for the rows
+of `send_arrow`. `BatchBuilder` reads the mode.
+
+Invariant: messages whose headers are dropped are counted, and the first one of each topic is
+logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from aiokafka08.arrow_headers import count_rows_with_headers, embed_rows
+from aiokafka08.embedded_headers import Headers, HeadersMode, embed
+from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from aiokafka08.arrow import RecordBatch
+
+_log = logging.getLogger("aiokafka08.producer")
+
+_PER_STEP: Final = 256
+"""Messages that one step of `apply_all` handles."""
+
+
+class HeaderPolicy:
+    """What a producer does with headers.
+
+    Attributes:
+        mode: the option `headers`.
+        dropped: how many messages were sent without their headers.
+    """
+
+    __slots__ = ("_client_id", "_logged_topics", "dropped", "mode")
+
+    def __init__(self, mode: HeadersMode, client_id: str) -> None:
+        self.mode = mode
+        self.dropped = 0
+        self._client_id = client_id
+        self._logged_topics: set[str] = set()
+
+    def apply(
+        self, topic: str, value: bytes | None, headers: Headers | None, where: str = ""
+    ) -> bytes | None:
+        """Return the value to send: with the headers embedded if that is the mode.
+
+        Args:
+            topic: the topic of the message.
+            value: the serialized value.
+            headers: the headers; None or empty for none.
+            where: which message it is, for the error; empty for the only one (default "").
+
+        Raises:
+            UnsupportedVersionError: there are headers, and the mode is "refuse".
+            IllegalArgumentError, TypeError: as `embedded_headers.embed`.
+        """
+        if self.mode == "embedded":
+            try:
+                value = embed(value, headers)
+            except (IllegalArgumentError, TypeError) as error:
+                if where:
+                    error.add_note(where)
+                raise
+            if value is None and headers:
+                self.count_dropped(topic)
+        elif headers:
+            if self.mode == "refuse":
+                raise no_headers(where)
+            self.count_dropped(topic)
+        return value
+
+    def apply_all(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        headers: Iterable[Headers | None] | None,
+    ) -> Generator[None, None, Sequence[bytes | None]]:
+        """Return the values of many messages as `apply` does, in steps.
+
+        Raises as `apply`, and:
+            IllegalArgumentError: not as many headers as values.
+        """
+        if headers is None:
+            if self.mode != "embedded":
+                return values
+            listed: list[Headers | None] = [None] * len(values)
+        else:
+            listed = list(headers)
+            if len(listed) != len(values):
+                raise IllegalArgumentError(
+                    f"{len(listed)} headers for {len(values)} values: expected as many lists of "
+                    "headers as values"
+                )
+        applied: list[bytes | None] = []
+        for start in range(0, len(listed), _PER_STEP):
+            if start:
+                yield
+            for index in range(start, min(start + _PER_STEP, len(listed))):
+                where = f"message {index}"
+                applied.append(self.apply(topic, values[index], listed[index], where))
+        return applied
+
+    def apply_arrow(self, topic: str, batch: RecordBatch) -> Generator[None, None, RecordBatch]:
+        """Return a batch to be sent, after its column `headers`, if any, was handled, in steps.
+
+        Raises as `apply`, and:
+            TypeError: the column `headers` has a wrong type.
+        """
+        if self.mode == "embedded":
+            batch, dropped = yield from embed_rows(batch)
+        else:
+            dropped = count_rows_with_headers(batch)
+            if dropped and self.mode == "refuse":
+                raise no_headers(f"column 'headers': {dropped} rows")
+        if dropped:
+            self.count_dropped(topic, dropped)
+        return batch
+
+    def count_dropped(self, topic: str, messages: int = 1) -> None:
+        """Count messages whose headers are dropped; log the first of a topic."""
+        self.dropped += messages
+        if topic in self._logged_topics:
+            return
+        self._logged_topics.add(topic)
+        _log.warning(
+            "%s: topic %r: headers are dropped (headers=%r)%s; logged once for a topic",
+            self._client_id,
+            topic,
+            self.mode,
+            ": a null value can't have any" if self.mode == "embedded" else "",
+        )
+
+
+def no_headers(where: str = "") -> UnsupportedVersionError:
+    """Return the error for headers; `where` is the message that has them, if there are several."""
+    return UnsupportedVersionError(
+        f"{where}: "
+        * bool(where)
+        + "headers need message format 2 (brokers from 0.11 on), which this client doesn't speak. "
+        "Choose headers='drop' to send messages without them, or headers='embedded' to put them "
+        "into the values, as Spring Cloud Stream does: an option of the producer, or the "
+        "environment variable AIOKAFKA08_HEADERS"
+    )

@@ -1,0 +1,213 @@
+"""headers="embedded" of the consumer: all ways to read, and damaged envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08.embedded_headers import embed
+from aiokafka08.errors import EmbeddedHeadersError
+from aiokafka08.testing import EmbeddedCluster
+from tests.waiting import until
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+HEADERS = (("a", b"b"), ("empty", b""))
+ENVELOPE = b'\xff\x01\x01a\x00\x00\x00\x03"b"'
+DAMAGED = b"\xff\x01\x01a\x00\x00\x00\x09"
+
+VALUES = [
+    embed(b"payload", HEADERS),
+    b"plain",
+    embed(b"\xff\x00", None),
+    None,
+    b"",
+    embed(b"", [("a", b"b")]),
+    embed(b"\xff\x01", [("a", b"b")]),
+    ENVELOPE.replace(b'\x03"b"', b"\x0242") + b"v",
+]
+READ = [
+    (b"payload", HEADERS),
+    (b"plain", ()),
+    (b"\xff\x00", ()),
+    (None, ()),
+    (b"", ()),
+    (b"", (("a", b"b"),)),
+    (b"\xff\x01", (("a", b"b"),)),
+    (b"v", (("a", b"42"),)),
+]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(topics={"t": 2}) as running:
+        yield running
+
+
+@asynccontextmanager
+async def consumer_of(
+    cluster: EmbeddedCluster, **options: Any
+) -> AsyncIterator[AIOKafkaConsumer[Any, Any]]:
+    """Yield a consumer that has fetched everything."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        **{"headers": "embedded", **options},
+    )
+    consumer.assign([TP, OTHER])
+    async with consumer:
+        sizes = [len(cluster.log(tp.topic, tp.partition)) for tp in (TP, OTHER)]
+        await until(lambda: consumer.metrics()["lag"] == sum(sizes))
+        yield consumer
+
+
+def pairs(records: Any) -> list[tuple[Any, Any]]:
+    return [(record.value, tuple(record.headers)) for record in records]
+
+
+def rows(batch: Any) -> list[tuple[Any, Any]]:
+    return [
+        (row["value"], tuple((one["key"], one["value"]) for one in row["headers"] or ()))
+        for row in batch.to_pylist()
+    ]
+
+
+async def test_records_have_payload_and_headers(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, VALUES)
+    async with consumer_of(cluster) as consumer:
+        records = (await consumer.getmany(timeout_ms=1000))[TP]
+        assert pairs(records) == READ
+        assert [record.serialized_value_size for record in records] == [7, 5, 2, -1, 0, 0, 2, 1]
+        await consumer.seek_to_beginning()
+        assert pairs([await consumer.getone() for _ in READ]) == READ
+
+
+@pytest.mark.parametrize("mode", ["refuse", "drop"])
+async def test_other_modes_return_values_as_they_are(cluster: EmbeddedCluster, mode: str) -> None:
+    cluster.append("t", 0, [*VALUES, DAMAGED])
+    async with consumer_of(cluster, headers=mode) as consumer:
+        records = (await consumer.getmany(timeout_ms=1000))[TP]
+        assert pairs(records) == [(value, ()) for value in [*VALUES, DAMAGED]]
+        await consumer.seek_to_beginning()
+        batch = await consumer.getmany_arrow(timeout_ms=1000)
+        assert batch["value"].to_pylist() == [*VALUES, DAMAGED]
+        assert "headers" not in batch.schema.names
+
+
+async def test_deserializer_gets_the_payload_each_time(cluster: EmbeddedCluster) -> None:
+    """A deserializer that has failed gets the same payload again, not a part of it."""
+    cluster.append("t", 0, VALUES)
+    given: list[Any] = []
+
+    def deserialize(value: Any) -> Any:
+        given.append(value)
+        if value == b"\xff\x00" and given.count(value) <= 2:
+            raise ValueError("twice")
+        return value
+
+    async with consumer_of(cluster, value_deserializer=deserialize) as consumer:
+        assert pairs([await consumer.getone() for _ in range(2)]) == READ[:2]
+        with pytest.raises(ValueError, match="twice"):
+            await consumer.getone()
+        assert pairs([await consumer.getone() for _ in READ[2:]]) == READ[2:]
+    assert given.count(b"\xff\x00") == 3
+
+
+async def test_arrow_batch_has_the_column_headers(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, VALUES)
+    async with consumer_of(cluster) as consumer:
+        batch = await consumer.getmany_arrow(timeout_ms=1000)
+        batch.validate(full=True)
+        assert rows(batch) == READ
+        assert [row is None for row in batch["headers"].to_pylist()] == [
+            not headers for _, headers in READ
+        ]
+        assert (await consumer.getmany_arrow()).schema == batch.schema  # an empty batch, too
+
+
+async def test_arrow_batch_after_getone_has_the_same_rows(cluster: EmbeddedCluster) -> None:
+    """The rest of a slice that getone() has decoded becomes rows."""
+    cluster.append("t", 0, VALUES)
+    async with consumer_of(cluster) as consumer:
+        assert pairs([await consumer.getone()]) == READ[:1]
+        assert rows(await consumer.getmany_arrow(max_records=2)) == READ[1:3]
+        assert rows(await consumer.getmany_arrow()) == READ[3:]
+
+
+async def test_records_before_a_damaged_envelope_come_first(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, [b"0", ENVELOPE, DAMAGED, b"3"])
+    async with consumer_of(cluster) as consumer:
+        assert len((await consumer.getmany(timeout_ms=1000))[TP]) == 2
+        for _ in range(2):  # each time until a seek()
+            with pytest.raises(EmbeddedHeadersError, match=r"partition 0, offset 2: .*9 bytes, 0 "):
+                await consumer.getone()
+        with pytest.raises(EmbeddedHeadersError, match=r"seek\(\) to 3 to skip") as caught:
+            await consumer.getmany(timeout_ms=1000)
+        assert (caught.value.partition, caught.value.offset) == (TP, 2)
+        with pytest.raises(EmbeddedHeadersError, match="offset 2"):
+            await consumer.getmany_arrow(timeout_ms=1000)
+        assert await consumer.position(TP) == 2
+        assert caught.value.next_offset is not None
+        consumer.seek(TP, caught.value.next_offset)
+        assert (await consumer.getone()).value == b"3"
+
+
+async def test_arrow_rows_around_a_damaged_envelope_all_come(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, [b"0", ENVELOPE + b"1", DAMAGED, b"3"])
+    cluster.append("t", 1, [b"4", ENVELOPE + b"5"])
+    read: list[bytes] = []
+    errors: list[tuple[Any, Any]] = []
+    async with consumer_of(cluster) as consumer:
+        while len(read) < 5:
+            try:
+                batch = await consumer.getmany_arrow(timeout_ms=1000)
+            except EmbeddedHeadersError as error:
+                errors.append((error.partition, error.offset))
+                consumer.seek(TP, 3)
+            else:
+                read += batch["value"].to_pylist()
+        assert await consumer.getmany() == {}
+    assert sorted(read) == [b"0", b"1", b"3", b"4", b"5"]
+    assert errors == [(TP, 2)]
+
+
+async def test_arrow_batch_after_an_error_of_getone_loses_nothing(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.append("t", 0, [DAMAGED, b"1", ENVELOPE + b"2"])
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(EmbeddedHeadersError, match="offset 0"):
+            await consumer.getone()
+        with pytest.raises(EmbeddedHeadersError, match="offset 0"):
+            await consumer.getmany_arrow()
+        consumer.seek(TP, 1)
+        batch = await consumer.getmany_arrow(timeout_ms=1000)
+        assert batch["value"].to_pylist() == [b"1", b"2"]
+
+
+async def test_arrow_batch_is_sent_with_its_headers(cluster: EmbeddedCluster) -> None:
+    cluster.append("t", 0, VALUES)
+    options: dict[str, Any] = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "headers": "embedded",
+    }
+    async with consumer_of(cluster) as consumer, AIOKafkaProducer(**options) as producer:
+        consumer.pause(OTHER)
+        batch = await consumer.getmany_arrow(timeout_ms=1000)
+        batch = batch.drop_columns(["partition"])
+        batch = batch.append_column("partition", [1] * batch.num_rows)
+        await (await producer.send_arrow("t", batch))
+        consumer.resume(OTHER)
+        assert pairs([await consumer.getone(OTHER) for _ in READ]) == READ
+
+
+async def test_default_mode_of_reads_comes_from_the_environment(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOKAFKA08_HEADERS", "embedded")
+    cluster.append("t", 0, VALUES)
+    async with consumer_of(cluster, headers=None) as consumer:
+        assert pairs([await consumer.getone() for _ in READ]) == READ
