@@ -97,6 +97,9 @@ def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
     return b"".join((bytes((MARK, count)), *parts, value))
 
 
+_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _encode(header: Any) -> tuple[bytes, bytes | None]:
     """Return the name of a header in UTF-8, and its value as JSON; None for a null value."""
     if not (isinstance(header, list | tuple) and len(header) == 2 and isinstance(header[0], str)):
@@ -108,7 +111,7 @@ def _encode(header: Any) -> tuple[bytes, bytes | None]:
         )
     try:
         encoded = name.encode()
-        text = None if value is None else json.dumps(value.decode(), ensure_ascii=False).encode()
+        text = None if value is None else _to_json(value.decode()).encode()
     except UnicodeError:
         raise IllegalArgumentError(
             f"headers: name or value of {name!r} isn't text in UTF-8, and the envelope has JSON. "

@@ -287,7 +287,7 @@ def test_wrong_partitioner_raises_on_the_driver(streaming: bool) -> None:
 
 
 def test_headers_are_embedded_and_read_back(cluster: EmbeddedCluster) -> None:
-    """A batch that is read with its headers is written with them; see tests/headers for the bytes."""
+    """Rows with headers come back with them; tests/headers checks the bytes."""
     header = [{"key": "a", "value": b"b"}]
     rows = pa.RecordBatch.from_arrays(
         [
