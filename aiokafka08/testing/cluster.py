@@ -260,12 +260,13 @@ class EmbeddedCluster(Controls):
             runtime.complete_delayed()
             return result
 
-        if threading.get_ident() == self._loop_thread:
-            return act_and_complete()
-
         async def in_loop() -> T:
             return act_and_complete()
 
+        if threading.get_ident() == self._loop_thread:
+            if not loop.is_running():  # between two runs of a loop that is run piece by piece
+                return loop.run_until_complete(in_loop())
+            return act_and_complete()
         return asyncio.run_coroutine_threadsafe(in_loop(), loop).result()
 
     # --- brokers ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A pytest plugin with the fixtures `kafka_cluster` and `kafka_bootstrap_servers`.
+"""A pytest plugin with the fixtures `kafka_cluster`, `kafka_bootstrap_servers`, `kafka_world`.
 
     def test_my_service(kafka_bootstrap_servers):
         ...
@@ -6,6 +6,10 @@
     @pytest.mark.kafka_cluster(brokers=3, version="0.8.0", topics={"orders": 4})
     def test_failover(kafka_cluster):
         kafka_cluster.kill(0)
+
+    @pytest.mark.kafka_simulation(seeds=200, brokers=3)
+    def test_outages(kafka_world):
+        kafka_world.run(scenario, kafka_world)
 
 pytest loads this module in every session where the package is installed (entry point `pytest11`).
 
@@ -23,6 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from aiokafka08.testing import EmbeddedCluster
+    from aiokafka08.testing.simulation import World
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
         " `kafka_cluster`, the same as those of aiokafka08.testing.EmbeddedCluster. If there are"
         " several markers, the closest one takes precedence for each option.",
     )
+    config.addinivalue_line(
+        "markers",
+        "kafka_simulation(seeds=1, first=0, brokers=3, version='0.8.2', network=None, **options):"
+        " run the test once for each seed from `first` on; the other options of its `kafka_world`"
+        " are those of aiokafka08.testing.simulation.simulate.",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kafka_world" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("kafka_simulation")
+        options = {} if mark is None else mark.kwargs
+        first = options.get("first", 0)
+        seeds = range(first, first + options.get("seeds", 1))
+        metafunc.parametrize("kafka_world", seeds, ids="seed={}".format, indirect=True)
 
 
 @pytest.fixture
@@ -57,6 +77,29 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 def kafka_bootstrap_servers(kafka_cluster: EmbeddedCluster) -> str:
     """The addresses of `kafka_cluster`: "host:port,host:port"."""
     return kafka_cluster.bootstrap_servers
+
+
+@pytest.fixture
+def kafka_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A simulated world, new for each seed; see `aiokafka08.testing.simulation`.
+
+    The marker `kafka_simulation` sets the number of seeds and the world's options.
+    """
+    from aiokafka08.testing.simulation import simulate
+
+    mark = request.node.get_closest_marker("kafka_simulation")
+    options = {} if mark is None else dict(mark.kwargs)
+    for name in ("seeds", "first"):
+        options.pop(name, None)
+    failure = ""
+    with contextlib.ExitStack() as stack:
+        try:
+            world = stack.enter_context(simulate(request.param, **options))
+        except (TypeError, ValueError) as error:
+            failure = f"kafka_simulation: {error}"
+        if failure:  # outside `except`: the user's mistake needs no traceback of this module
+            pytest.fail(failure, pytrace=False)
+        yield world
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:

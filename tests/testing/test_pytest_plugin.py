@@ -224,3 +224,33 @@ def test_plugin_imports_only_what_pytest_imports() -> None:
         *(f"aiokafka08.{name}" for name in modules),
         PLUGIN,
     ]
+
+
+def test_a_simulation_runs_once_per_seed(run: Run) -> None:
+    result = run(
+        """
+        import asyncio
+        import pytest
+
+        hashes = set()
+
+        @pytest.mark.kafka_simulation(seeds=3, first=5, brokers=2, version="0.10")
+        def test_worlds(kafka_world):
+            assert len(kafka_world.cluster.nodes) == 2
+            kafka_world.run(asyncio.sleep, kafka_world.random.random())
+            hashes.add(kafka_world.trace_hash)
+
+        def test_after(kafka_world):
+            assert len(hashes) == 3
+            assert len(kafka_world.cluster.nodes) == 3
+
+        @pytest.mark.kafka_simulation(version="1.0")
+        def test_wrong(kafka_world):
+            pass
+        """,
+        "-v",
+    )
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*test_worlds?seed=5? PASSED*", "*kafka_simulation: *'1.0'*expected one of*"]
+    )

@@ -24,7 +24,7 @@ from aiokafka08.testing.simulation.fabric import Fabric
 from aiokafka08.testing.simulation.guard import guarded
 from aiokafka08.testing.simulation.loop import START_S, SimulatedLoop
 from aiokafka08.testing.simulation.network import Network
-from aiokafka08.testing.simulation.party import PARTY
+from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.tasks import describe_tasks, restart_numbers
 from aiokafka08.testing.simulation.threads import Threads
 from aiokafka08.testing.simulation.trace import Trace
@@ -166,6 +166,12 @@ class World:
             SimulationError: the code asked for a thread, a real socket or the like, or a callback
                 of the event loop has raised an exception.
         """
+        running = asyncio._get_running_loop()
+        if running is not None:
+            raise SimulationError(
+                f"run() inside a running {type(running).__module__}.{type(running).__name__}: call "
+                "it from synchronous code"
+            )
         loop = self._loop
         loop.ends_at = loop.time() + limit_s
         loop.errors.clear()
@@ -214,6 +220,13 @@ class World:
     def wall_time(self) -> float:
         """Return the wall clock of the running party, in seconds since 1970."""
         return _EPOCH_S + self._loop.time() + self._skew_s.get(PARTY.get(), 0.0)
+
+    def call_later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a function when so many virtual seconds have passed, in no party.
+
+        A run doesn't wait for it, and it isn't called between two runs.
+        """
+        self._loop.call_later(seconds, function, *arguments, context=NO_PARTY)
 
     # --- processes --------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from aiokafka08.testing.simulation import (
     World,
     simulate,
 )
+from aiokafka08.testing.simulation.party import PARTY
 
 
 @pytest.fixture
@@ -123,6 +124,16 @@ def test_what_a_run_leaves_behind_is_an_error(
 ) -> None:
     with pytest.raises(LeftoverError, match=named):
         world.run(scenario)
+
+
+def test_the_cluster_is_controlled_between_runs(world: World) -> None:
+    world.cluster.create_topic("t")
+    world.cluster.append("t", 0, [b"x"])
+    world.run(asyncio.sleep, 1)
+    assert world.cluster.offsets("t", 0).end == 1
+    world.cluster.kill(0)
+    world.cluster.restart(0)
+    world.run(asyncio.sleep, 1)
 
 
 def test_timers_of_the_cluster_are_not_left_behind(world: World) -> None:
@@ -290,6 +301,25 @@ def test_a_world_in_a_running_loop_is_refused() -> None:
 
     with pytest.raises(SimulationError, match=r"running asyncio\.\w+\._UnixSelectorEventLoop"):
         asyncio.run(nest())
+
+
+def test_a_run_in_a_running_loop_is_refused(world: World) -> None:
+    async def nest() -> None:
+        world.run(asyncio.sleep, 1)
+
+    with pytest.raises(SimulationError, match=r"run\(\) inside a running .*SimulatedLoop"):
+        world.run(nest)
+
+
+def test_a_call_later_runs_at_its_time_in_no_party(world: World) -> None:
+    times: list[tuple[float, str]] = []
+    at = world.virtual_s + 2
+    world.call_later(2, lambda: times.append((world.virtual_s, PARTY.get())))
+    world.call_later(100, times.clear)
+    world.run(asyncio.sleep, 3)
+    [(when, party)] = times
+    assert when == pytest.approx(at, abs=1e-3)
+    assert party == ""
 
 
 def test_two_worlds_at_once_are_refused(world: World) -> None:
