@@ -18,6 +18,7 @@ def examples(count: int) -> settings:
     return settings(max_examples=count * settings().max_examples // 100)
 
 
+_NULL = type(None)
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -37,15 +38,15 @@ def values(type_: Any, version: int, type_args: dict[Any, Any] | None = None) ->
                 content = texts if wire.text else st.binary(max_size=16)
                 return st.none() | content if wire.nullable else content
             if isinstance(wire, NullSince) and version < wire.first:
-                nullable = values(type_.__origin__, version, type_args)
-                return nullable.filter(lambda value: value is not None)
+                [type_] = (arg for arg in typing.get_args(type_.__origin__) if arg is not _NULL)
+                return values(type_, version, type_args)
         return values(type_.__origin__, version, type_args)
     if origin is list:
         return st.lists(values(typing.get_args(type_)[0], version, type_args), max_size=3)
     if origin in (typing.Union, types.UnionType):
         return st.one_of(
             *(
-                st.none() if arg is type(None) else values(arg, version, type_args)
+                st.none() if arg is _NULL else values(arg, version, type_args)
                 for arg in typing.get_args(type_)
             )
         )
