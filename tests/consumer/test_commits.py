@@ -136,7 +136,7 @@ async def test_failed_auto_commits_emit_events_and_go_on(
         cluster,
         make_consumer,
         auto_commit_interval_ms=20,
-        request_timeout_ms=300,
+        request_timeout_ms=2000,
         on_event=events.append,
     )
     await consumer.getmany(timeout_ms=1000, max_records=4)
