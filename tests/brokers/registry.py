@@ -80,15 +80,8 @@ class Registry:
 
     def partition_states(self, topic: str) -> dict[int, dict[str, Any]]:
         """Return leader, isr and epochs of each partition that has a state."""
-        found = {}
-        base = f"/brokers/topics/{topic}/partitions"
         with self.client() as client:
-            try:
-                for name in client.get_children(base):
-                    found[int(name)] = json.loads(client.get(f"{base}/{name}/state")[0])
-            except NoNodeError:  # the controller writes the nodes one by one
-                pass
-        return found
+            return read_partition_states(client, topic)
 
     def partition_state(self, topic: str, partition: int) -> dict[str, Any]:
         """Return the state of one partition, which must exist."""
@@ -101,17 +94,6 @@ class Registry:
         """Return True if the topic exists; its deletion may be in progress."""
         with self.client() as client:
             return client.exists(f"/brokers/topics/{topic}") is not None
-
-    def write_topics(
-        self, topics: Mapping[str, tuple[Mapping[int, Sequence[int]], Mapping[str, str] | None]]
-    ) -> None:
-        """Create the nodes of topics, given by their assignment and config, in one session.
-
-        At the second node of a topic the controller elects leaders.
-        """
-        with self.client() as client:
-            for topic, (assignment, config) in topics.items():
-                _write_topic(client, topic, assignment, config)
 
     def request_topic_deletion(self, topic: str) -> None:
         """Create the node that makes the controller delete a topic."""
@@ -127,12 +109,25 @@ class Registry:
             return value
 
 
-def _write_topic(
+def read_partition_states(client: KazooClient, topic: str) -> dict[int, dict[str, Any]]:
+    """Return leader, isr and epochs of each partition that has a state."""
+    found = {}
+    base = f"/brokers/topics/{topic}/partitions"
+    try:
+        for name in client.get_children(base):
+            found[int(name)] = json.loads(client.get(f"{base}/{name}/state")[0])
+    except NoNodeError:  # the controller writes the nodes one by one
+        pass
+    return found
+
+
+def write_topic(
     client: KazooClient,
     topic: str,
     assignment: Mapping[int, Sequence[int]],
     config: Mapping[str, str] | None,
 ) -> None:
+    """Create the nodes of a topic. At the second one the controller elects leaders."""
     if client.exists(f"/brokers/topics/{topic}") is not None:
         raise HarnessError(f"topic {topic!r}: exists already. Delete it, or choose another name")
     if config is not None:

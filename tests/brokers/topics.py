@@ -13,9 +13,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kazoo.client import KazooClient
+
 from tests.brokers.broker import Broker
 from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
-from tests.brokers.registry import Registry
+from tests.brokers.registry import Registry, read_partition_states, write_topic
 from tests.brokers.versions import BrokerVersion
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
@@ -53,8 +55,12 @@ class Topics:
         """Write the nodes of a topic and wait for leaders; see ``RealCluster.create_topic``."""
         if assignment is None:
             assignment = self._spread(partitions, replication_factor)
-        self._registry.write_topics({name: self._checked(name, assignment, config)})
-        self._wait_leaders(name, assignment, timeout)
+        with self._registry.client() as client:
+            write_topic(client, name, *self._checked(name, assignment, config))
+            leaders = _elected(client, name, assignment, timeout)
+        for broker in self._brokers.values():
+            if broker.responsive:
+                self._wait_known(broker, {name: leaders}, timeout)
 
     def create_many(self, topics: Mapping[str, NewTopic], timeout: float) -> None:
         """Write the nodes of many topics, and wait until each broker knows all their leaders."""
@@ -62,12 +68,13 @@ class Topics:
             name: self._spread(one.partitions, one.replication_factor)
             for name, one in topics.items()
         }
-        self._registry.write_topics(
-            {
-                name: self._checked(name, assignments[name], one.config)
-                for name, one in topics.items()
-            }
-        )
+        nodes = [
+            (name, *self._checked(name, assignments[name], one.config))
+            for name, one in topics.items()
+        ]
+        with self._registry.client() as client:
+            for name, assignment, config in nodes:
+                write_topic(client, name, assignment, config)
         leaders = {
             name: {partition: nodes[0] for partition, nodes in assignment.items()}
             for name, assignment in assignments.items()
@@ -175,21 +182,6 @@ class Topics:
                     f"distinct nodes of {sorted(self._brokers)}"
                 )
 
-    def _wait_leaders(
-        self, name: str, assignment: Mapping[int, Sequence[int]], timeout: float
-    ) -> None:
-        states: dict[int, dict[str, Any]] = {}
-
-        def elected() -> bool:
-            states.update(self._registry.partition_states(name))
-            return all(states.get(number, {"leader": -1})["leader"] >= 0 for number in assignment)
-
-        wait_for(elected, timeout, lambda: f"topic {name!r} has leaders; ZooKeeper has {states}")
-        leaders = {number: state["leader"] for number, state in states.items()}
-        for broker in self._brokers.values():
-            if broker.responsive:
-                self._wait_known(broker, {name: leaders}, timeout)
-
     def _wait_known(
         self, broker: Broker, leaders: Mapping[str, Mapping[int, int]], timeout: float
     ) -> None:
@@ -208,6 +200,20 @@ class Topics:
             )
 
         wait_for(known, timeout, missing)
+
+
+def _elected(
+    client: KazooClient, name: str, assignment: Mapping[int, Sequence[int]], timeout: float
+) -> dict[int, int]:
+    """Wait until ZooKeeper has a leader of each partition, and return the leaders."""
+    states: dict[int, dict[str, Any]] = {}
+
+    def elected() -> bool:
+        states.update(read_partition_states(client, name))
+        return all(states.get(number, {"leader": -1})["leader"] >= 0 for number in assignment)
+
+    wait_for(elected, timeout, lambda: f"topic {name!r} has leaders; ZooKeeper has {states}")
+    return {number: state["leader"] for number, state in states.items()}
 
 
 def _java_text(value: object) -> str:
