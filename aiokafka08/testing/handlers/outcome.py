@@ -60,7 +60,7 @@ class RequestFailed(Exception):
 
 
 class DiskFull(Exception):
-    """The broker can't store a message. Brokers halt then (`KafkaApis`, `ReplicaManager`)."""
+    """The broker can't store a message: it halts (docs/brokers.md 9.8)."""
 
 
 @dataclass(frozen=True, slots=True)
