@@ -119,6 +119,9 @@ class BrokerLine:
     They appear among the brokers and the replicas; their partitions don't get
     ReplicaNotAvailable. They are never leaders (4.10).
     """
+    lists_sorted_replicas: bool = False
+    """Whether Metadata lists a partition's replicas in the order of their ids; else the preferred
+    leader comes first (4.13)."""
     publishes_isr_growth: bool = False
     """Whether Metadata shows at once that a replica has joined or left an ISR.
 
@@ -366,6 +369,7 @@ _0_10 = BrokerLine(
     invalid_topic_fails_all=False,
     failed_creation_fails_all=False,
     failed_creation_code=InvalidReplicationFactorError.errno,
+    lists_sorted_replicas=True,
     publishes_isr_growth=True,
     message_format=1,
     legacy_lz4_only=False,

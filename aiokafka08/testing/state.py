@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -87,8 +88,8 @@ class Partition:
     isr: list[int] = field(default_factory=list)
     published_isr: list[int] = field(default_factory=list)
     """The ISR as Metadata shows it (brokers.md 4.8)."""
-    arrived_bytes: int = 0
-    """Bytes of all sets that were produced to it, stored or not."""
+    arrived_bytes: Counter[int] = field(default_factory=Counter)
+    """Broker → bytes of all sets that were produced to it there, stored or not."""
     behind: dict[int, int] = field(default_factory=dict)
     """Replica that doesn't follow the leader → the offset that it reached."""
 

@@ -142,6 +142,8 @@ async def run_seeds(
         for _ in range(at_once):
             tasks.create_task(work())
     by_shape = report.by_shape
+    if suspects:
+        await pair.refresh()
     for seed in sorted(suspects):
         case = make_case(pair, seed)
         difference = await difference_of(pair, case, PATIENT)

@@ -487,7 +487,8 @@ class Generator:
             for group in ("$g0", "$g1", ""):
                 committed = [(topic, [0, 1, 2, 7, -1]) for topic in dict.fromkeys(self._topics)]
                 for version in range(self._apis["OffsetFetch"] + 1):
-                    connection = "v@g0" if self._brokers > 1 else "v"
+                    at_group = self._brokers > 1 and "GroupCoordinator" in self._apis
+                    connection = "v@g0" if at_group else "v"
                     request = Request("OffsetFetch", version, (group, committed))
                     steps.append(Send(connection, (request,)))
         return steps

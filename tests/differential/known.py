@@ -68,6 +68,24 @@ def _elects_another_leader(difference: Difference) -> bool:
     )
 
 
+def _has_followers_behind(difference: Difference) -> bool:
+    """Return whether a broker has read a partition before its followers had the messages."""
+    values = difference.real.value, difference.embedded.value
+    if not _is_request(difference, "Fetch") or not all(isinstance(one, dict) for one in values):
+        return False
+    real, embedded = (
+        [
+            (topic["topic"], one["partition"], one["error"], one["high_watermark"])
+            for topic in value["topics"]
+            for one in topic["partitions"]
+        ]
+        for value in values
+    )
+    return [one[:3] for one in real] == [one[:3] for one in embedded] and any(
+        ours[3] < theirs[3] for ours, theirs in zip(real, embedded, strict=True)
+    )
+
+
 def _join(group: str, member: str, protocols: tuple[str, ...], joins: str = "") -> Request:
     body = (group, 20_000, member, "consumer", [(name, b"") for name in protocols])
     return Request("JoinGroup", 0, body, joins=joins)
@@ -132,6 +150,14 @@ KNOWN: tuple[Known, ...] = (
                 Send("b", (Request("Produce", 0, (1, 500, [("$t1", [(1, b"x" * 20)])])),)),
             ),
         ),
+    ),
+    Known(
+        "followers-behind",
+        "Followers have a message at once here. On 0.8.0 and 0.8.1 a produce wakes a fetch before"
+        " the real ones have it, and a fetch from a follower (replica_id -2) may come too early.",
+        ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"),
+        _has_followers_behind,
+        None,
     ),
     Known(
         "join-group-of-0.8.2",

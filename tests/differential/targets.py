@@ -25,9 +25,16 @@ from tests.differential.wire import Request, decode_any
 
 LINE_OF_RELEASE = {release: LINES[line] for line, release in RELEASES.items()}
 _FIRST_BATCH, _BATCH = 8, 40
-PROPERTIES = {"num.network.threads": 100}
-"""0.9 loses responses of other connections of a thread behind a bad request (docs/brokers.md 2.2).
-With so many threads the connections that are open at a time have one each."""
+PROPERTIES = {
+    # 0.9 loses responses of other connections of a thread behind a bad request (docs/brokers.md
+    # 2.2). With so many threads the connections that are open at a time have one each.
+    "num.network.threads": 100,
+    # Leaders and ISRs stay as they are on a machine that is slow for some seconds.
+    "zookeeper.session.timeout.ms": 60_000,
+    "replica.lag.time.max.ms": 60_000,
+    "auto.leader.rebalance.enable": False,
+}
+"""The settings of the brokers, where they don't have those of other tests."""
 _COORDINATED = 11
 """With this many groups, each of four partitions of the offsets topic has one."""
 
@@ -63,6 +70,10 @@ class ClusterTarget:
             else:
                 await asyncio.sleep(0.05)
         return self._coordinators[group]
+
+    def forget_coordinators(self) -> None:
+        """Ask anew for the coordinator of each group."""
+        self._coordinators.clear()
 
     async def settle(self, topics: list[str]) -> None:
         """Wait until topics that a request may have created have leaders."""
@@ -130,6 +141,15 @@ class Pair:
                 await target.wait_for_coordinators(names["$t0"])
         if "GroupCoordinator" in self.apis() and self.brokers > 1:
             await self._equal_coordinators()
+
+    async def refresh(self) -> None:
+        """Learn the leaders again: those of a slow cluster may have moved."""
+        if self.brokers > 1:
+            self._ready.clear()
+            for target in (self.embedded, self.real):
+                target.forget_coordinators()
+            if "GroupCoordinator" in self.apis():
+                await self._equal_coordinators()
 
     async def _equal_coordinators(self) -> None:
         """Let the embedded offsets topic have the leaders that the real one got by chance."""

@@ -130,9 +130,10 @@ def _local_partition(context: RequestContext, key: TopicPartition) -> Partition 
 
 
 def _arrived_bytes(context: RequestContext, keys: Iterable[TopicPartition]) -> int:
-    """Return how many bytes have been produced to partitions, whether stored or not."""
+    """Return how many bytes have been produced here to partitions, whether stored or not."""
+    node_id = context.node.node_id
     partitions = [context.state.partition(*key) for key in keys]
-    return sum(one.arrived_bytes for one in partitions if one is not None)
+    return sum(one.arrived_bytes[node_id] for one in partitions if one is not None)
 
 
 def _view_partition(

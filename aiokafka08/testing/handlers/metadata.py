@@ -141,16 +141,18 @@ def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
 
 def _partition(context: RequestContext, partition: Partition) -> PartitionState:
     nodes = context.state.metadata_view(context.node.node_id).nodes
+    replicas = list(partition.replicas)
+    if context.line.lists_sorted_replicas:
+        replicas.sort()
     seen = [
         node_id
-        for node_id in partition.replicas
+        for node_id in replicas
         if nodes[node_id].in_metadata or context.line.lists_dead_brokers
     ]
     isr = [node_id for node_id in partition.published_isr if nodes[node_id].in_metadata]
     if partition.leader < 0:
         return PartitionState(LeaderNotAvailableError.errno, partition.number, -1, seen, isr)
     if context.layout:
-        replicas = list(partition.replicas)
         return PartitionState(0, partition.number, partition.leader, replicas, isr)
     code = 0 if len(seen) == len(partition.replicas) else ReplicaNotAvailableError.errno
     return PartitionState(code, partition.number, partition.leader, seen, isr)

@@ -116,7 +116,7 @@ def _append(
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
         return ProducedPartition(key.partition, UnknownTopicOrPartitionError.errno, -1)
-    partition.arrived_bytes += len(item.message_set)
+    partition.arrived_bytes[node_id] += len(item.message_set)
     context.state.changed.add(key)
     if partition.leader != node_id:
         return ProducedPartition(key.partition, NotLeaderForPartitionError.errno, -1)

@@ -19,6 +19,7 @@ from tests.contract.wire.requests import (
     commit,
     committed,
     fetch,
+    fetch_request,
     find_coordinator,
     list_offsets,
     metadata,
@@ -64,6 +65,26 @@ def test_follower_responds_not_leader(target: Target) -> None:
             assert list_offsets(wire, topic, -1) == (6, [])
             # A debugging consumer may read there once the follower knows the high watermark.
             assert eventually(partial(serves_debuggers, wire, topic))
+
+
+@on_lines(lambda line: line.waits_for_any_produce, brokers=3)
+def test_only_produces_to_its_broker_wake_a_fetch(target: Target) -> None:
+    """On 0.8.0 and 0.8.1 also one that fails wakes it (brokers.md 7.16)."""
+    topic = unique_name()
+    target.create_topic(topic, replication_factor=3)
+    leader = target.leader(topic, 0)
+    follower = target.address(others(target, leader)[0])
+    with (
+        WireClient(target.address(leader)) as to_leader,
+        WireClient(follower) as waiting,
+        WireClient(follower) as to_follower,
+    ):
+        waiting.send(fetch_request(topic, 0, max_wait_ms=20_000))
+        assert waiting.is_silent(0.1)
+        assert produce(to_leader, topic, plain(b"x"), acks=1).error_code == 0
+        assert waiting.is_silent(0.1)
+        assert produce(to_follower, topic, plain(b"x")) == (6, -1)
+        assert len(waiting.read_frame()) > 4
 
 
 @three
