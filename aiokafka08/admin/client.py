@@ -29,6 +29,7 @@ from aiokafka08.admin.monitoring_calls import MonitoringCalls
 from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.topic_changes import TopicChanges
+from aiokafka08.defaults import default_of
 from aiokafka08.errors import (
     KafkaError,
     UnknownTopicOrPartitionError,
@@ -138,6 +139,7 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
         metadata = self._router.metadata
         metadata.all_topics, metadata.may_create_topics = True, False
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", config.client_id, "close()")
+        zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
         self._topic_nodes = (
             TopicNodes(zookeeper_connect, config.request_timeout_s)
             if zookeeper_connect is not None

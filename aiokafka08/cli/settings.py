@@ -40,7 +40,7 @@ from aiokafka08.properties import (
 )
 
 ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
-_OTHER_VARIABLES: Final = frozenset({"CONFIG", "PROFILE", "IMPL", "NO_REAL_BROKERS"})
+_OTHER_VARIABLES: Final = frozenset({"CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"})
 """Variables with this prefix that aren't properties."""
 
 _CLIENT_ID: Final = "aiokafka08-cli"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
+from aiokafka08.defaults import default_of
 from aiokafka08.embedded_headers import headers_mode
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
@@ -109,6 +110,9 @@ def consumer_config(
     if group_id is not None:
         check_group_id(group_id)
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
+    if group_id is not None:
+        offsets_storage = default_of("offsets_storage", offsets_storage)
+    zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
     one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
     if zookeeper_connect == "" or (
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)

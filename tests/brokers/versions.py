@@ -76,6 +76,26 @@ VERSIONS: dict[str, BrokerVersion] = {
     )
 }
 
+PEERS: dict[str, BrokerVersion] = {
+    version.name: version
+    for version in (
+        # Spring's class for headers in values, and the clients of 0.8.2.2. Of Spring's other
+        # dependencies it needs only these; Jackson would come with the servlet container.
+        BrokerVersion(
+            "0.8.2.2-spring",
+            (
+                "org.apache.kafka:kafka_2.10:0.8.2.2",
+                "org.springframework.cloud:spring-cloud-stream:1.3.4.RELEASE",
+                "org.springframework.integration:spring-integration-core:4.3.20.RELEASE",
+                "com.fasterxml.jackson.core:jackson-databind:2.8.11.3",
+                _LOG4J_1,
+            ),
+            (*_UNRESOLVABLE, "org.springframework.boot:*", "com.esotericsoftware:*"),
+        ),
+    )
+}
+"""Other jars for Java programs of the tests; ``find_version`` finds them, too."""
+
 
 def find_version(name: str) -> BrokerVersion:
     """Return a version by its exact name.
@@ -84,7 +104,7 @@ def find_version(name: str) -> BrokerVersion:
         HarnessError: the version is unknown.
     """
     try:
-        return VERSIONS[name]
+        return (VERSIONS | PEERS)[name]
     except KeyError:
         known = ", ".join(VERSIONS)
         raise HarnessError(f"unknown broker version {name!r}; known versions: {known}") from None

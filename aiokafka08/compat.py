@@ -1,0 +1,131 @@
+"""Make `import aiokafka` mean this package, for frameworks that import aiokafka by its name.
+
+    import aiokafka08.compat
+    aiokafka08.compat.install()      # before the first import of the framework
+    from faststream.kafka import KafkaBroker
+
+or, for a program that stays as it is:
+
+    python -m aiokafka08.compat -m faststream run app:app
+    python -m aiokafka08.compat service.py --its-arguments
+
+`install()` adds a finder to `sys.meta_path`: `aiokafka` and its modules become other names of
+`aiokafka08` and its modules, so classes are the same objects under both names. Nothing is written
+to disk, and the distribution aiokafka may be installed or not.
+
+Options that a framework doesn't pass get defaults from environment variables while this is
+installed: AIOKAFKA08_ZOOKEEPER_CONNECT is `zookeeper_connect` of consumers and admin clients,
+AIOKAFKA08_OFFSETS_STORAGE is `offsets_storage` of consumers with a group. AIOKAFKA08_HEADERS, the
+default of `headers`, holds without `install()`, too.
+
+Invariant: importing this module changes nothing, and `uninstall()` restores what `install()` has
+changed. Modules that were imported in between keep the classes that they have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from aiokafka08.defaults import set_defaults
+from aiokafka08.errors import IllegalStateError
+
+_REAL: Final = "aiokafka"
+_OURS: Final = "aiokafka08"
+_VARIABLES: Final = {
+    "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
+    "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
+}
+
+
+class AliasFinder:
+    """A finder for `sys.meta_path` that finds the modules of aiokafka here, and their loader."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return a spec of aiokafka, or of its module if this package has it; else None."""
+        if not _is_alias(name) or find_spec(_own_name(name)) is None:
+            return None
+        return ModuleSpec(name, cls(), origin=_own_name(name))  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Return None: let Python make a module, which `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put this package's module in the place of the new one.
+
+        Raises:
+            ImportError: it is one of aiokafka's internal modules; the text says what to use.
+        """
+        sys.modules[module.__name__] = importlib.import_module(_own_name(module.__name__))
+
+
+def install() -> None:
+    """Make `import aiokafka` mean this package, until `uninstall()`. The second call does nothing.
+
+    Raises:
+        IllegalStateError: aiokafka itself was imported before, so that some modules would have its
+            classes and others those of this package.
+    """
+    if AliasFinder in sys.meta_path:
+        return
+    imported = sys.modules.get(_REAL)
+    if imported is not None:
+        raise IllegalStateError(
+            f"aiokafka was imported before, from {getattr(imported, '__file__', None)}. Call "
+            "aiokafka08.compat.install() before the first import of aiokafka, or of a framework "
+            "that imports it"
+        )
+    set_defaults({name: os.environ[key] for name, key in _VARIABLES.items() if os.environ.get(key)})
+    sys.meta_path.insert(0, AliasFinder)
+
+
+def uninstall() -> None:
+    """Make `import aiokafka` mean aiokafka again. Does nothing without `install()`."""
+    if AliasFinder not in sys.meta_path:
+        return
+    sys.meta_path.remove(AliasFinder)
+    for name in [name for name in sys.modules if _is_alias(name)]:
+        del sys.modules[name]
+    set_defaults({})
+
+
+def _is_alias(name: str) -> bool:
+    return name.partition(".")[0] == _REAL
+
+
+def _own_name(name: str) -> str:
+    return _OURS + name.removeprefix(_REAL)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Call `install()`, and run a module (`-m name`) or a script with the rest of the arguments.
+
+    Raises:
+        SystemExit: there is no module or script; or as the program.
+    """
+    is_module = arguments[:1] == ["-m"]
+    program = arguments[is_module:][:1]
+    if not program or program[0].startswith("-"):
+        raise SystemExit(
+            "usage: python -m aiokafka08.compat (-m module | script.py) [argument ...]"
+        )
+    install()
+    sys.argv = list(arguments[is_module:])
+    if is_module:
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(program[0]).resolve().parent)
+        runpy.run_path(program[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    importlib.import_module("aiokafka08.compat").main(sys.argv[1:])
