@@ -60,6 +60,7 @@ def test_environment_has_properties_and_other_variables() -> None:
             "AIOKAFKA08_SSL_KEY_PASSWORD": "hush",
             "AIOKAFKA08_PROFILE": "prod",
             "AIOKAFKA08_IMPL": "c",
+            "AIOKAFKA08_HEADERS": "drop",
             "PATH": "/bin",
         }
     )
