@@ -8,6 +8,7 @@
     nox -s bench -- --ours --before DIR         this checkout beside another one
     nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
     nox -s differential -- --seeds 500          embedded and real brokers on random requests
+    nox -s simulate -- --seeds 1000 --jobs 2    the mixed scenario in virtual time, by seed
     nox -s fuzz                                 many more hostile bytes than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
@@ -51,7 +52,7 @@ WITHOUT_SPARK = tuple(
         "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
         "differential", "failover", "history", "membership", "monitoring", "net", "offset_store",
         "producer", "protocol",
-        "testing", "zookeeper",
+        "simulation", "testing", "zookeeper",
     )
 )  # fmt: skip
 """Folders of tests that need neither Spark nor the demo's packages."""
@@ -183,6 +184,13 @@ def fuzz(session: nox.Session) -> None:
     """Run the protocol's tests with many more examples, mutated frames and mutated sets."""
     install(session, "test")
     run_pytest(session, *PARALLEL, "--full", "tests/protocol", *session.posargs)
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """Run seeds of the mixed scenario in virtual time: `-- --help` lists the options."""
+    install(session, "test-client")
+    session.run("python", "-m", "tests.simulation", *session.posargs)
 
 
 @nox.session

@@ -121,7 +121,7 @@ class EmbeddedCluster(Controls):
         self.version = version
         self._host = host
         self._topics = dict(topics or {})
-        self._clock = environment.wall_time if clock is None else clock
+        self._clock = clock or _wall_time
         self._max_buffered_bytes = max_buffered_bytes
         settings = BrokerSettings(
             auto_create=auto_create,
@@ -526,6 +526,10 @@ class EmbeddedCluster(Controls):
         Use `.result(timeout)`, or `await asyncio.wrap_future(…)`.
         """
         return self._call(lambda runtime: runtime.expect_request(request, nth, node, where))
+
+
+def _wall_time() -> float:
+    return environment.wall_time()  # read at each use: a simulation may begin after the constructor
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -18,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -164,6 +165,7 @@ class ClusterRuntime:
         self._history_sizes: deque[int] = deque()
         self._history_bytes = 0
         self._clock = clock
+        self._context = copy_context()  # of its own timers, whoever's request sets them
         self._delayed_operations: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
         self._retention_timer: asyncio.TimerHandle | None = None
@@ -249,7 +251,9 @@ class ClusterRuntime:
             self._group_timer = None
         if next_deadline is not None:
             loop = asyncio.get_running_loop()
-            self._group_timer = loop.call_at(next_deadline, self._expire_groups)
+            self._group_timer = loop.call_at(
+                next_deadline, self._expire_groups, context=self._context
+            )
 
     def _expire_groups(self) -> None:
         """Evict group members whose session is over, and end rebalances that are due."""
@@ -266,7 +270,9 @@ class ClusterRuntime:
         if passed_s >= _FIRST_RETENTION_S:
             checks = (passed_s - _FIRST_RETENTION_S) // _RETENTION_S + 1
             wait_s += checks * _RETENTION_S
-        self._retention_timer = loop.call_at(self._started_s + wait_s, self._apply_retention)
+        self._retention_timer = loop.call_at(
+            self._started_s + wait_s, self._apply_retention, context=self._context
+        )
 
     def _apply_retention(self) -> None:
         self._retention_timer = None

@@ -329,3 +329,23 @@ def test_page_explains_each_anomaly() -> None:
     table = page.partition("| anomaly | meaning")[2].partition("\n\n")[0]
     listed = {name for row in table.splitlines() for name in re.findall(r"`([a-z-]+)`", row[:60])}
     assert set(PAIRS) <= listed
+
+
+def test_generations_that_count_from_1_again_have_other_owners() -> None:
+    """Seen in a simulation of 0.9, whose group had lost all its members."""
+    again = [
+        owned("assigned", 0, "c"),
+        owned("assigned", 1, "d", 2),
+        owned("assigned", 2, "d", 1),
+        SENT,
+        poll(3, "abcde", 0),
+    ]
+    assert "double-owner" not in {one.name for one in check(again)}
+    again[1:3] = [
+        owned("assigned", 1, "d", 2),
+        owned("assigned", 2, "c"),
+        owned("assigned", 3, "d"),
+    ]
+    assert "double-owner" in {one.name for one in check(again)}
+    again[1:2] = [owned("assigned", 1, "c"), owned("assigned", 2, "e", 1)]
+    assert "double-owner" in {one.name for one in check(again[:3] + again[-2:])}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.broker_lines import LINES
+from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
-from tests.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble
+from tests.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def test_short_outage_keeps_the_session(ensemble: SimulatedEnsemble, client: Any
     late = client.set_async("/ids", b"late")
     with pytest.raises(KazooTimeoutError):
         late.get(timeout=2)
-    assert ensemble.server.waited_s == 2
+    assert ensemble.spent_s == 2
     with pytest.raises(KafkaTimeoutError):
         client.get("/ids")
     with pytest.raises(KazooTimeoutError):
@@ -116,12 +119,12 @@ def test_slow_answers_take_time_of_the_caller(ensemble: SimulatedEnsemble, clien
     ensemble.server.latency_s = 0.25
     client.get("/ids")
     client.set("/ids", b"")
-    assert ensemble.server.waited_s == 0.5
+    assert ensemble.spent_s == 0.5
 
 
 def test_settings_in_zookeeper_change_the_brokers(ensemble: SimulatedEnsemble) -> None:
     state = ClusterState(LINES["0.8.2"], BrokerSettings(), [Node(0, "h", 1), Node(1, "h", 2)])
-    BrokerNodes(ensemble.server, state, lambda: None)
+    BrokerNodes(ensemble.server, StateOnly(state))
     client = ensemble.client()
     assert sorted(client.get_children("/brokers/ids")) == ["0", "1"]
     client.create("/config/topics/t", b'{"config": {"max.message.bytes": "99"}}')
@@ -153,9 +156,69 @@ def test_settings_in_zookeeper_change_the_brokers(ensemble: SimulatedEnsemble) -
 def test_new_topic_has_the_settings_of_its_line(ensemble: SimulatedEnsemble, line: str) -> None:
     """A setting that the line doesn't know is left out: its brokers only log it."""
     state = ClusterState(LINES[line], BrokerSettings(), [Node(0, "h", 1)])
-    BrokerNodes(ensemble.server, state, lambda: None)
+    BrokerNodes(ensemble.server, StateOnly(state))
     client = ensemble.client()
     client.create("/config/topics/t", b'{"config": {"min.insync.replicas": "2"}}')
     client.create("/brokers/topics/t", b'{"partitions": {"0": [0]}}')
     ensemble.sleep(1)
     assert state.topics["t"][0].min_insync_replicas == (1 if line == "0.8.1" else 2)
+
+
+def test_process_that_sleeps_loses_its_session(ensemble: SimulatedEnsemble, client: Any) -> None:
+    """A client whose process stands still sends no pings."""
+    states = _states(client)
+    near = ensemble.client()
+    client._ping.cancel()
+    ensemble.sleep(SESSION_S + 1)
+    assert near.get_children("/ids") == []
+    assert states == []
+    with pytest.raises(ConnectionLoss):
+        client.get("/ids")
+    ensemble.sleep(1)
+    assert states == ["SUSPENDED", "LOST", "CONNECTED"]
+
+
+def test_group_of_0_8_moves_to_the_member_that_is_left() -> None:
+    """The unmodified consumer, in virtual time: one member is suspended for a minute."""
+    with simulate(3, version="0.8.2") as world:
+
+        async def scenario() -> set[TopicPartition]:
+            world.cluster.create_topic("t", 4)
+            consumers = []
+            for name in ("one", "two"):
+                with world.process(name):
+                    consumers.append(
+                        AIOKafkaConsumer(
+                            "t",
+                            bootstrap_servers=world.cluster.bootstrap_servers,
+                            zookeeper_connect=world.zookeeper_connect,
+                            group_id="g",
+                        )
+                    )
+                    await asyncio.create_task(consumers[-1].start())
+            one, two = consumers
+            await asyncio.sleep(10)
+            assert len(one.assignment()) == len(two.assignment()) == 2
+            world.pause("one")
+            await asyncio.sleep(60)
+            owned = two.assignment()
+            world.resume("one")
+            await asyncio.sleep(10)
+            assert len(one.assignment()) == len(two.assignment()) == 2
+            for consumer in consumers:
+                await consumer.stop()
+            return owned
+
+        assert len(world.run(scenario)) == 4
+
+
+def test_timer_that_rounds_to_nothing_does_not_stop_time() -> None:
+    with simulate(1) as world:
+
+        async def scenario() -> None:
+            loop = asyncio.get_running_loop()
+            end = loop.time() + 0.00001
+            while loop.time() < end:  # noqa: ASYNC110
+                await asyncio.sleep(1e-15)
+
+        world.run(scenario, limit_s=1)

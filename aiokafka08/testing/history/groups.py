@@ -14,13 +14,24 @@ _NO_LOG = PartitionLog(())
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
-    """Two members of a group own a partition in one generation."""
-    owners: dict[tuple[str, int, str], Operation] = {}
+    """Two members of a group own a partition in one generation.
+
+    A generation lower than the last one is a new beginning, and so is one that a member joins
+    twice: brokers of 0.9 forget a group that loses all its members, and count from 1 again.
+    """
+    owners: dict[str, dict[tuple[int, str], Operation]] = {}
+    last: dict[str, int] = {}
+    joined: dict[tuple[str, str], int] = {}
     for one in history.operations:
         if one.call != "assigned" or one.group is None or one.generation is None:
             continue
+        member = one.group, one.process
+        if one.generation < last.get(one.group, 0) or one.generation == joined.get(member):
+            owners[one.group] = {}
+        last[one.group] = joined[member] = one.generation
+        of_group = owners.setdefault(one.group, {})
         for partition in one.partitions:
-            first = owners.setdefault((one.group, one.generation, partition), one)
+            first = of_group.setdefault((one.generation, partition), one)
             if first.process != one.process:
                 yield Anomaly(
                     "double-owner",

@@ -33,6 +33,10 @@ START_S = 1000.0
 """The loop's time at the start of a simulation, in seconds."""
 
 _RESOLUTION_S = 1e-9
+_ITERATION_S = 1e-6
+_MOST_AT_ONE_TIME = 1000
+"""Beyond so many iterations at one time, each takes `_ITERATION_S`. Otherwise a timer whose delay
+rounds to nothing, and which sets itself again, would stop the time."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -59,6 +63,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timer_numbers = itertools.count()
         self._cancelled_timers = 0
+        self._last_time = 0.0
+        self._at_one_time = 0  # iterations since the time was `_last_time`
         self._paused: dict[str, deque[asyncio.Handle]] = {}
         self.set_task_factory(NumberedTask.make)
         self.set_exception_handler(lambda loop, context: self.errors.append(context))
@@ -127,6 +133,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             timer = heapq.heappop(timers)[2]
             if not timer.cancelled():
                 ready.append(timer)
+        if self._now > self._last_time:
+            self._last_time, self._at_one_time = self._now, 0
+        self._at_one_time += 1
+        if self._at_one_time > _MOST_AT_ONE_TIME:
+            self._now += _ITERATION_S
         count = len(ready)
         self._trace.step(self._now, count)
         paused = self._paused

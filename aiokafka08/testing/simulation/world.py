@@ -14,6 +14,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -28,6 +29,9 @@ from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.tasks import describe_tasks, restart_numbers
 from aiokafka08.testing.simulation.threads import Threads
 from aiokafka08.testing.simulation.trace import Trace
+from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
+from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
+from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 
 T = TypeVar("T")
 
@@ -35,6 +39,8 @@ _EPOCH_S = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
 _LONGEST_S = 6 * 3600.0
 _SETTLE_STEPS = 10
 _TESTING = f"{EmbeddedCluster.__module__.rpartition('.')[0]}."
+_CLUSTER = "cluster"
+"""The party of what the brokers share, such as the controller."""
 
 
 @contextmanager
@@ -93,7 +99,11 @@ class World:
         network: what can be broken between the parties, and the names' addresses.
         random: a generator for the scenario's own choices, drawn from the seed.
         threads: the simulated threads.
+        zookeeper: the cluster's ZooKeeper, and what can be broken between it and the clients.
+        zookeeper_connect: its address, for `zookeeper_connect` of a client.
     """
+
+    zookeeper_connect = "zookeeper:2181"
 
     def __init__(self, seed: int, network: Network, cluster: EmbeddedCluster) -> None:
         self._seed = seed
@@ -107,6 +117,7 @@ class World:
         for node in cluster.nodes.values():
             self.network.dns[node.host] = ["127.0.0.1"]
         self.threads = Threads(self._loop, self._generator("threads"))
+        self.zookeeper = SimulatedZookeeper(self._loop, self.wall_time, self.threads.spend)
         self._skew_s: dict[str, float] = {}
 
     def _generator(self, name: str) -> Random:
@@ -123,14 +134,19 @@ class World:
             "host_name": PARTY.get,
             "run_in_thread": self.threads.run_in_thread,
             "worker_threads": self.threads.executor,
+            "zookeeper_client": partial(SimulatedKazooClient, self.zookeeper),
             "new_seed": lambda name: self._generator(name).getrandbits(64),
         }
 
     # --- life -------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        with guarded():
+        with guarded(), self.process(_CLUSTER):
             self._loop.run_until_complete(self.cluster.__aenter__())
+            self._loop.run_until_complete(self._start_zookeeper())
+
+    async def _start_zookeeper(self) -> None:
+        BrokerNodes(self.zookeeper, self.cluster)
 
     def _stop(self) -> None:
         self._loop.resume_all()
@@ -189,7 +205,7 @@ class World:
             raise SimulationError(text) from context.get("exception")
 
     def _check_leftovers(self) -> None:
-        servers = {f"broker {node_id}" for node_id in self.cluster.nodes}
+        servers = {_CLUSTER, *(f"broker {node_id}" for node_id in self.cluster.nodes)}
         left = []
         if tasks := asyncio.all_tasks(self._loop):
             left.append(f"tasks:\n{describe_tasks(tasks)}")

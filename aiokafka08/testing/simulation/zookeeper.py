@@ -15,14 +15,18 @@ runs the same tests on a real server.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any, Protocol
 
+from aiokafka08.testing.simulation.party import NO_PARTY
 from aiokafka08.testing.simulation.zookeeper_tree import Event, EventKind, Tree
 
+CALLBACK_S = 0.001
+"""Seconds until an event reaches the functions that wait for it."""
+PING_PART = 1 / 3
+"""The part of the session timeout after which kazoo pings the server."""
 SILENCE_PART = 2 / 3
 """The part of the session timeout after which kazoo gives up a connection that is silent."""
-_CALLBACK_S = 0.001
-"""Seconds until an event reaches its callbacks."""
 
 
 class Timer(Protocol):
@@ -38,8 +42,14 @@ class Scheduler(Protocol):
     def time(self) -> float:
         """Return the time in seconds."""
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call a function later."""
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Timer:
+        """Call a function later, in this context."""
 
 
 class Client(Protocol):
@@ -60,14 +70,16 @@ class Session:
 
     Attributes:
         number: kazoo's session id.
-        timeout_s: seconds after the last contact at which the session ends.
+        timeout_s: seconds without a ping or a request, after which the session ends.
+        last_heard: the time of the last ping or request.
+        expiry: checks whether the session has ended.
     """
 
-    def __init__(self, number: int, timeout_s: float) -> None:
+    def __init__(self, number: int, timeout_s: float, now: float) -> None:
         self.number = number
         self.timeout_s = timeout_s
+        self.last_heard = now
         self.expiry: Timer | None = None
-        """Runs while the client has no connection."""
 
 
 class SimulatedZookeeper:
@@ -76,18 +88,24 @@ class SimulatedZookeeper:
     Args:
         scheduler: the event loop.
         wall_time: returns seconds since the epoch.
+        spend: called with the seconds for which a request blocks its thread.
 
     Attributes:
         tree: the nodes.
-        waited_s: seconds that requests without a result had to block their caller; whoever calls
-            such functions reads and resets it, and lets that time pass.
+        latency_s: for how long each request blocks.
+        spend: see above.
         on_event: called after each change of a node with what happened and the path.
     """
 
-    def __init__(self, scheduler: Scheduler, wall_time: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        wall_time: Callable[[], float],
+        spend: Callable[[float], object],
+    ) -> None:
         self.tree = Tree()
-        self.waited_s = 0.0
         self.latency_s = 0.0
+        self.spend = spend
         self.on_event: Callable[[EventKind, str], object] = lambda kind, path: None
         self._scheduler = scheduler
         self._wall_time = wall_time
@@ -139,7 +157,7 @@ class SimulatedZookeeper:
         if session is None:
             raise ValueError("this client has no session that could expire")
         self.end_session(session)
-        client.lose_network(self._scheduler.time() + _CALLBACK_S, silent=False)
+        client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
     def lose_response(self, client: Client) -> None:
         """Let the client's next change take effect, and its connection break before the result."""
@@ -158,13 +176,11 @@ class SimulatedZookeeper:
         """Return the loop's time in seconds."""
         return self._scheduler.time()
 
-    def later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call a function later."""
-        return self._scheduler.call_later(delay, callback, *args)
-
-    def call_back(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call a client's callback soon, as kazoo's thread does."""
-        self._scheduler.call_later(_CALLBACK_S, callback, *args)
+    def later(
+        self, delay: float, context: Context, callback: Callable[..., object], *args: Any
+    ) -> Timer:
+        """Call a function later, in the context of a client."""
+        return self._scheduler.call_later(delay, callback, *args, context=context)
 
     def now_ms(self) -> int:
         """Return the wall-clock time."""
@@ -182,28 +198,34 @@ class SimulatedZookeeper:
     def open_session(self, timeout_s: float) -> Session:
         """Return a new session."""
         self._next_session += 1
-        session = Session(self._next_session, timeout_s)
+        session = Session(self._next_session, timeout_s, self.time())
         self._sessions[session.number] = session
+        self._watch_expiry(session, timeout_s)
         return session
 
-    def is_alive(self, session: Session) -> bool:
-        """Return whether a session hasn't ended."""
+    def hear(self, session: Session) -> bool:
+        """Take a ping or a request; return False if the session has ended."""
+        session.last_heard = self.time()
         return session.number in self._sessions
 
-    def lost_contact(self, session: Session) -> None:
-        """Let the session end after its timeout, unless its client returns."""
-        if session.expiry is None and self.is_alive(session):
-            session.expiry = self.later(session.timeout_s, self.end_session, session)
+    def lives_until(self, session: Session, when: float) -> bool:
+        """Return whether a session will last until a time, if nothing is heard of it."""
+        return session.number in self._sessions and when < session.last_heard + session.timeout_s
 
-    def regained_contact(self, session: Session) -> None:
-        """Keep the session: its client has returned."""
-        if session.expiry is not None:
-            session.expiry.cancel()
-            session.expiry = None
+    def _watch_expiry(self, session: Session, delay: float) -> None:
+        session.expiry = self.later(delay, NO_PARTY, self._check_expiry, session)
+
+    def _check_expiry(self, session: Session) -> None:
+        left = session.last_heard + session.timeout_s - self.time()
+        if left > 0:
+            self._watch_expiry(session, left)
+        else:
+            self.end_session(session)
 
     def end_session(self, session: Session) -> None:
         """End a session: its watches go, its ephemeral nodes are deleted."""
-        self.regained_contact(session)
+        if session.expiry is not None:
+            session.expiry.cancel()
         if self._sessions.pop(session.number, None) is None:
             return
         self.forget_watches(session)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
+from aiokafka08.testing.simulation.party import NO_PARTY
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey
@@ -28,21 +29,26 @@ _CHANGES = "/config/changes"
 _DELETIONS = "/admin/delete_topics"
 
 
+class PublishingCluster(Protocol):
+    """What this needs of `EmbeddedCluster`."""
+
+    _state: ClusterState
+
+    def _call(self, act: Callable[[Any], None]) -> None: ...
+
+
 class BrokerNodes:
     """The nodes of one embedded cluster.
 
     Args:
         zookeeper: the simulated server.
-        state: the cluster's state.
-        complete: called after the controller has changed the state.
+        cluster: what `EmbeddedCluster` has: its state, and a method that changes it.
     """
 
-    def __init__(
-        self, zookeeper: SimulatedZookeeper, state: ClusterState, complete: Callable[[], object]
-    ) -> None:
+    def __init__(self, zookeeper: SimulatedZookeeper, cluster: PublishingCluster) -> None:
         self._zookeeper = zookeeper
-        self._state = state
-        self._complete = complete
+        self._cluster = cluster
+        self._state = state = cluster._state
         self._publishing = False
         self._pending: dict[str, None] = {}  # what clients wrote and the controller hasn't seen
         for path in (_IDS, _TOPICS, _CONFIGS, _CHANGES, _DELETIONS, "/consumers"):
@@ -96,12 +102,11 @@ class BrokerNodes:
         }.get(parent)
         if act is not None:
             self._pending[path] = None
-            self._zookeeper.later(CONTROLLER_S, self._carry_out, act, path)
+            self._zookeeper.later(CONTROLLER_S, NO_PARTY, self._carry_out, act, path)
 
     def _carry_out(self, act: Callable[[str], None], path: str) -> None:
         self._pending.pop(path, None)
-        act(split(path)[1])
-        self._complete()
+        self._cluster._call(lambda runtime: act(split(path)[1]))
         self.publish()
 
     def _assign(self, topic: str) -> None:

@@ -2,8 +2,8 @@
 
 `aiokafka08.zookeeper` makes these calls in functions that it runs in threads. A simulation runs
 such a function at once, inside the loop; so a request has its result when it is made. While the
-network is away it has none: then `get` raises kazoo's timeout error at once, and notes in
-`SimulatedZookeeper.waited_s` how long a thread would have been blocked. The request itself stays
+network is away it has none: then `get` raises kazoo's timeout error at once, and tells
+`SimulatedZookeeper.spend` how long a thread would have been blocked. The request itself stays
 queued, as kazoo's do, and takes effect when the network is back within the session: for its caller
 that is a response that came too late.
 
@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any
 
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.simulation.zookeeper import (
+    CALLBACK_S,
+    PING_PART,
     SILENCE_PART,
     Session,
     SimulatedZookeeper,
@@ -36,6 +39,8 @@ class SimulatedResult:
     def __init__(self, server: SimulatedZookeeper, limit_s: float) -> None:
         self._server = server
         self._limit_s = limit_s
+        self.ends_at: float | None = None
+        """When the client will learn that its session has ended; None: it won't."""
         self._done = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -56,7 +61,13 @@ class SimulatedResult:
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether there is a result; without one, note how long that would have blocked."""
         if not self._done:
-            self._server.waited_s += self._limit_s if timeout is None else timeout
+            limit_s = self._limit_s if timeout is None else timeout
+            if self.ends_at is not None and self.ends_at - self._server.time() <= limit_s:
+                from kazoo.exceptions import SessionExpiredError
+
+                limit_s = self.ends_at - self._server.time()
+                self.fail(SessionExpiredError())
+            self._server.spend(limit_s)
         return self._done
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
@@ -70,10 +81,10 @@ class SimulatedResult:
         if not self._done:
             from kazoo.handlers.threading import KazooTimeoutError
 
-            self.wait(timeout if block else 0)
-            if block and timeout is None:
-                raise KafkaTimeoutError("ZooKeeper doesn't respond in time")
-            raise KazooTimeoutError
+            if not self.wait(timeout if block else 0):
+                if block and timeout is None:
+                    raise KafkaTimeoutError("ZooKeeper doesn't respond in time")
+                raise KazooTimeoutError
         if self._error is not None:
             raise self._error
         return self._value
@@ -111,6 +122,8 @@ class SimulatedKazooClient:
         self._away_until = 0.0
         self._reconnect: Timer | None = None
         self._notice: Timer | None = None
+        self._ping: Timer | None = None
+        self._context: Context = copy_context()  # of the process that has the client
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -123,28 +136,27 @@ class SimulatedKazooClient:
         if not self._server.is_reachable:
             from kazoo.handlers.threading import KazooTimeoutError
 
-            self._server.waited_s += timeout
+            self._server.spend(timeout)
             raise KazooTimeoutError("Connection time-out")
         self._stopped = False
+        self._context = copy_context()
         self._server.attach(self)
         self._open_session()
+        self._schedule_ping()
 
     def stop(self) -> None:
         """End the session, if the server can be reached; else it ends after its timeout."""
         if self._stopped:
             return
         self._stopped = True
-        for timer in (self._reconnect, self._notice):
+        for timer in (self._reconnect, self._notice, self._ping):
             if timer is not None:
                 timer.cancel()
-        is_away = not self._has_network
         session, self.session = self.session, None
         self._server.detach(self)
         if session is not None:
             self._server.forget_watches(session)
-            if is_away:
-                self._server.lost_contact(session)
-            else:
+            if self._has_network:
                 self._server.end_session(session)
         self._fail_queue("ConnectionLoss")
         self._change_state("LOST")
@@ -177,7 +189,28 @@ class SimulatedKazooClient:
         if state != self.state:
             self.state = state
             for listener in self._listeners:
-                self._server.call_back(listener, state)
+                self._call_back(listener, state)
+
+    def _call_back(self, callback: Callable[[Any], object], argument: object) -> None:
+        """Call a function soon, as kazoo's threads do; `stop` waits for them."""
+        if self._stopped:
+            callback(argument)
+        else:
+            self._later(CALLBACK_S, callback, argument)
+
+    def _later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:
+        return self._server.later(delay, self._context, callback, *args)
+
+    def _schedule_ping(self) -> None:
+        self._ping = self._later(self._timeout_s * PING_PART, self._send_ping)
+
+    def _send_ping(self) -> None:
+        """Keep the session alive; one that the process has slept through has ended."""
+        self._schedule_ping()
+        if self.session is None or not self._has_network or self.state != "CONNECTED":
+            return
+        if not self._server.hear(self.session):
+            self.lose_network(self._server.time(), silent=False)
 
     # --- the network ------------------------------------------------------------------------------
 
@@ -191,22 +224,16 @@ class SimulatedKazooClient:
             return
         now = self._server.time()
         self._away_until = max(self._away_until, until)
-        if self.session is not None:
-            self._server.lost_contact(self.session)
         if self.state == "CONNECTED" and self._notice is None:
             if silent:
-                self._notice = self._server.later(
-                    self._timeout_s * SILENCE_PART, self._connection_lost
-                )
+                self._notice = self._later(self._timeout_s * SILENCE_PART, self._connection_lost)
             else:
                 self._connection_lost()
         elif not silent:
             self._connection_lost()
         if self._reconnect is not None:
             self._reconnect.cancel()
-        self._reconnect = self._server.later(
-            self._away_until - now + _RECONNECT_S, self._network_is_back
-        )
+        self._reconnect = self._later(self._away_until - now + _RECONNECT_S, self._network_is_back)
 
     def _connection_lost(self) -> None:
         if self._notice is not None:
@@ -225,7 +252,7 @@ class SimulatedKazooClient:
         self._reconnect = None
         session = self.session
         assert session is not None
-        if not self._server.is_alive(session):
+        if not self._server.hear(session):
             self._connection_lost()  # the server closes it
             self.session = None
             self._change_state("LOST")
@@ -233,7 +260,6 @@ class SimulatedKazooClient:
             self._reset_watchers()
             self._open_session()
             return
-        self._server.regained_contact(session)
         if self._notice is not None:
             self._notice.cancel()
             self._notice = None
@@ -257,7 +283,10 @@ class SimulatedKazooClient:
         if self._stopped:
             result.fail(exceptions.ConnectionClosedError("Connection has been closed"))
         elif self._has_network and self.state == "CONNECTED":
-            self._server.waited_s += self._server.latency_s
+            self._server.spend(self._server.latency_s)
+            if not self._is_alive():
+                result.fail(exceptions.ConnectionLoss())
+                return result
             result.run(request)
             if is_change and self.loses_response:
                 self.loses_response = False
@@ -265,7 +294,17 @@ class SimulatedKazooClient:
                 self.lose_network(self._server.time(), silent=False)
         else:
             self._queue.append((result, request))
+            returns_at = self._away_until + _RECONNECT_S
+            if self.session is None or not self._server.lives_until(self.session, returns_at):
+                result.ends_at = returns_at
         return result
+
+    def _is_alive(self) -> bool:
+        """Return whether the server knows the session; a process may have slept through its end."""
+        if self.session is not None and self._server.hear(self.session):
+            return True
+        self.lose_network(self._server.time(), silent=False)
+        return False
 
     # --- watches ----------------------------------------------------------------------------------
 
@@ -280,7 +319,7 @@ class SimulatedKazooClient:
             watchers += self._child_watchers.pop(path, ())
         event = WatchedEvent(getattr(EventType, kind), "CONNECTED", self._without_root(path))
         for watcher in watchers:
-            self._server.call_back(watcher, event)
+            self._call_back(watcher, event)
 
     def _reset_watchers(self) -> None:
         """Call all functions that watch something: they must look again."""
@@ -290,7 +329,7 @@ class SimulatedKazooClient:
         for by_path in (self._child_watchers, self._data_watchers):
             for watchers in by_path.values():
                 for watcher in watchers:
-                    self._server.call_back(watcher, event)
+                    self._call_back(watcher, event)
             by_path.clear()
 
     def _watch(self, path: str, watch: Watch | None, *, children: bool = False) -> None:

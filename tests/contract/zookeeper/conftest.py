@@ -6,6 +6,7 @@ import heapq
 import itertools
 import socket
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any, Protocol
 
 import pytest
@@ -13,6 +14,7 @@ from kazoo.client import KazooClient
 
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
+from aiokafka08.testing.state import ClusterState
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
 from tests.names import unique_name
@@ -80,7 +82,8 @@ class SimulatedEnsemble:
     root = "/contract"
 
     def __init__(self) -> None:
-        self.server = SimulatedZookeeper(self, lambda: 1e9 + self._now)
+        self.server = SimulatedZookeeper(self, lambda: 1e9 + self._now, self._spend)
+        self.spent_s = 0.0
         self._now = 0.0
         self._timers: list[tuple[float, int, _Timer]] = []
         self._numbers = itertools.count()
@@ -88,10 +91,19 @@ class SimulatedEnsemble:
     def time(self) -> float:
         return self._now
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> _Timer:
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> _Timer:
         timer = _Timer(lambda: callback(*args))
         heapq.heappush(self._timers, (self._now + delay, next(self._numbers), timer))
         return timer
+
+    def _spend(self, seconds: float) -> None:
+        self.spent_s += seconds
 
     def client(self) -> Any:
         client = SimulatedKazooClient(self.server, timeout=SESSION_S)
@@ -105,8 +117,9 @@ class SimulatedEnsemble:
         self.server.expire(client)
 
     def wait_for(self, condition: Callable[[], object]) -> None:
+        end = self._now + 60
         while not condition():
-            assert self._timers, "nothing is scheduled that could make the condition true"
+            assert self._now < end, "nothing has made the condition true"
             self.step()
 
     def step(self) -> None:
@@ -119,6 +132,16 @@ class SimulatedEnsemble:
         while self._timers and self._timers[0][0] <= end:
             self.step()
         self._now = end
+
+
+class StateOnly:
+    """A cluster of which only the state exists."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def _call(self, act: Callable[[Any], None]) -> None:
+        act(None)
 
 
 @pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])

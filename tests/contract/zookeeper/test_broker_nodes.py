@@ -20,7 +20,7 @@ from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08.zookeeper.topic_states import PartitionNode, TopicNode, read_topic_nodes
 from aiokafka08.zookeeper.topics import TopicNodes
 from tests.brokers.fixtures import BrokerClusters
-from tests.contract.zookeeper.conftest import Ensemble, RealEnsemble, SimulatedEnsemble
+from tests.contract.zookeeper.conftest import Ensemble, RealEnsemble, SimulatedEnsemble, StateOnly
 from tests.names import unique_name
 
 
@@ -43,7 +43,7 @@ def cluster(request: pytest.FixtureRequest) -> Any:
     simulated = SimulatedEnsemble()
     nodes = [Node(number, "127.0.0.1", 9092 + number) for number in range(3)]
     state = ClusterState(LINES["0.8.2"], BrokerSettings(), nodes)
-    BrokerNodes(simulated.server, state, lambda: None)
+    BrokerNodes(simulated.server, StateOnly(state))
     with environment.replace(
         zookeeper_client=partial(SimulatedKazooClient, simulated.server),
         monotonic=simulated.time,
@@ -133,7 +133,7 @@ def test_commit_through_a_broker_is_a_node() -> None:
     """The contract suite of OffsetCommit shows that real brokers keep it in ZooKeeper."""
     simulated = SimulatedEnsemble()
     state = ClusterState(LINES["0.8.2"], BrokerSettings(), [Node(0, "127.0.0.1", 9092)])
-    BrokerNodes(simulated.server, state, lambda: None)
+    BrokerNodes(simulated.server, StateOnly(state))
     client = simulated.client()
     state.zookeeper_commits[CommitKey("g", "t", 3)] = state_commit = _commit(7)
     assert client.get("/consumers/g/offsets/t/3")[0] == b"7"

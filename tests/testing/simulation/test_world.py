@@ -351,3 +351,15 @@ def test_the_simulation_reaches_no_module_of_the_client() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_brokers_have_the_simulated_clock() -> None:
+    """With the real one, a week of retention would be over since the simulated beginning."""
+    with simulate(1, topics={"t": 1}) as world:
+
+        async def scenario() -> None:
+            world.cluster.append("t", 0, [b"kept"], timestamp_ms=int(world.wall_time() * 1000))
+            await asyncio.sleep(60)
+            assert [one.value for one in world.cluster.log("t", 0)] == [b"kept"]
+
+        world.run(scenario)

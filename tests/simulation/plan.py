@@ -1,0 +1,458 @@
+"""What happens in a run: steps at virtual times, drawn from a seed. Pure.
+
+Invariant: a step names nothing that depends on another step, so a plan without some of its steps is
+a plan too. That is what shrinking needs: an action that makes no sense at its time, such as the
+restart of a live broker, does nothing. Its `repr` is Python that makes the same plan.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
+from aiokafka08.testing.cluster import AfterDeath
+from aiokafka08.testing.faults import (
+    Answer,
+    Close,
+    Corrupt,
+    Delay,
+    Effect,
+    Hang,
+    Omit,
+    Silence,
+    Truncate,
+    WrongCorrelationId,
+)
+
+BROKERS = 3
+PARTITIONS = 4
+PRODUCERS = 2
+MEMBERS = 3
+LENGTH_S = 60.0
+"""Virtual seconds of the steps; then everything is mended, and the clients finish."""
+
+VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
+UNSAFE = ("0.8.0", "0.8.1")
+"""They don't know `min.insync.replicas`: their ISR may not shrink without a loss."""
+WITH_ZOOKEEPER = ("0.8.0", "0.8.1", "0.8.2")
+"""Their groups are in ZooKeeper."""
+
+CODES: dict[str, list[Answer]] = {
+    "ProduceRequest": [
+        *(Answer(code) for code in (-1, 3, 5, 6, 8, 19, 99)),
+        *(Answer(code, perform=True) for code in (-1, 7, 20)),
+    ],
+    "FetchRequest": [Answer(code) for code in (-1, 1, 3, 5, 6, 99)],
+    "MetadataRequest": [Answer(code) for code in (-1, 3, 5)],
+    "ListOffsetsRequest": [Answer(code) for code in (-1, 3, 6)],
+    "OffsetCommitRequest": [Answer(code) for code in (-1, 14, 15, 16)],
+    "OffsetFetchRequest": [Answer(code) for code in (-1, 14, 15, 16)],
+    "JoinGroupRequest": [Answer(code) for code in (15, 16, 25)],
+    "SyncGroupRequest": [Answer(code) for code in (16, 25, 27)],
+    "HeartbeatRequest": [Answer(code) for code in (15, 16, 25, 27)],
+}
+"""The requests that are struck, with error codes that a broker may send for a while."""
+_GROUP_REQUESTS = ("JoinGroupRequest", "SyncGroupRequest", "HeartbeatRequest")
+
+CALLS = ("send", "send_and_wait", "send_many", "send_batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A producer sends `count` messages by one call; `partition`: None lets it choose."""
+
+    producer: int
+    call: str
+    count: int
+    partition: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """Requests of a class, to one broker or all, get an effect: the n-th and some more."""
+
+    request: str
+    then: Effect
+    node: int | None
+    nth: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    """Another replica becomes the leader."""
+
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropConnections:
+    """The brokers close the clients' connections to one broker, or all."""
+
+    node: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkIsr:
+    """A follower leaves the ISR for a while."""
+
+    partition: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A broker dies, and returns later; the others notice after `notice_s`."""
+
+    node: int
+    then: AfterDeath
+    notice_s: float
+    for_s: float
+    elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopBroker:
+    """A broker is shut down, and returns later."""
+
+    node: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RollSegments:
+    """Each log begins a new segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A process is suspended: "broker 0", "p1" (a producer) or "c2" (a member)."""
+
+    party: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The machine stands still: time passes, and nothing runs."""
+
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Nothing arrives between two processes; None: all processes."""
+
+    one: str | None
+    other: str | None
+    both: bool
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConnections:
+    """The network breaks the connections of a process by RST."""
+
+    party: str
+
+
+@dataclass(frozen=True, slots=True)
+class HalfOpen:
+    """The network forgets the connections of a process: their bytes vanish."""
+
+    party: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A broker refuses new connections."""
+
+    node: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """What a process sends to a broker, or the other way, is slow."""
+
+    source: str
+    target: str
+    latency_ms: tuple[float, float]
+    bytes_per_s: float | None
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperAway:
+    """ZooKeeper can't be reached; `silent`: the connections stay open."""
+
+    for_s: float
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSession:
+    """ZooKeeper ends the session of one client."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseZookeeperResponse:
+    """A client's next write in ZooKeeper takes effect, and its connection breaks."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowZookeeper:
+    """Each request to ZooKeeper takes long."""
+
+    latency_s: float
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestartMember:
+    """A member leaves its group, and a new one joins after `pause_s`."""
+
+    member: int
+    pause_s: float
+
+
+Fault = (
+    Strike
+    | MoveLeader
+    | DropConnections
+    | ShrinkIsr
+    | Kill
+    | StopBroker
+    | RollSegments
+    | Pause
+    | Hold
+    | Partition
+    | ResetConnections
+    | HalfOpen
+    | Refuse
+    | SlowLink
+    | ZookeeperAway
+    | ExpireSession
+    | LoseZookeeperResponse
+    | SlowZookeeper
+    | RestartMember
+)  # fmt: skip
+Action = Send | Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action at a time, in virtual seconds from the start."""
+
+    at: float
+    do: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a seed decides but the moments at which things happen on the way.
+
+    Attributes:
+        seed: of the network's latencies and of the clients' own randomness.
+        version: the brokers' line.
+        producers: the options of each producer.
+        member: the options of the group's members.
+        commits: whether members commit after each poll ("poll"), or automatically ("auto").
+        takes: how members take messages: "getmany" or "getone".
+        latency_ms: of the network.
+        fragment: whether what is sent arrives in pieces.
+        steps: in the order of their times.
+    """
+
+    seed: int
+    version: str
+    producers: tuple[dict[str, object], ...]
+    member: dict[str, object]
+    commits: str
+    takes: str
+    latency_ms: tuple[float, float]
+    fragment: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether the group is in ZooKeeper."""
+        return self.version in WITH_ZOOKEEPER
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the brokers know the settings that forbid losses when the ISR shrinks."""
+        return self.version not in UNSAFE
+
+
+def plan_of(seed: int, version: str | None = None) -> Plan:
+    """Return the plan of a seed; `version`: None: the lines in turn."""
+    rng = random.Random(f"plan {seed}")
+    chosen = VERSIONS[seed % len(VERSIONS)]
+    line = chosen if version is None else version
+    sends = list(_sends(rng))
+    faults = list(_faults(rng, line))
+    return Plan(
+        seed,
+        line,
+        tuple(_producer(rng, line, number) for number in range(PRODUCERS)),
+        {
+            "session_timeout_ms": rng.choice([6000, 10000]),
+            "fetch_max_wait_ms": rng.choice([100, 500]),
+            "max_partition_fetch_bytes": rng.choice([200, 4000, 1 << 20]),
+            "request_timeout_ms": rng.choice([5000, 10000]),
+            "rebalance_backoff_ms": rng.choice([300, 1000]),
+            "auto_commit_interval_ms": rng.choice([200, 1000, 5000]),
+        },
+        rng.choice(["poll", "auto"]),
+        rng.choice(["getmany", "getmany", "getone"]),
+        rng.choice([(0.1, 0.5), (0.5, 2.0), (1.0, 30.0), (20.0, 80.0)]),
+        rng.random() < 0.3,
+        tuple(sorted([*sends, *faults], key=lambda step: step.at)),
+    )
+
+
+def _producer(rng: random.Random, line: str, number: int) -> dict[str, object]:
+    codecs = [None, None, "gzip", "snappy", "snappy" if line in UNSAFE else "lz4"]
+    return {
+        "acks": "all" if number == 0 else rng.choice(["all", 1]),
+        "compression_type": rng.choice(codecs),
+        "linger_ms": rng.choice([0, 0, 5, 50]),
+        "max_batch_size": rng.choice([200, 16384]),
+        "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
+        "request_timeout_ms": rng.choice([2000, 5000]),
+        "retry_backoff_ms": rng.choice([20, 100]),
+        "delivery_timeout_ms": rng.choice([15000, 60000]),
+    }
+
+
+def _sends(rng: random.Random) -> Iterator[Step]:
+    for producer in range(PRODUCERS):
+        at = rng.uniform(0, 2)
+        while at < LENGTH_S:
+            call = rng.choice(CALLS)
+            count = 1 if call == "send_and_wait" else rng.choice([1, 2, 5, 20])
+            partition = rng.randrange(PARTITIONS)
+            if call != "send_batch" and rng.random() < 0.7:
+                yield Step(round(at, 3), Send(producer, call, count, None))
+            else:
+                yield Step(round(at, 3), Send(producer, call, count, partition))
+            at += rng.choice([0.01, 0.2, 1.0, 2.5])
+
+
+def _faults(rng: random.Random, line: str) -> Iterator[Step]:
+    unexplained = MAX_UNEXPLAINED_RETRIES
+    for _ in range(rng.randint(5, 9)):
+        at = round(rng.uniform(3, LENGTH_S - 15), 2)
+        fault = _fault(rng, line)
+        if isinstance(fault, Strike) and _is_unexplained(fault):
+            if not unexplained:
+                fault = MoveLeader(rng.randrange(PARTITIONS))
+            else:
+                times = min(fault.times, unexplained)
+                unexplained -= times
+                fault = Strike(fault.request, fault.then, fault.node, fault.nth, times)
+        yield Step(at, fault)
+
+
+def _is_unexplained(strike: Strike) -> bool:
+    """Return whether a producer tries again a few times only."""
+    return strike.request == "ProduceRequest" and (
+        isinstance(strike.then, Omit)
+        or (isinstance(strike.then, Answer) and strike.then.code in (-1, 99))
+    )
+
+
+def _fault(rng: random.Random, line: str) -> Fault:
+    node, partition = rng.randrange(BROKERS), rng.randrange(PARTITIONS)
+    clients = [f"p{i}" for i in range(PRODUCERS)] + [f"c{i}" for i in range(MEMBERS)]
+    client, broker = rng.choice(clients), f"broker {node}"
+    for_s = round(rng.choice([0.2, 1, 3, 8, 12]) * rng.uniform(0.5, 1.5), 2)
+    makers: list[Callable[[], Fault]] = [
+        *[lambda: _strike(rng, line)] * 6,
+        lambda: MoveLeader(partition),
+        lambda: DropConnections(rng.choice([None, node])),
+        lambda: Kill(
+            node,
+            rng.choice(["elect", "leaderless", "unnoticed"]),
+            round(rng.uniform(0.05, 7), 2),
+            for_s,
+            rng.random() < 0.3,
+        ),
+        lambda: StopBroker(node, for_s),
+        RollSegments,
+        lambda: Pause(rng.choice([broker, client]), for_s),
+        lambda: Hold(for_s),
+        lambda: Partition(rng.choice([client, None]), broker, True, for_s),
+        lambda: Partition(*rng.choice([(client, broker), (broker, client)]), False, for_s),
+        lambda: ResetConnections(rng.choice([broker, client])),
+        lambda: HalfOpen(rng.choice([broker, client])),
+        lambda: Refuse(node, for_s),
+        lambda: SlowLink(
+            *rng.choice([(client, broker), (broker, client)]),
+            rng.choice([(100.0, 400.0), (1.0, 2.0)]),
+            rng.choice([None, 2000.0]),
+            for_s,
+        ),
+        lambda: RestartMember(rng.randrange(MEMBERS), round(rng.uniform(0, 3), 2)),
+    ]
+    if line not in UNSAFE:
+        makers.append(lambda: ShrinkIsr(partition, for_s))
+    if line in WITH_ZOOKEEPER:
+        makers += [
+            *[lambda: ZookeeperAway(for_s, rng.random() < 0.4)] * 2,
+            lambda: ExpireSession(rng.randrange(MEMBERS)),
+            lambda: LoseZookeeperResponse(rng.randrange(MEMBERS)),
+            lambda: SlowZookeeper(round(rng.uniform(0.05, 0.5), 2), for_s),
+        ]
+    return rng.choice(makers)()
+
+
+def _strike(rng: random.Random, line: str) -> Strike:
+    names = [name for name in CODES if line not in WITH_ZOOKEEPER or name not in _GROUP_REQUESTS]
+    if line in UNSAFE:
+        # Their brokers don't know these codes: a client takes such a response for 0.8.2's.
+        names = [name for name in names if not name.startswith("Offset")]
+    request = rng.choice(names)
+    effects = ["code"] * 4 + ["close", "cut", "reset", "delay", "truncate", "silence", "hang", "id"]
+    if request in ("ProduceRequest", "FetchRequest", "MetadataRequest"):
+        effects.append("omit")
+    if request == "FetchRequest":
+        effects.append("corrupt")
+    then: Effect
+    match rng.choice(effects):
+        case "code":
+            then = rng.choice(CODES[request])
+        case "close":
+            then = Close()
+        case "cut":
+            then = Close(after_bytes=rng.choice([0, 1, 3, 4, 7, rng.randint(8, 60)]))
+        case "reset":
+            then = Close(after_bytes=rng.randint(0, 30), reset=True)
+        case "delay":
+            then = Delay(round(rng.choice([0.1, 1, 6]) * rng.uniform(0.5, 1.5), 2))
+        case "truncate":
+            then = Truncate(rng.randint(1, 12))
+        case "silence":
+            then = Silence(perform=rng.random() < 0.5)
+        case "hang":
+            then = Hang()
+        case "id":
+            then = WrongCorrelationId(rng.choice([-1, 1, 7]))
+        case "omit":
+            then = Omit()
+        case _:
+            then = Corrupt(-1)
+    return Strike(
+        request,
+        then,
+        rng.choice([None, None, *range(BROKERS)]),
+        rng.randint(1, 4),
+        rng.randint(1, 3),
+    )
