@@ -1,8 +1,9 @@
 """The stage that writes: one producer sends all lines to the topic.
 
 The first messages go one at a time, to measure how long an acknowledgement takes. All others go in
-lists. When half of them are handed over, the leader of a partition is killed, if the cluster is the
-demo's own: its messages in flight are sent again to the next leader.
+lists, and at most `AHEAD` of all messages is in flight. When half of the messages are acknowledged,
+the leader of a partition is killed, if the cluster is the demo's own: its messages in flight are
+sent again to the next leader.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ ONE_AT_A_TIME = 2_000
 """At most so many messages, and no more than a tenth, go one at a time."""
 ONE_AT_A_TIME_S = 5.0
 SAMPLE_S = 0.02
+AHEAD = 0.1
+"""Share of the messages that may wait for their acknowledgements: the buffer has room for nearly
+all, so that half would be handed over before much is acknowledged."""
 
 PERCENTS = (50, 95, 99)
 
@@ -126,26 +130,30 @@ def _chain(first: Part, others: Iterator[Part]) -> Iterator[Part]:
 async def _send_lists(
     run: Run, producer: AIOKafkaProducer, parts: Iterator[Part], begun: float
 ) -> None:
-    half = run.input.messages // 2
-    handed_over = 0
+    acknowledged = handed_over = len(run.sent)
     in_flight: deque[tuple[bytes, list[bytes], Deliveries]] = deque()
+
+    async def await_oldest() -> None:
+        nonlocal acknowledged
+        key, lines, deliveries = in_flight.popleft()
+        run.sent.append(Acknowledged(key, lines, await deliveries))
+        acknowledged += len(lines)
+        half = acknowledged >= run.input.messages / 2
+        if half and run.kill_leader is not None and run.killed is None:
+            run.timeline.killed_s = clock() - begun
+            run.killed = await asyncio.to_thread(run.kill_leader)
+
     for key, lines, partition in parts:
         deliveries = await producer.send_many(
             run.topic, lines, keys=[key] * len(lines), partition=partition
         )  # waits while the buffer is full
         in_flight.append((key, lines, deliveries))
         handed_over += len(lines)
-        if run.kill_leader is not None and run.killed is None and handed_over >= half:
-            run.killed = await asyncio.to_thread(run.kill_leader)
-            run.timeline.killed_s = clock() - begun
-        while in_flight and in_flight[0][2].done():
-            await _acknowledge(run, *in_flight.popleft())
-    for part in in_flight:
-        await _acknowledge(run, *part)
-
-
-async def _acknowledge(run: Run, key: bytes, lines: list[bytes], deliveries: Deliveries) -> None:
-    run.sent.append(Acknowledged(key, lines, await deliveries))
+        most = AHEAD * run.input.messages
+        while in_flight and (in_flight[0][2].done() or handed_over - acknowledged > most):
+            await await_oldest()
+    while in_flight:
+        await await_oldest()
 
 
 async def _watch(run: Run, producer: AIOKafkaProducer, meter: Meter, begun: float) -> None:

@@ -139,7 +139,14 @@ def test_sent_messages_are_verified_and_counted(run: Run) -> None:
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.10"])
 def test_leader_killed_while_sending_loses_nothing(version: str) -> None:
+    """The kill comes when half of the messages are acknowledged, to within one list of 300."""
     modules = [Module(b"m%d" % number, [b"x" * 50] * 300) for number in range(40)]
+    acknowledged = []
+
+    def kill_leader() -> Killed:
+        acknowledged.append(sum(len(part.values) for part in run.sent))
+        return process.kill_leader(TOPIC)
+
     with embedded(3, version, {TOPIC: 4}) as process:
         run = Run(
             process.bootstrap,
@@ -147,13 +154,14 @@ def test_leader_killed_while_sending_loses_nothing(version: str) -> None:
             None,
             Input(modules, 12_000),
             Console(file=StringIO(), soft_wrap=True),
-            kill_leader=lambda: process.kill_leader(TOPIC),
+            kill_leader=kill_leader,
         )
         ingested = ingest(run)
         verify(run)
     assert [speed.stage for speed in ingested] == ["one at a time", "ingest"]
     assert [speed.messages for speed in ingested] == [1200, 10_800]
     assert len(run.latencies_ms) == 1200
+    assert 6000 <= acknowledged[0] < 6300
     assert run.killed is not None
     assert 1 <= run.killed.led < run.killed.partitions == 4
     assert "0 lost, 0 reordered" in said(run)
