@@ -8,7 +8,8 @@
 
 The clients aren't started: `async with` starts and stops them. Keyword arguments override the
 settings. `run()` uses uvloop if it is installed. Ctrl-C and SIGTERM cancel the coroutine, so its
-`finally` and `async with` blocks run; a second Ctrl-C ends it at once.
+`finally` and `async with` blocks run. A second Ctrl-C cancels what these wait for, and a third one
+ends the process at once; Ctrl-C several times within a second counts once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from aiokafka08.producer import AIOKafkaProducer
 
 T = TypeVar("T")
+
+_ONE_CTRL_C_S = 1.0
+"""Within this time further Ctrl-C belong to the one before: a key is pressed twice, or a script
+passes on the signal that the terminal has sent to all processes."""
 
 
 def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
@@ -115,7 +121,8 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            return runner.run(_cancellable(work, end_with_stdout))
+            with _Interrupts() as interrupts:
+                return runner.run(_cancellable(work, end_with_stdout, interrupts))
         except (KeyboardInterrupt, Terminated, BrokenPipeError):
             # The runner waits for the threads of the default executor. A call of kazoo can't be
             # cancelled, and may take until its timeout: leave it behind. `run_process()` does so,
@@ -132,11 +139,57 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _cancellable(work: Coroutine[Any, Any, T], end_with_stdout: bool) -> T:
+class _Interrupts:
+    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread.
+
+    asyncio raises KeyboardInterrupt at each Ctrl-C after the first, also while `finally` blocks
+    run.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._count = 0
+        self._last = 0.0
+        self._restore: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGINT, self._interrupt)
+            self._restore = lambda: signal.signal(signal.SIGINT, before)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        self._restore()
+        if self._count and isinstance(error, asyncio.CancelledError):
+            raise KeyboardInterrupt from None
+
+    def cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel this task from now on."""
+        self._task = task
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        is_repeated = self._count > 0 and now - self._last < _ONE_CTRL_C_S
+        self._last = now
+        if is_repeated:
+            return
+        self._count += 1
+        if self._task is None or self._task.done() or self._count > 2:
+            raise KeyboardInterrupt
+        self._task.cancel()
+        self._task.get_loop().call_soon_threadsafe(lambda: None)  # wakes the event loop
+
+
+async def _cancellable(
+    work: Coroutine[Any, Any, T], end_with_stdout: bool, interrupts: _Interrupts
+) -> T:
     """Await the coroutine; cancel it on SIGTERM, and if told so when stdout is closed."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
+    interrupts.cancel(task)
     reasons: list[Exception] = []
 
     def cancel(reason: Exception) -> None:

@@ -45,7 +45,18 @@ class Example(NamedTuple):
     """True if it runs until Ctrl-C."""
 
 
-class DeclaredCommand(click.Command):
+class NamedStdout(click.Command):
+    """A command whose `--help` and `--version` name stdout if they can't be written."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; click prints help and version meanwhile."""
+        try:
+            return super().parse_args(ctx, args)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, error.filename or "stdout") from None
+
+
+class DeclaredCommand(NamedStdout):
     """A click command with fields and examples, which its help shows last."""
 
     def __init__(
@@ -74,7 +85,7 @@ class DeclaredCommand(click.Command):
                     formatter.write(f"{indent}  {example.command}\n")
 
 
-class CommandGroup(click.Group):
+class CommandGroup(NamedStdout, click.Group):
     """A group of commands, such as `topic`, whose help shows them in the order of the source."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -115,10 +115,18 @@ def error_text(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, KafkaError):
-        return error.text or str(getattr(error, "description", "")) or type(error).__name__
+        text = error.text or str(getattr(error, "description", "")) or type(error).__name__
+        return _in_words_of_the_command_line(text)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
+
+
+def _in_words_of_the_command_line(text: str) -> str:
+    """Return an error of the clients, which names their argument for ZooKeeper, with the flag."""
+    text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
+    text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
+    return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
 
 
 def fail(text: str, code: int) -> int:

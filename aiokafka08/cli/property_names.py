@@ -15,20 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-ALIASES: Final[Mapping[str, str]] = {
+OF_LIBRDKAFKA: Final[Mapping[str, str]] = {
     "metadata.broker.list": "bootstrap.servers",
-    "broker.list": "bootstrap.servers",
-    "zk.connect": "zookeeper.connect",
     "socket.timeout.ms": "request.timeout.ms",
-    "max.in.flight": "max.in.flight.requests.per.connection",
     "queue.buffering.max.ms": "linger.ms",
-    "queue.time": "linger.ms",
     "compression.codec": "compression.type",
     "request.required.acks": "acks",
     "message.timeout.ms": "delivery.timeout.ms",
     "message.max.bytes": "max.request.size",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
+}
+"""The names by which librdkafka prints properties, where they aren't Java's."""
+ALIASES: Final[Mapping[str, str]] = {
+    **OF_LIBRDKAFKA,
+    "broker.list": "bootstrap.servers",
+    "zk.connect": "zookeeper.connect",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "queue.time": "linger.ms",
     "auto.commit.enable": "enable.auto.commit",
 }
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 import aiokafka08
+from aiokafka08.cli.declare import NamedStdout
 
 PROGRAM = "aiokafka08"
 COMPLETION_VARIABLE = "_AIOKAFKA08_COMPLETE"
@@ -65,7 +66,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
 }
 
 
-class RootCommand(click.Group):
+class RootCommand(NamedStdout, click.Group):
     """A click group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

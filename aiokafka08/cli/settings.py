@@ -216,6 +216,34 @@ def settings(sources: Sequence[Source]) -> Settings:
     )
 
 
+def property_values(settings: Settings) -> dict[str, str]:
+    """Return the settings in force as properties, by librdkafka's names, without secrets."""
+    names = {java: other for other, java in property_names.OF_LIBRDKAFKA.items()}
+    values: dict[str, str] = {}
+    for table, arguments in (
+        (_OF_NETWORK, settings.network),
+        (_OF_PRODUCER, settings.producer),
+        (_OF_CONSUMER, settings.consumer),
+    ):
+        for java, (argument, _) in table.items():
+            if argument in arguments and java != "partitioner.class":
+                values[names.get(java, java)] = _shown(arguments[argument])
+    if settings.zookeeper_connect is not None:
+        values[_ZOOKEEPER] = settings.zookeeper_connect
+    return values
+
+
+def _shown(value: object) -> str:
+    """Return a parsed value as librdkafka writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, type):
+        from aiokafka08.cli.kcat.partitioner import ConsistentRandomPartitioner
+
+        return "consistent_random" if value is ConsistentRandomPartitioner else value.__name__
+    return "none" if value is None else str(value)
+
+
 def _canonical(name: str) -> str:
     """Return Java's name of a property; librdkafka allows `topic.` before those of topics."""
     if name.startswith("topic.") and name not in property_names.WITHOUT_EFFECT:

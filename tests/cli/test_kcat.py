@@ -195,6 +195,8 @@ def test_group_mode_ends_at_the_end(cli: RunCommand, kafka_cluster: EmbeddedClus
         (["-C", "-t", "orders", "-f", "%z"], 2, "'%z' has no meaning"),
         (["-C", "-t", "orders", "-s", "zz"], 2, "expected a pack string"),
         (["-C", "-t", "orders", "-s", "avro"], 2, "expected the URL"),
+        (["-C", "-t", "orders", "-r", "http://x"], 2, "expected -s avro too"),
+        (["-C", "-t", "orders", "-r", "http://x", "-s", "i"], 2, "expected -s avro too"),
         (["-C", "-t", "orders", "more"], 2, "files belong to -P"),
         (["-P", "-t", "orders", "-s", "i"], 2, "expected -C or -G"),
         (["-P", "-t", "orders", "-H", "a=b"], 2, "no headers"),
@@ -229,8 +231,38 @@ def test_help_version_and_properties_are_printed(cli: RunCommand) -> None:
     assert cli("kcat", "-V").out.startswith(b"aiokafka08 ")
     assert b"linger.ms\n" in cli("kcat", "-X", "list").out
     dump = cli("kcat", "-b", "kafka1:9092", "-X", "linger.ms=5", "-X", "dump")
-    assert b"linger_ms = 5" in dump.out
-    assert b"bootstrap_servers = kafka1:9092" in dump.out
+    assert b"queue.buffering.max.ms = 5\n" in dump.out
+    assert b"metadata.broker.list = kafka1:9092\n" in dump.out
+
+
+def test_dump_has_the_names_that_kcat_reads(cli: RunCommand, tmp_path: Path) -> None:
+    given = {
+        "acks": "all",
+        "compression.codec": "none",
+        "check.crcs": "true",
+        "partitioner": "consistent_random",
+        "zookeeper.connect": "zoo1:2181/kafka",
+    }
+    flags = [word for name, value in given.items() for word in ("-X", f"{name}={value}")]
+    dump = cli("kcat", "-b", "kafka1:9092", *flags, "-X", "dump").out.decode()
+    assert "request.required.acks = all\n" in dump
+    for name in ("compression.codec", "check.crcs", "partitioner", "zookeeper.connect"):
+        assert f"{name} = {given[name]}\n" in dump
+    again = tmp_path / "again.conf"
+    again.write_text(dump)
+    assert cli("kcat", "-F", str(again), "-X", "dump").out.decode() == dump
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+def test_flags_without_effect_are_noted(cli: RunCommand, kafka_cluster: EmbeddedCluster) -> None:
+    kafka_cluster.append("orders", 0, [b"a"])
+    consume = ["kcat", "-C", "-b", kafka_cluster.bootstrap_servers, "-t", "orders", "-e"]
+    with_template = cli(*consume, "-f", "%s!", "-D", ";", "-K", ":")
+    assert with_template.out == b"a!"
+    assert "% No effect beside -f: -D and -K\n" in with_template.err
+    assert "% No effect beside -J: -K\n" in cli(*consume, "-J", "-D", ";", "-K", ":").err
+    assert cli(*consume, "-q", "-f", "%s!", "-D", ";").err == ""
+    assert "No effect" not in cli(*consume, "-D", ";", "-K", ":").err
 
 
 def test_configuration_of_kcat_is_read(
@@ -246,7 +278,7 @@ def test_configuration_of_kcat_is_read(
     monkeypatch.setenv("KCAT_CONFIG", str(named))
     dump = cli("kcat", "-X", "dump").out
     assert b"= named:1\n" in dump
-    assert b"client_id = me\n" in dump
+    assert b"client.id = me\n" in dump
     assert cli("kcat", "-F", "none", "-C", "-t", "x").code == 2
     assert b"= flag:1\n" in cli("kcat", "-b", "flag:1", "-X", "dump").out
 

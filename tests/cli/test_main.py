@@ -21,9 +21,13 @@ import aiokafka08
 from aiokafka08.cli import main as main_module
 from aiokafka08.cli.connection import run
 from aiokafka08.cli.declare import DeclaredCommand
-from aiokafka08.cli.main import main
+from aiokafka08.cli.main import error_text, main
 from aiokafka08.cli.root import COMMANDS, root
-from aiokafka08.errors import KafkaTimeoutError, NotLeaderForPartitionError
+from aiokafka08.errors import (
+    KafkaTimeoutError,
+    NotLeaderForPartitionError,
+    UnsupportedVersionError,
+)
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.__main__ import parser
 from tests.cli.conftest import RunCommand, command_line
@@ -318,6 +322,25 @@ def test_full_disk_is_one_line(cluster: EmbeddedCluster, format: str) -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "aiokafka08: stdout: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "topics --help", "topic create --help"])
+def test_full_disk_is_named_by_help(words: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command_line(*words.split()), stdout=full, stderr=subprocess.PIPE, text=True, timeout=20
+        )
+    assert done.returncode == 1
+    assert done.stderr == "aiokafka08: stdout: No space left on device\n"
+
+
+def test_errors_of_the_clients_name_the_flag() -> None:
+    error = UnsupportedVersionError(
+        "describe: Give zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+    )
+    assert error_text(error) == (
+        "describe: Give --zookeeper host:2181/chroot (pip install 'aiokafka08[cli,zookeeper]')"
+    )
 
 
 def test_closed_stdout_is_one_line(cluster: EmbeddedCluster) -> None:

@@ -397,3 +397,16 @@ def test_several_topics_and_patterns(
     for words in (["orders", "other"], ["^o"]):
         done = cli("consume", *words, *at, "-e", "-f", "%t=%s ")
         assert sorted(done.out.split()) == [b"orders=a", b"other=b"]
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+def test_group_of_0_8_names_the_option_for_zookeeper(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
+) -> None:
+    what = "aiokafka08: group 'g': brokers before 0.9 don't coordinate groups. Give "
+    how = " (pip install 'aiokafka08[cli,zookeeper]') to join the group in ZooKeeper\n"
+    done = cli("consume", "orders", *at, "--group", "g", "-e")
+    assert (done.code, done.err) == (1, f"{what}--zookeeper host:2181/chroot{how}")
+    done = cli("kcat", *at, "-G", "g", "orders", "-e")
+    assert done.code == 1
+    assert done.err.endswith(f"{what}-X zookeeper.connect=host:2181/chroot{how}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import pty
@@ -70,6 +71,28 @@ async def test_line_is_acknowledged_before_the_next_is_typed(
     assert (process.returncode, out) == (130, b"")
     assert err == b"aiokafka08: interrupted: 3 of 3 messages were acknowledged\n"
     assert [one.value for one in kafka_cluster.log("orders", 0)] == [b"a", b"b", b"c"]
+
+
+async def test_several_ctrl_c_at_once_leave_the_counts(
+    start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.fault(ProduceRequest, nth=2, times=None, then=Silence())
+    process = start("produce", "orders", "--timeout", "1", stdin=PIPE)
+    assert process.stdin is not None
+    for count, text in enumerate((b"a\n", b"b\n"), 1):
+        process.stdin.write(text)
+        process.stdin.flush()
+        await until(
+            lambda count=count: len(kafka_cluster.log("orders", 0)) == count,  # type: ignore[misc]
+            "the message is in the log",
+            timeout_s=20,
+        )
+    for _ in range(20):
+        process.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.004)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"aiokafka08: interrupted: 1 of 2 messages were acknowledged\n"
 
 
 @pytest.mark.parametrize("more_signals", [False, True])
@@ -196,7 +219,21 @@ def test_terminal_gets_text_only(
         assert shown == value + b"\r\n"
     else:
         assert b"not text, and stdout is a terminal" in err
+        assert b"use --format jsonl, hex or base64" in err
         assert err.count(b"\n") == 1
+
+
+def test_binary_advice_of_kcat_is_a_flag_of_kcat(
+    start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.append("orders", 0, [b"\xff"])
+    ours, its = pty.openpty()
+    process = start("kcat", "-C", "-q", "-e", "-t", "orders", stdout=its)
+    os.close(its)
+    _, err = process.communicate(timeout=20)
+    os.close(ours)
+    assert process.returncode == 1
+    assert err.endswith(b"not text, and stdout is a terminal. Redirect stdout, or use -J\n")
 
 
 @pytest.mark.parametrize("group", [[], ["--group", "billing"]])

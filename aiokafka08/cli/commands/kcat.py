@@ -21,6 +21,7 @@ Modes: -P produce, -C consume, -G GROUP TOPIC... consume in a group, -L list met
 -Q offsets by time (-t TOPIC:PARTITION:MS). Without one: -P if stdin isn't a terminal, else -C.
 All:     -b BROKERS  -t TOPIC  -p PARTITION  -X NAME=VALUE|list|dump  -F FILE  -m SECONDS  -q  -v
          -D DELIMITER  -K KEY_DELIMITER  -c COUNT
+         (-D and -K have no effect beside -f, nor has -K beside -J, as in kcat; a note says so)
 Produce: -k KEY  -z CODEC  -l FILE (a message a line)  FILE... (a message each)  -T  -Z
 Consume: -o beginning|end|stored|N|-N|s@MS|e@MS  -e  -f TEMPLATE  -J  -s SERDES  -r URL  -Z
 Without effect: -u (output is never held back), -E, -O. Refused: -H (these formats have no headers),
@@ -54,6 +55,10 @@ def kcat(arguments: tuple[str, ...]) -> int:
 
     kcat -h lists them. kcat's configuration is read too: -F, the variable KCAT_CONFIG,
     ~/.config/kcat.conf. Exit codes are those of aiokafka08.
+
+    As in kcat 1.7.1, -D and -K have no effect beside -f, nor has -K beside -J; here a note on
+    stderr says so. -r without -s avro is an error. -X dump prints the settings by librdkafka's
+    names.
     """
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.kcat.options import parse_kcat
@@ -120,8 +125,11 @@ def _say(options: KcatOptions, text: str) -> None:
 
 
 def _dump(settings: Settings) -> str:
-    shown = {**settings.network, **settings.producer, **settings.consumer}
-    return "".join(f"{name} = {value}\n" for name, value in sorted(shown.items()))
+    """Return the settings by librdkafka's names, as kcat prints its own; without secrets."""
+    from aiokafka08.cli.settings import property_values
+
+    values = property_values(settings)
+    return "".join(f"{name} = {value}\n" for name, value in sorted(values.items()))
 
 
 async def _produce(settings: Settings, options: KcatOptions) -> None:
@@ -179,7 +187,12 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
         count=options.count,
         group=options.group,
         reset=settings.consumer.get("auto_offset_reset", "latest"),
+        text_options="-J",
+        zookeeper_option="-X zookeeper.connect=host:2181/chroot",
     )
+    if options.ignored:
+        beside = "-J" if options.json else "-f"
+        _say(options, f"No effect beside {beside}: {' and '.join(options.ignored)}")
 
     def at_end(tp: TopicPartition, offset: int) -> None:
         _say(options, f"Reached end of topic {tp.topic} [{tp.partition}] at offset {offset}")

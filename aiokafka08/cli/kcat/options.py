@@ -57,6 +57,8 @@ class KcatOptions:
     serdes: list[str] = field(default_factory=list)
     registry: str | None = None
     verbosity: int = 1
+    ignored: list[str] = field(default_factory=list)
+    """Given flags without effect beside -f or -J, as in kcat 1.7.1."""
     show: str | None = None
     """Print this and end: "help", "version", "list" or "dump" (of the properties)."""
 
@@ -85,6 +87,9 @@ def parse_kcat(arguments: Sequence[str]) -> KcatOptions:
     elif topics:
         options.topic = topics[-1]
     _check(options)
+    if options.template is not None or options.json:
+        without_effect = ("-D", "-K") if not options.json else ("-K",)
+        options.ignored = [flag for flag in without_effect if any(flag == one for one, _ in given)]
     return options
 
 
@@ -198,6 +203,10 @@ def _check(options: KcatOptions) -> None:
         )
     if options.serdes and options.mode in ("P", "L", "Q"):
         raise IllegalArgumentError(f"kcat -s with -{options.mode}: expected -C or -G")
+    if options.registry is not None and not any(
+        spec.rpartition("=")[2] == "avro" for spec in options.serdes
+    ):
+        raise IllegalArgumentError(f"kcat -r {options.registry}: expected -s avro too")
     if options.one_file and len(options.names) != 1:
         raise IllegalArgumentError("kcat -l: expected one file")
     if not options.delimiter and options.mode == "P":

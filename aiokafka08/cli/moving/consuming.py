@@ -39,7 +39,9 @@ from aiokafka08.cli.records.types import (
 )
 from aiokafka08.cli.settings import Settings
 from aiokafka08.consumer.config import AutoOffsetReset
+from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.net.router import Router
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 
@@ -69,6 +71,10 @@ class ConsumeJob:
     reset: AutoOffsetReset = "earliest"
     """Where the group begins in a partition without a committed offset."""
     bytes_per_s: float | None = None
+    text_options: str = "--format jsonl, hex or base64"
+    """The options that write binary data as text, for an error."""
+    zookeeper_option: str = "--zookeeper host:2181/chroot"
+    """The option that names ZooKeeper, for an error."""
 
 
 async def consume(
@@ -96,10 +102,12 @@ async def consume(
         RecordFormatError: a record can't be written in the format, or isn't text and stdout is a
             terminal.
         BrokenPipeError: the reader of stdout is gone.
+        UnsupportedVersionError: brokers before 0.9 have no groups, and there is no ZooKeeper.
         KafkaError: a request failed.
     """
     async with range_router(settings) as router:
         await router.metadata.refresh()
+        _check_group(settings, job, router)
 
         def leader_of(topic: str, partition: int) -> int:
             leader = router.metadata.snapshot.leader(TopicPartition(topic, partition))
@@ -123,6 +131,19 @@ async def consume(
                             return
                     elif on_end is not None:
                         on_end(tp, stops.get(tp) or 0)
+
+
+def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
+    """Raise an error in words of the command line; the consumer's own would name its arguments."""
+    version = router.version()
+    if job.group is None or settings.zookeeper_connect is not None or version is None:
+        return
+    if version.line < BrokerLine.V0_9:
+        raise UnsupportedVersionError(
+            f"group {job.group!r}: brokers before 0.9 don't coordinate groups. Give "
+            f"{job.zookeeper_option} (pip install 'aiokafka08[cli,zookeeper]') to join the group "
+            "in ZooKeeper"
+        )
 
 
 async def _plan(
@@ -199,6 +220,7 @@ class _Copied:
         now = asyncio.get_running_loop().time()
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
+        self._text_options = job.text_options
         self._encoder = encoder
         self._columns_encoder = encoder if isinstance(encoder, ColumnsEncoder) else None
         self._output = output
@@ -240,7 +262,7 @@ class _Copied:
             raise RecordFormatError(
                 f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
                 f"{last_offset}: not text, and stdout is a terminal. Redirect stdout, or use "
-                "--format jsonl, hex or base64"
+                f"{self._text_options}"
             )
         await self._output.write(data)
         self.on_written(tp, last_offset + 1)

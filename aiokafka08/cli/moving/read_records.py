@@ -16,6 +16,7 @@ from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.cli.moving.read_plan import PartitionRange
 from aiokafka08.cli.records.types import Record
 from aiokafka08.concurrency.merge import merge
+from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -61,7 +62,7 @@ async def read_bounded(
     Raises:
         KafkaError: as `read_range`.
     """
-    fetches, memory = RangeFetches(router), ColumnMemory()
+    fetches, memory, offload = RangeFetches(router), ColumnMemory(), Offload()
     fetch_bytes = max(_MIN_FETCH_BYTES, min(_FETCH_BYTES, BUDGET_BYTES // max(len(ranges), 1)))
 
     async def sets_of(
@@ -85,14 +86,21 @@ async def read_bounded(
 
     sources = ((fetch_bytes * MAX_IN_FLIGHT, sets_of(one)) for one in ranges)
     async with aclosing(merge(sources, BUDGET_BYTES)) as found:
-        async for one, raw in found:
-            if raw is None:
-                yield one.tp, []
-                continue
-            reader = _reader(one.tp, raw)
-            batches = _columns(reader, memory) if as_columns else _records(reader)
-            for batch in batches:
-                yield one.tp, batch
+        try:
+            async for one, raw in found:
+                if raw is None:
+                    yield one.tp, []
+                    continue
+                reader = _reader(one.tp, raw)
+                while True:
+                    batches = _columns(reader, memory) if as_columns else _records(reader)
+                    for batch in batches:
+                        yield one.tp, batch
+                    if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
+                        break
+                    await offload.run(wrapper.open)
+        finally:
+            await offload.stop()
 
 
 def _reader(tp: TopicPartition, raw: RawSet) -> MessageSetReader:
@@ -101,6 +109,7 @@ def _reader(tp: TopicPartition, raw: RawSet) -> MessageSetReader:
         raw.message_set,
         raw.fetch_offset,
         check_crcs=True,
+        leave_long=True,
         max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
         end_offset=raw.end_offset,
     )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.cli.connection import range_router
+from aiokafka08.cli.moving import read_records
 from aiokafka08.cli.moving.positions import OffsetSpan
 from aiokafka08.cli.moving.read_plan import PartitionRange
-from aiokafka08.cli.moving.read_records import follow
+from aiokafka08.cli.moving.read_records import follow, read_bounded
+from aiokafka08.cli.settings import Source, settings
 from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
+from tests.gated_offload import GatedOffload, offload_threads
 
 TP = TopicPartition("orders", 3)
 
@@ -30,6 +37,32 @@ class OvertakenConsumer:
 
     async def getmany(self, **options: Any) -> Any:
         raise OffsetOutOfRangeError({TP: self.offset}, "... seek() to an offset in the log")
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+async def test_long_wrapper_of_a_range_is_opened_in_a_thread(
+    as_columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_records, "Offload", GatedOffload)
+    long = [b"x" * 100_000] * 5
+    tp = TopicPartition("orders", 0)
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [b"first"])
+        for _ in range(2):
+            cluster.append("orders", 0, long, codec=Codec.GZIP)
+        cluster.append("orders", 0, [b"last"])
+        found = settings([Source("test", {"bootstrap.servers": cluster.bootstrap_servers})])
+        async with range_router(found) as router:
+            await router.metadata.refresh()
+            span = PartitionRange(tp, 0, 12, OffsetSpan(0, 12))
+            counts = [
+                len(batch) async for _, batch in read_bounded(router, [span], as_columns=as_columns)
+            ]
+    assert sum(counts) == 12
+    assert counts[-1] == 0
+    assert GatedOffload.made.begun == 2
+    assert threading.get_ident() not in GatedOffload.made.threads
+    assert not offload_threads()
 
 
 async def test_lost_offset_is_named_in_words_of_the_command_line() -> None:
