@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.frameworks.running import run_program
 
 SERVICE = Path(__file__).parent / "faststream_service.py"
 TOPICS = ("orders", "answers", "batch", "manual", "parallel")
@@ -32,21 +31,9 @@ EXPECTED: list[list[Any]] = [
 
 
 async def run_service(servers: str, prefix: str, group: str, **environment: str) -> tuple[str, str]:
-    """Run the service by `compat`, and return its output and its log."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "aiokafka08.compat", str(SERVICE), servers, prefix, group),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "AIOKAFKA08_HEADERS": "embedded", **environment},
-    )
-    try:
-        out, log = await asyncio.wait_for(process.communicate(), 100)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, log.decode()
-    return out.decode(), log.decode()
+    """Run the service with embedded headers, and return its output and its log."""
+    options = {"AIOKAFKA08_HEADERS": "embedded", **environment}
+    return await run_program(SERVICE, servers, prefix, group, **options)
 
 
 def check(out: str, log: str, *, with_group: bool = True) -> None:
