@@ -271,6 +271,7 @@ class Sink:
                 # the completed task.
                 if self._connecting is None or self._connecting.done():
                     self._connecting = self._loop.create_task(self._connect())
+                    self._connecting.add_done_callback(self._connecting_ended)
                 return
             now = self._loop.time()
             max_bytes, max_batches = self._options.max_request_size, None
@@ -388,12 +389,13 @@ class Sink:
             finally:
                 self._connecting = None
             self.send_due()
-        except asyncio.CancelledError:  # as in `_compress`
-            if not self._stopped:
-                self._passes.wake()
-            raise
         except Exception as error:
             self._on_crash(error)
+
+    def _connecting_ended(self, task: asyncio.Task[None]) -> None:
+        """Try again if the task was cancelled; see `_compression_ended`."""
+        if task.cancelled() and not self._stopped:
+            self._passes.wake()
 
     def _new_window(self, expected_s: float) -> SendWindow:
         return SendWindow(expected_s, self._accumulator.batch_bytes)
@@ -417,6 +419,7 @@ class Sink:
         size_bytes = sum(batch.builder.size_bytes for batch in batches)
         if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
             self._compressing = self._loop.create_task(self._compress(connection, batches, encode))
+            self._compressing.add_done_callback(partial(self._compression_ended, batches))
         else:
             self._write(connection, batches, encode())
 
@@ -428,23 +431,26 @@ class Sink:
     ) -> None:
         """Encode the batches in a thread, write them, and go on sending."""
         try:
-            try:
-                message_sets = await self._offload.run(encode)
-            finally:
-                self._compressing = None
+            message_sets = await self._offload.run(encode)
+            self._compressing = None
             self._write(connection, batches, message_sets)
             self.send_due()
-        except asyncio.CancelledError:
-            # By `stop`, or by a program that cancels all tasks, as asyncio.run() does at its end.
-            if not self._stopped:
-                topic, partition = batches[0].queue.topic_partition
-                cancelled = KafkaError(f"produce to {topic}/{partition}: compression was cancelled")
-                now = self._loop.time()
-                for batch in batches:
-                    self._resolver.retry(batch, cancelled, now, may_be_stored=False)
-            raise
         except Exception as error:
             self._on_crash(error)
+
+    def _compression_ended(self, batches: list[Batch], task: asyncio.Task[None]) -> None:
+        """Retry the batches if the task was cancelled, perhaps before its first step.
+
+        By `stop`, or by a program that cancels all tasks, as asyncio.run() does at its end.
+        """
+        if self._compressing is task:
+            self._compressing = None
+        if task.cancelled() and not self._stopped:
+            topic, partition = batches[0].queue.topic_partition
+            cancelled = KafkaError(f"produce to {topic}/{partition}: compression was cancelled")
+            now = self._loop.time()
+            for batch in batches:
+                self._resolver.retry(batch, cancelled, now, may_be_stored=False)
 
     def _write(
         self,

@@ -176,15 +176,34 @@ async def test_cancelled_compression_is_done_again(
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
-async def test_cancelled_connecting_begins_again(
+async def test_compression_cancelled_before_its_first_step(
     cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer, offload = await held_producer(producer_for, cluster)
+    offload.may_end.set()
+    result = await producer.send("t", LARGE, partition=0)
+    # Without a pause: the sinks' tasks begin in the iteration after the one that creates them.
+    await until(lambda: any(one._compressing for one in sinks(producer)), pause_s=0)
+    [one] = sinks(producer)
+    assert one._compressing is not None
+    one._compressing.cancel()
+    await asyncio.wait_for(result, 30)
+    await producer.send_and_wait("t", LARGE, partition=0)
+    assert values(cluster) == [LARGE, LARGE]
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_cancelled_connecting_begins_again(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, steps: int
 ) -> None:
     # No timer of the batch runs a pass within the time that this test waits.
     producer = await producer_for(cluster, delivery_timeout_ms=600_000)
     await producer.partitions_for("t")
     result = await producer.send("t", b"v", partition=0)
-    await until(lambda: any(one._connecting for one in sinks(producer)), "connecting")
+    await until(lambda: any(one._connecting for one in sinks(producer)), "connecting", pause_s=0)
     [one] = sinks(producer)
+    for _ in range(steps):
+        await asyncio.sleep(0)
     assert one._connecting is not None
     one._connecting.cancel()
     await asyncio.wait_for(result, 30)
