@@ -216,7 +216,10 @@ async def test_fetch_of_an_unassigned_partition_counts(
     await until_poll_hangs(consumer)
     consumer.assign([tp(2)])
     assert consumer.metrics()["asked_bytes"] >= 50_000
-    await until(lambda: consumer.metrics()["asked_bytes"] >= 100_000, "both are in flight")
+    # Without a pause: an urgent fetch takes a few iterations of the loop.
+    await until(
+        lambda: consumer.metrics()["asked_bytes"] >= 100_000, "both are in flight", pause_s=0
+    )
     cluster.append("t", 0, values(0, 1))  # ends the poll
     cluster.append("t", 2, values(0, 1))
     assert await offsets(consumer, 1) == [0]

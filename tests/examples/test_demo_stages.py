@@ -138,8 +138,11 @@ def test_sent_messages_are_verified_and_counted(run: Run) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.10"])
-def test_leader_killed_while_sending_loses_nothing(version: str) -> None:
+def test_leader_killed_while_sending_loses_nothing(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kill comes when half of the messages are acknowledged, to within one list of 300."""
+    monkeypatch.setattr("examples.demo.ingest.ONE_AT_A_TIME_S", 60.0)
     modules = [Module(b"m%d" % number, [b"x" * 50] * 300) for number in range(40)]
     acknowledged = []
 

@@ -199,10 +199,11 @@ async def test_a_restarted_broker_is_found_at_its_new_address(producer_for: Prod
 async def test_unacknowledged_messages_fail_at_the_deadline(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, delivery_timeout_ms=300)
+    # The batch waits for its retry at the deadline: in flight, it would have another error text.
+    producer = await producer_for(cluster, delivery_timeout_ms=2000, retry_backoff_ms=60_000)
     cluster.fault(ProduceRequest, then=Answer(6), times=None)
     with pytest.raises(
-        KafkaTimeoutError, match=r"t/1: not acknowledged within 300 ms; last error: .*6"
+        KafkaTimeoutError, match=r"t/1: not acknowledged within 2000 ms; last error: .*6"
     ):
         await producer.send_and_wait("t", b"v", partition=1)
     assert producer.metrics()["buffer_used_bytes"] == 0
