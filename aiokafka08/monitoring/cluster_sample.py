@@ -83,10 +83,17 @@ class PartitionSample:
     def lag(self, committed: int) -> int | None:
         """Return how many offsets a committed offset is behind the end; None if that is unknown.
 
-        Committed offsets and ends are read at nearly the same time. So a committed offset may be
-        after the end: the lag is then 0.
+        Never negative: `beyond_end` has the offsets of a committed one that is after the end.
         """
         return None if self.end is None else max(self.end - committed, 0)
+
+    def beyond_end(self, committed: int) -> int | None:
+        """Return by how many offsets a committed one is after the end; None if that is unknown.
+
+        The two are read at nearly the same time, so it may be so for a moment. If it stays, the log
+        was truncated, or the topic was made anew.
+        """
+        return None if self.end is None else max(committed - self.end, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,12 @@ class _GroupFamilies:
             "Current Approximate Lag of a ConsumerGroup at Topic for all partitions",
             topic,
         )
+        self._beyond_end = MetricFamily(
+            f"{prefix}_offset_beyond_end",
+            "Offsets by which the committed one of a ConsumerGroup is after the end of "
+            "Topic/Partition: its log was truncated, or made anew",
+            partition,
+        )
         self._lag_s = MetricFamily(
             f"{prefix}_lag_seconds",
             "Seconds for which the next message of a ConsumerGroup at Topic/Partition has been "
@@ -188,6 +194,7 @@ class _GroupFamilies:
             self._offset_sum,
             self._lag,
             self._lag_sum,
+            self._beyond_end,
             self._lag_s,
             self._headroom_s,
             self._zookeeper_lag,
@@ -213,6 +220,8 @@ class _GroupFamilies:
             lag = partition.lag(committed)
             if lag is not None:
                 self._lag.add(lag, *labels)
+                if beyond := partition.beyond_end(committed):
+                    self._beyond_end.add(beyond, *labels)
                 lags[tp.topic] = lags.get(tp.topic, 0) + lag
                 lag_s = self._history.lag_s(self._now, tp, committed)
                 if lag_s is not None:

@@ -246,6 +246,6 @@ def test_member_in_zookeeper_protects_its_group(
 
     asyncio.run(with_a_member())
     blind = cli("group", "reset", group, "--to-earliest", "--execute", *server)
-    assert (blind.code, "zookeeper_connect=" in blind.err) == (1, True)
+    assert (blind.code, "--zookeeper host:2181" in blind.err) == (1, True)
     reset = cli("group", "reset", group, "--to-earliest", "--execute", *both)
     assert [(row["partition"], row["committed"], row["new"]) for row in reset.json] == [(0, 2, 0)]

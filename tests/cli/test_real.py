@@ -169,7 +169,7 @@ def test_wrong_changes_are_one_line(
     zookeeper = (*server, "--zookeeper", cluster.zookeeper_connect)
     topic = unique_topic("cli")
     for arguments, code, part in (
-        (["create", topic, *server], 1, "zookeeper_connect"),
+        (["create", topic, *server], 1, "--zookeeper host:2181"),
         (["create", topic, *server, "--zookeeper", "127.0.0.1:1", "--timeout", "1"], 1, ":1"),
         (["create", topic, *server, "--zookeeper", "::"], 2, "zookeeper_connect='::': bad host"),
         (["create", topic, *server, "--zookeeper", "a:b"], 2, "expected 'host:port,host:port/"),

@@ -67,6 +67,7 @@ def test_names_and_labels_are_those_of_kafka_exporter() -> None:
         "kafka_broker_up",
         "kafka_consumergroup_info",
         "kafka_consumergroup_lag_seconds",
+        "kafka_consumergroup_offset_beyond_end",
         "kafka_consumergroup_retention_headroom_seconds",
     ]
 
@@ -153,6 +154,20 @@ def test_group_in_both_stores_has_the_higher_offset() -> None:
     assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 2, ("g", "t", "1"): 1}
     zookeeper = found["kafka_consumergroupzookeeper_lag_zookeeper"]
     assert zookeeper == {("g", "t", "0"): 6, ("g", "t", "1"): 1}
+
+
+def test_offset_after_the_end_is_no_silent_zero() -> None:
+    """The higher offset of two stores counts, so a stale one after the end shows too."""
+    found = values(
+        sample(
+            GroupSample("g", "zookeeper", (), {T0: 25, T1: 3}),
+            GroupSample("g", "kafka", (), {T0: 8, T1: 10}),
+            p0=PartitionSample(1, start=0, end=10),
+            p1=PartitionSample(1, start=0, end=10),
+        )
+    )
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 0, ("g", "t", "1"): 0}
+    assert found["kafka_consumergroup_offset_beyond_end"] == {("g", "t", "0"): 15}
 
 
 def test_group_without_known_members_has_no_members_series() -> None:

@@ -56,6 +56,39 @@ def dashboard_queries() -> Iterator[tuple[str, str]]:
             yield panel["title"] + letter, target["expr"]
 
 
+def test_dashboard_has_the_fields_that_grafana_needs() -> None:
+    """No Grafana is installed here, so this checks what its import asks of a panel."""
+    dashboard = json.loads((EXAMPLES / "dashboard.json").read_text())
+    panels = dashboard["panels"]
+    assert dashboard["title"]
+    assert dashboard["uid"]
+    assert dashboard["schemaVersion"] >= 36
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells: set[tuple[int, int]] = set()
+    for panel in panels:
+        title, place = panel["title"], panel["gridPos"]
+        assert title
+        taken = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert taken, title
+        assert max(x for x, _ in taken) < 24, title
+        assert not cells & taken, f"{title} overlaps another panel"
+        cells |= taken
+        if panel["type"] == "row":
+            continue
+        assert panel["type"] in ("stat", "table", "timeseries", "bargauge", "gauge"), title
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel["targets"], title
+        letters = [target["refId"] for target in panel["targets"]]
+        assert len(set(letters)) == len(letters), title
+        for target in panel["targets"]:
+            assert target["expr"]
+            assert target["datasource"] == panel["datasource"]
+
+
 def test_configuration_and_rules_are_valid() -> None:
     assert promtool("check", "config", "prometheus.yml", cwd=EXAMPLES).startswith("0 ")
 
