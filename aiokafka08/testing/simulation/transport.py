@@ -235,7 +235,8 @@ class SimulatedTransport(InspectableTransport):
 
     def _call_lost(self, error: OSError | None) -> None:
         self._ended(self)
-        self._protocol.connection_lost(error)
+        protocol, self._protocol = self._protocol, None  # as asyncio does: no cycle keeps it
+        protocol.connection_lost(error)
 
     # --- asyncio's small methods ------------------------------------------------------------------
 
