@@ -9,6 +9,7 @@
     nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
     nox -s differential -- --seeds 500          embedded and real brokers on random requests
     nox -s simulate -- --seeds 1000 --jobs 2    the mixed scenario in virtual time, by seed
+    nox -s mutants                              plant bugs; each must be found by a seed
     nox -s fuzz                                 many more hostile bytes than in `tests`
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
@@ -50,9 +51,9 @@ WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
         "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
-        "differential", "failover", "history", "membership", "monitoring", "net", "offset_store",
-        "producer", "protocol",
-        "simulation", "testing", "zookeeper",
+        "differential", "failover", "history", "membership", "monitoring", "mutants", "net",
+        "offset_store", "producer", "protocol", "simulation",
+        "testing", "zookeeper",
     )
 )  # fmt: skip
 """Folders of tests that need neither Spark nor the demo's packages."""
@@ -200,6 +201,13 @@ def differential(session: nox.Session) -> None:
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself.
     session.run("python", "-m", "tests.differential", *session.posargs, interrupt_timeout=30.0)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Plant bugs, one at a time, and let simulated seeds find them: `-- --help`."""
+    install(session, "test-client")
+    session.run("python", "-m", "tests.mutants", *session.posargs)
 
 
 @nox.session

@@ -307,6 +307,18 @@ def test_commit_of_another_member_may_set_back() -> None:
     assert check(history) == []
 
 
+def test_seek_during_a_commit_may_set_back() -> None:
+    """The commit of the position after the seek may be sent before the response to the first."""
+    history = [
+        SENT,
+        poll(1, "abcde", 0, **GROUP),
+        offsets("commit", 2, 5),
+        offsets("seek", 2.2, 2, ended=2.3),
+        offsets("committed", 4, 2),
+    ]
+    assert check(history) == []
+
+
 def test_commit_without_effect_is_found() -> None:
     """The store returns nothing for a partition whose commit had succeeded."""
     history = [

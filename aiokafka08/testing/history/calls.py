@@ -122,12 +122,19 @@ def wrong_metrics(history: History) -> Iterator[Anomaly]:
 
 def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Iterator[Anomaly]:
     sends = [one for one in operations if one.sent]
-    ended = [one for one in sends if one.ended is not None]
+    # A call that raised after it had begun to buffer messages: they may end later.
+    ended = [
+        one
+        for one in sends
+        if one.ended is not None and (one.status != "unknown" or one.accepted is not None)
+    ]
     called = _Counts.of([(one.invoked, len(one.sent)) for one in sends])
     done = _Counts.of([(one.order, len(one.sent)) for one in ended])
     stored = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "ok"])
-    failed = _Counts.of([(o.order, len(o.sent)) for o in ended if o.error])
-    refused = _Counts.of([(o.order, len(o.sent)) for o in ended if o.error and o.accepted is None])
+    # Of several messages that have one error, some may be stored.
+    single = [one for one in ended if len(one.sent) == 1 or one.status == "fail"]
+    failed = _Counts.of([(o.order, len(o.sent)) for o in single if o.error])
+    refused = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "fail"])
     polled = _Counts.of([(o.order, len(o.polled)) for o in operations if o.polled])
     for one in reports:
         at = one.invoked

@@ -203,6 +203,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
     set a position back: nothing is concluded across them.
     """
     floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    resets: dict[tuple[str, str], float] = {}
     for one in history.operations:
         if one.group is None:
             continue
@@ -210,13 +211,19 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
             case "seek" | "assigned":
                 for partition in (*one.partitions, *one.offsets):
                     floors.pop((one.group, partition), None)
+                    resets[one.group, partition] = one.order
             case "commit":
                 for partition, offset in one.offsets.items():
                     key = one.group, partition
                     known = floors[key]
                     if one.facts.get("explicit") or (known and known[-1].process != one.process):
                         known.clear()
-                    if one.status == "ok" and (not known or offset >= known[-1].offsets[partition]):
+                        resets[key] = one.invoked
+                    if (
+                        one.status == "ok"
+                        and one.invoked >= resets.get(key, -1.0)
+                        and (not known or offset >= known[-1].offsets[partition])
+                    ):
                         known.append(one)
             case "committed" if one.status == "ok":
                 for partition in one.partitions or tuple(one.offsets):

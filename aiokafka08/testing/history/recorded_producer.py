@@ -106,8 +106,7 @@ class RecordedProducer:
         future = await self._accepted(
             entry, self._producer.send(topic, value, key, partition, **more)
         )
-        future.add_done_callback(lambda done: self._sent(entry, topic, done))
-        return future
+        return self._follow(entry, topic, future)
 
     async def send_and_wait(
         self,
@@ -152,8 +151,7 @@ class RecordedProducer:
         future = await self._accepted(
             entry, self._producer.send_batch(batch.batch, topic, partition=partition)
         )
-        future.add_done_callback(lambda done: self._sent(entry, topic, done))
-        return future
+        return self._follow(entry, topic, future)
 
     # --- outcomes ---------------------------------------------------------------------------------
 
@@ -175,10 +173,21 @@ class RecordedProducer:
         entry.update(accepted=self._recorder.now())
         return result
 
-    def _sent(self, entry: Entry, topic: str, future: Any) -> None:
-        if future.cancelled():
-            entry.end("unknown", error="cancelled")
-        elif (error := future.exception()) is not None:
+    def _follow(self, entry: Entry, topic: str, future: Any) -> asyncio.Future[Any]:
+        """Return a future that the caller may cancel: the outcome is recorded all the same."""
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: self._sent(entry, topic, done, outcome))
+        return outcome
+
+    def _sent(self, entry: Entry, topic: str, future: Any, outcome: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        if not outcome.done():
+            if error is None:
+                outcome.set_result(future.result())
+            else:
+                outcome.set_exception(error)
+                outcome.exception()  # a caller that doesn't await it has no warning either
+        if error is not None:
             entry.end("unknown", error=repr(error))
         elif (metadata := future.result()) is None:
             entry.end("unknown")  # acks=0
