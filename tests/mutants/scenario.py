@@ -174,6 +174,11 @@ class _Clients:
             while not self._stopping:
                 with contextlib.suppress(KafkaError):
                     await self._poll(consumer)
+                    if rng.random() < 0.3:
+                        for tp in sorted(consumer.assignment()):
+                            await consumer.position(tp)
+                if rng.random() < 0.1:
+                    await asyncio.sleep(0.7)  # meanwhile messages gather in the buffer
                 if self._has_offsets and rng.random() < 0.4:
                     commits.add(asyncio.create_task(self._commit(consumer)))
                 if not self._has_groups and rng.random() < 0.05:
