@@ -5,7 +5,8 @@ that the client hasn't read. `runtime` has one `Buffers` for all brokers of the 
 
 Invariant: the reported bytes are within the limit after each report. To get there, `Buffers` first
 lets all connections drop the buffers that they keep for later requests, then closes the connection
-that holds the most, again and again. Real brokers have no such limit (docs/brokers.md 13.1).
+that holds the most, again and again, until an eighth is free: it looks at all connections, so it
+must not do so at each report. Real brokers have no such limit (docs/brokers.md 13.1).
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Buffers:
             freed_bytes = holder.drop_kept()
             self._held[holder] -= freed_bytes
             self._total_bytes -= freed_bytes
-        while self._total_bytes > self._limit_bytes:
+        if self._total_bytes <= self._limit_bytes:
+            return
+        while self._total_bytes > self._limit_bytes * 7 // 8:
             largest = max(reversed(self._held), key=self._held.__getitem__)
             held_bytes = self._held[largest]
             self.forget(largest)

@@ -221,12 +221,44 @@ class PartitionLog:
         Entries at or above offset `below` and entries of later segments aren't returned. The last
         entry may be cut.
         """
-        return b"".join(self._slices(offset, max_bytes, below))
+        return b"".join(
+            [
+                memoryview(data)[start:stop]
+                for data, start, stop in self.ranges(offset, max_bytes, below)
+            ]
+        )
+
+    def ranges(self, offset: int, max_bytes: int, below: int) -> list[tuple[bytearray, int, int]]:
+        """Return what `read` would return, as ranges of about 1 MiB in buffers.
+
+        The ranges stay as they are whatever happens to the log, so that they can be copied one
+        after the other. A caller must not keep views of the buffers: these couldn't grow.
+        """
+        found: list[tuple[bytearray, int, int]] = []
+        if offset >= below or max_bytes <= 0:
+            return found
+        for segment in self._segments_from(offset):
+            for block in segment.blocks:
+                if block.last_offset < offset:
+                    continue
+                start = 0 if found else block.position_of(offset)
+                stop = end = len(block.data)
+                if block.last_offset >= below:
+                    stop = block.position_of(below)
+                stop = min(stop, start + max_bytes)
+                if stop > start:
+                    found.append((block.data, start, stop))
+                    max_bytes -= stop - start
+                if not max_bytes or stop < end:
+                    return found
+            if found:
+                return found
+        return found
 
     def readable_bytes(self, offset: int, max_bytes: int | None, below: int) -> int:
         """Return how many bytes `read` would return; with None, without the limit."""
         limit = self.size_bytes if max_bytes is None else max_bytes
-        return sum(map(len, self._slices(offset, limit, below)))
+        return sum(stop - start for _, start, stop in self.ranges(offset, limit, below))
 
     def is_behind_last_segment(self, offset: int, below: int) -> bool:
         """Return whether an entry below `below` is in a later segment than the one of `offset`."""
@@ -234,31 +266,6 @@ class PartitionLog:
             return False
         segment = next(self._segments_from(offset))
         return segment is not next(self._segments_from(below))
-
-    def _slices(self, offset: int, max_bytes: int, below: int) -> list[memoryview]:
-        # Callers must drop the views at once: a bytearray with a view can't grow.
-        found: list[memoryview] = []
-        if offset >= below or max_bytes <= 0:
-            return found
-        for segment in self._segments_from(offset):
-            for block in segment.blocks:
-                if block.last_offset < offset:
-                    continue
-                data = memoryview(block.data)
-                start = 0 if found else block.position_of(offset)
-                stop = len(data)
-                if block.last_offset >= below:
-                    stop = block.position_of(below)
-                if stop - start > max_bytes:
-                    stop = start + max_bytes
-                if stop > start:
-                    found.append(data[start:stop])
-                    max_bytes -= stop - start
-                if not max_bytes or stop < len(data):
-                    return found
-            if found:
-                return found
-        return found
 
     def entries(self) -> Iterator[tuple[int, memoryview]]:
         """Iterate over the offset and message of each entry, as stored."""

@@ -29,16 +29,30 @@ SLICE_S = 0.005
 
 _NEWCOMER_S = 0.05
 """How much time a new connection is said to have used, so that one that reconnects for each request
-doesn't overtake the others."""
+doesn't overtake the others. Its first request that takes less than `_CHEAP_S` ends that: it then
+comes before a crowd of other new connections."""
+
+_CHEAP_S = 0.001
 
 
 class Turn:
-    """The time that one connection has used."""
+    """The time that one connection has used.
 
-    __slots__ = ("used_s",)
+    `added_s` of it wasn't used, but is that of a new connection.
+    """
 
-    def __init__(self, used_s: float = 0.0) -> None:
-        self.used_s = used_s
+    __slots__ = ("added_s", "used_s")
+
+    def __init__(self, used_s: float = 0.0, added_s: float = 0.0) -> None:
+        self.used_s = used_s + added_s
+        self.added_s = added_s
+
+    def use(self, seconds: float, *, ended: bool) -> None:
+        """Count time that was used, at the end of a request or before."""
+        self.used_s += seconds
+        if ended and self.added_s and seconds < _CHEAP_S:
+            self.used_s -= self.added_s
+            self.added_s = 0.0
 
 
 class Job:
@@ -137,7 +151,7 @@ class Turns:
 
     def newcomer(self) -> Turn:
         """Return the turn of a new connection."""
-        return Turn(self._ready.floor_s + _NEWCOMER_S)
+        return Turn(self._ready.floor_s, _NEWCOMER_S)
 
     def run(self, job: Job) -> bool:
         """Run a job now, or when its turn comes; return whether it has already ended."""
@@ -181,7 +195,7 @@ class Turns:
 
     def _run(self, job: Job) -> bool:
         """Run a job until it ends or has to wait; return whether it has ended."""
-        began = self._clock()
+        began, ended = self._clock(), False
         self._stepping = job
         try:
             while True:
@@ -194,6 +208,7 @@ class Turns:
                     self._ready.push(job)
                     return False
         except StopIteration:
+            ended = True
             self._release(job)
             return True
         except Exception as error:
@@ -202,7 +217,7 @@ class Turns:
             return True
         finally:
             self._stepping = None
-            job.turn.used_s += self._clock() - began
+            job.turn.use(self._clock() - began, ended=ended)
             if job.cancelled:
                 self._drop(job)
             self._after_step()

@@ -32,9 +32,7 @@ async def run_line(release: str, brokers: int, options: argparse.Namespace) -> b
 
     if options.case is not None:
         async with new_pair(release, brokers) as pair:
-            namespace = vars(cases) | vars(sets) | vars(wire)
-            case = eval(Path(options.case).read_text(), namespace)  # our own text
-            difference = await difference_of(pair, case, PATIENT)
+            difference = await difference_of(pair, options.case, PATIENT)
             print("no difference" if difference is None else difference)
             return difference is None
     started = time.monotonic()
@@ -60,10 +58,27 @@ async def new_pair(release: str, brokers: int) -> AsyncIterator[Pair]:
         await asyncio.to_thread(real.close)
 
 
+def positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected an integer >= 1")
+    return number
+
+
+def _case(path: str) -> cases.Case:
+    """Read a case; it is a text of our own, which is evaluated."""
+    try:
+        case = eval(Path(path).read_text(), vars(cases) | vars(sets) | vars(wire))
+    except Exception as error:
+        raise argparse.ArgumentTypeError(f"{path}: {type(error).__name__}: {error}") from None
+    if not isinstance(case, cases.Case):
+        raise argparse.ArgumentTypeError(f"{path}: expected a text like Case(1, (…))")
+    return case
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="seeds per line (default: 200)")
+    parser.add_argument("--seeds", type=positive, default=200, help="seeds per line (default: 200)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
     parser.add_argument(
         "--line", action="append", choices=list(RELEASES.values()), help="may be repeated"
@@ -71,13 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--brokers", type=int, action="append", choices=(1, 3), help="default: 1 and 3"
     )
-    parser.add_argument("--at-once", type=int, default=8, help="cases at a time (default: 8)")
-    parser.add_argument("--case", metavar="FILE", help="run this case, not seeds")
+    parser.add_argument("--at-once", type=positive, default=8, help="cases at a time (default: 8)")
+    parser.add_argument("--case", type=_case, metavar="FILE", help="run this case, not seeds")
     options = parser.parse_args(argv)
+    numbers = options.brokers or ((1, 3) if options.case is None else (options.case.brokers,))
     equal = True
-    for release in options.line or RELEASES.values():
-        for brokers in options.brokers or (1, 3):
-            equal &= asyncio.run(run_line(release, brokers, options))
+    try:
+        for release in options.line or RELEASES.values():
+            for brokers in numbers:
+                equal &= asyncio.run(run_line(release, brokers, options))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0 if equal else 1
 
 

@@ -105,6 +105,17 @@ async def test_newcomers_wait_behind_those_who_are_here(turns: Turns, run: Run) 
     assert run.log.index("known") < run.log.index("new")
 
 
+async def test_known_cheap_connection_comes_before_new_ones(turns: Turns, run: Run) -> None:
+    good = turns.newcomer()
+    run.start("good", 1, 0.0005, good)
+    run.start("busy", 1, SLICE_S, Turn())
+    for _ in range(3):
+        run.start("new", 1, 0.002, turns.newcomer())
+    run.start("good", 1, 0.0005, good)
+    await until(lambda: run.log.count("new ended") == 3)
+    assert [one for one in run.log if one in ("good", "new")] == ["good", "good", *["new"] * 3]
+
+
 async def test_time_not_used_is_no_credit(run: Run) -> None:
     """Who returns after an hour doesn't hold up the others for an hour."""
     run.start("fills the slice", 1, SLICE_S)

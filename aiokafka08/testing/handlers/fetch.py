@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
@@ -166,6 +167,21 @@ def _view_partition(
     )
 
 
+def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> Steps[Buffer]:
+    """Read a set; a large one in steps, since a copy to fresh memory takes 0.5 ms per MiB."""
+    ranges = partition.log.ranges(item.fetch_offset, item.max_bytes, high_watermark)
+    if len(ranges) < 2:
+        return partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
+    # Pages of its own: they become resident one after the other, and are freed with the response.
+    copy = memoryview(mmap.mmap(-1, sum(stop - start for _, start, stop in ranges)))
+    position = 0
+    for data, start, stop in ranges:
+        copy[position : position + stop - start] = memoryview(data)[start:stop]
+        position += stop - start
+        yield PAUSE
+    return copy
+
+
 def _response(
     context: RequestContext,
     items: dict[TopicPartition, FetchPartition],
@@ -179,7 +195,7 @@ def _response(
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
         high_watermark = partition.high_watermark
-        message_set: Buffer = partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
+        message_set = yield from _read(partition, item, high_watermark)
         if context.line.message_format and context.layout < 2:
             converted = partial(down_convert, message_set)
             try:
