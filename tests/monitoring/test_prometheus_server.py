@@ -231,7 +231,7 @@ async def test_dashboards_find_data(tmp_path: Path) -> None:
         assert answers["Members"][0]["metric"] == {"consumergroup": "billing"}
         rules = json.loads(await asyncio.to_thread(fetch, f"{server}/api/v1/rules"))["data"]
         states = {one["name"]: one["health"] for one in rules["groups"][0]["rules"]}
-        assert len(states) == 10
+        assert len(states) == 11
         assert set(states.values()) == {"ok"}
         metrics = await asyncio.to_thread(fetch, f"http://{exporter}/metrics")
     linted = await asyncio.to_thread(promtool, "check", "metrics", stdin=metrics)
