@@ -134,9 +134,9 @@ class Cursor:
         in_flight: the fetch that counts, or None.
         superseded_bytes: what the requested fetches that don't count any more may still bring.
         growth: how many shares of the memory a fetch requests (`fetch_memory`).
-        urgent: a long poll in flight doesn't fetch this partition, and there may be messages in the
-            log that the user waits for: the partition was moved, resumed, waited for memory, or had
-            an error.
+        urgent: fetch the partition now, beside a long poll that is in flight without it: the log
+            may have messages for it. True after a move, a resumption, a wait for memory, or an
+            error.
         borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
             larger than the share.
     """

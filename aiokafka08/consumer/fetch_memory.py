@@ -26,9 +26,13 @@ buffered undecoded take together at most the sum of
   the order of the requests. When another partition needs these bytes, they are taken back from a
   partition that is paused or that no waiting call reads. Its sets are dropped and fetched again
   later.
-- A partition at its end borrows only bytes that no other partition needs: its fetch is a long poll,
-  which would hold them for up to fetch_max_wait_ms. Else it fetches a share, and borrows when a
-  large message has come.
+- A partition at its end doesn't borrow, since its long poll would hold the bytes for up to
+  fetch_max_wait_ms. It fetches a share; when a large message comes, it borrows and fetches again.
+- A partition of a broker whose response is overdue neither borrows nor waits for borrowed bytes: it
+  fetches a share until the broker responds. What the broker's requests in flight have borrowed is
+  taken back when another partition waits and the broker sends nothing (`fetcher`). These fetches
+  stop counting at once, and the connection drops their responses. So up to one response per
+  connection comes on top of the bound.
 
 Each buffered set is a view into the response frame in which it came, and keeps that frame in
 memory. The parts of these frames that belong to no buffered set come on top of the bound: at most a
@@ -101,14 +105,18 @@ class FetchMemory:
         # A response that was cut at its limit takes a whole share, plus its overhead.
         return self.share_of(cursor) + SET_OVERHEAD_BYTES if self._has_room else 0
 
-    def borrow(self, cursor: Cursor) -> bool:
+    def borrow(self, cursor: Cursor, *, failing: bool = False) -> bool:
         """Grant what the cursor's next fetch needs beyond its share.
+
+        Args:
+            cursor: the partition to fetch.
+            failing: whether its leader's response is overdue, or its last request has failed.
 
         Returns:
             False if the bytes aren't free: the cursor waits now, after those that wait already.
         """
         extra = self._extra_bytes(cursor)
-        if extra > 0 and cursor.is_at_end and not self._is_spare(cursor, extra):
+        if extra > 0 and (failing or cursor.is_at_end):
             cursor.next_fetch.size_bytes = 0  # as after a response without messages
             extra = self._extra_bytes(cursor)
         if extra <= 0:
@@ -191,11 +199,6 @@ class FetchMemory:
         # A fetch never exceeds `limit_bytes`, so a single borrower always fits, except beside a
         # superseded fetch of its own.
         return others + self._extra_bytes(cursor) <= self.limit_bytes
-
-    def _is_spare(self, cursor: Cursor, extra: int) -> bool:
-        """Whether a long poll may hold them: no cursor waits, and half of the pool is left."""
-        others = self._borrowed_bytes - cursor.borrowed_bytes
-        return not self._waiters and 2 * (others + extra) <= self.limit_bytes
 
     @property
     def _borrowed_bytes(self) -> int:

@@ -10,13 +10,16 @@ waiting for borrowed memory; backing off; or out (paused, revoked, without a pos
 to raise, or with a fetch in flight).
 
 Invariant: every ready partition goes into the next request, until MAX_EXPECTED_BYTES are expected
-in the response: a partition at its end, as far as is known, isn't counted. An urgent request has
-the ready ones that are urgent (`Cursor.urgent`), with the same limit. There are two other
-exceptions. A partition that must be fetched alone (`next_fetch`) goes first, in a request without
-the others; it is never urgent, since it needs a wait. A partition that can't borrow the memory that
-it needs is left out; it waits in the queue of `fetch_memory`, and is ready again, and urgent, when
-its turn comes. A partition that isn't ready keeps another one out of the request only by holding
-borrowed memory, or by waiting for it first.
+in the response. (A partition at its last known end isn't counted.) An urgent request has the ready
+partitions that are urgent (`Cursor.urgent`), with the same limit. Exceptions:
+
+- A partition that must be fetched alone (`next_fetch`) goes first, in a request without the others.
+  It is never urgent, since it needs a wait.
+- A partition that can't borrow the memory that it needs is left out. It waits in the queue of
+  `fetch_memory`, and is ready again, and urgent, when its turn comes.
+
+A partition that isn't ready keeps another one out of the request only by holding borrowed memory,
+or by waiting for it first.
 """
 
 from __future__ import annotations
@@ -57,12 +60,15 @@ class FetchQueue:
         cursors: all partitions of this queue.
         queued: True if the last `plan` left out a partition because borrowed memory was exhausted;
             that partition waits in the queue of `fetch_memory`.
+        failing: whether the broker's response is overdue, or its last request has failed; set by
+            `fail`, and cleared by `fetcher` when a response comes.
     """
 
     def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
         self.node_id = node_id
         self.cursors: set[Cursor] = set()
         self.queued = False
+        self.failing = False
         self._memory = memory
         self._max_wait_s = max_wait_s
         self._ready: dict[Cursor, None] = {}  # in the order in which they became ready
@@ -70,6 +76,7 @@ class FetchQueue:
         self._urgent_in_flight = False
         self._full: set[Cursor] = set()
         self._backing_off: list[tuple[float, int, Cursor]] = []  # a heap, by end
+        self._backoffs: set[tuple[float, Cursor]] = set()  # what the heap has
         self._number = 0
         self._last_left_out = 0.0  # when a partition became full, or was fetched urgently
 
@@ -99,7 +106,7 @@ class FetchQueue:
 
         Returns:
             Whether the broker's loop has to plan again: the cursor has become ready or urgent, or
-            backs off.
+            has begun to back off.
         """
         if cursor not in self.cursors or not cursor.wants_fetch:
             self._leave_out(cursor)
@@ -108,9 +115,11 @@ class FetchQueue:
             return False  # the usual case: its buffer was read
         elif cursor.not_before > now:
             self._leave_out(cursor)
-            self._number += 1
-            heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
-            return True
+            if (cursor.not_before, cursor) not in self._backoffs:
+                self._backoffs.add((cursor.not_before, cursor))
+                self._number += 1
+                heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
+                return True
         elif cursor.can_fetch(self._memory.room_of(cursor), self._memory.share_of(cursor)):
             known = len(self._ready) + len(self._urgent)
             self._full.discard(cursor)
@@ -124,6 +133,19 @@ class FetchQueue:
             self._last_left_out = now
         return False
 
+    def fail(self, now: float) -> bool:
+        """Record that the broker fails: its partitions don't borrow, nor wait for borrowed memory.
+
+        Returns:
+            Whether a partition waited, and is ready now.
+        """
+        self.failing = True
+        waiting = [cursor for cursor in self._memory.waiters if cursor in self.cursors]
+        for cursor in waiting:
+            self._memory.stop_waiting(cursor)
+            self.update(cursor, now)
+        return bool(waiting)
+
     def end_backoffs(self, now: float) -> float | None:
         """Update the partitions whose back-off is over; return when the next back-off ends."""
         while self._backing_off:
@@ -131,6 +153,7 @@ class FetchQueue:
             if at > now:
                 return at
             heapq.heappop(self._backing_off)
+            self._backoffs.discard((at, cursor))
             if cursor.not_before == at:
                 self.update(cursor, now)
         return None
@@ -191,7 +214,7 @@ class FetchQueue:
         fetches: list[PartitionFetch] = []
         expected_bytes = 0
         for cursor in chosen:
-            if not self._memory.borrow(cursor):
+            if not self._memory.borrow(cursor, failing=self.failing):
                 self._leave_out(cursor)
                 self.queued = True
                 cursor.urgent = True  # a long poll may hang when its turn comes

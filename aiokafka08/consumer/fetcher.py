@@ -20,7 +20,9 @@ partition alone; see `fetch_plan`). If the broker takes no second connection, an
 waits that long.
 
 A partition whose full buffer was read hardly waits at all. A broker that fails is retried after a
-back-off of its own. An error of a partition concerns that partition alone.
+back-off of its own. A request that holds borrowed memory is given up when its response is overdue,
+the broker sends nothing, and a partition of another broker waits for memory. An error of a
+partition concerns that partition alone.
 """
 
 from __future__ import annotations
@@ -46,11 +48,12 @@ from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.fetch_request import by_partition, exchange, make_request
 from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
-from aiokafka08.errors import KafkaError, KafkaProtocolError, broker_error
+from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError, broker_error
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
+from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.net.watchdog import ResponseWatchdog
+from aiokafka08.net.watchdog import OVERDUE_S, ResponseWatchdog
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
@@ -87,6 +90,9 @@ class _Broker:
     """Whether the task of the urgent requests runs."""
     urgent_from: float = 0.0
     """Loop time from which urgent requests are tried (again)."""
+    patience_s: float = OVERDUE_S
+    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
+    that a request is given up, so that a slow broker's response comes in time at last."""
 
 
 class Fetcher:
@@ -117,7 +123,6 @@ class Fetcher:
         self._max_wait_s = max_wait_s
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
-        self._failing: set[int] = set()
         self._was_overdrawn = False  # so brokers may wait to plan
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaderless = Notifier()
@@ -216,7 +221,7 @@ class Fetcher:
     def has_live_leader(self, cursor: Cursor) -> bool:
         """Whether the partition has a leader, and that broker responds."""
         queue = self._queues.get(cursor)
-        return queue is not None and queue.node_id not in self._failing
+        return queue is not None and not queue.failing
 
     # --- the requests to one broker ---------------------------------------------------------------
 
@@ -247,7 +252,7 @@ class Fetcher:
             try:
                 fetched, took = await self._fetch(broker, plan, Lane.FETCH)
             except KafkaError as error:
-                self._request_failed(queue, plan, error)
+                self._request_failed(broker, plan, error)
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
@@ -318,31 +323,75 @@ class Fetcher:
         node_id = broker.queue.node_id
         request = make_request(plan, self._min_bytes)
         metadata = self._router.metadata
-        mark_failing = partial(self._failing.add, node_id)
         loop = asyncio.get_running_loop()
         try:
-            connection = self._router.open_lane(node_id, lane)
-            if connection is None or not connection.writable:
-                with ResponseWatchdog(metadata, on_overdue=mark_failing):
-                    connection = await self._router.connection(node_id, lane)
-                    await connection.wait_writable()
-            sent = loop.time()
-            self.requests += 1
-            if plan.wait_s > HANGING_S:
-                broker.hangs_from = sent + HANGING_S
-                self._start_urgent(broker)
-            response = await exchange(self._router, connection, request, plan.wait_s, mark_failing)
+            async with asyncio.timeout(None) as limit:
+                connection = self._router.open_lane(node_id, lane)
+                if connection is None or not connection.writable:
+                    on_overdue = partial(self._overdue, broker, plan, None, limit)
+                    with ResponseWatchdog(metadata, on_overdue=on_overdue):
+                        connection = await self._router.connection(node_id, lane)
+                        await connection.wait_writable()
+                sent = loop.time()
+                self.requests += 1
+                if plan.wait_s > HANGING_S:
+                    broker.hangs_from = sent + HANGING_S
+                    self._start_urgent(broker)
+                on_overdue = partial(self._overdue, broker, plan, connection, limit)
+                response = await exchange(
+                    self._router, connection, request, plan.wait_s, on_overdue
+                )
         except KafkaError:
             raise
+        except TimeoutError:  # `_overdue` has ended the wait
+            raise KafkaTimeoutError(
+                f"node {node_id}: gave up an overdue fetch, since other partitions wait for memory"
+            ) from None
         except BaseException:
             self._abandon(plan.fetches)
             raise
         finally:
             if lane is Lane.FETCH:
                 broker.hangs_from = None
-        self._failing.discard(node_id)
+        broker.queue.failing = False
+        if self._has_borrowed(plan):
+            broker.patience_s = OVERDUE_S
         began, ended = connection.response_began, loop.time()
         return by_partition(response), ResponseTime(began - sent, ended - began)
+
+    def _overdue(
+        self,
+        broker: _Broker,
+        plan: FetchPlan,
+        connection: BrokerConnection | None,
+        limit: asyncio.Timeout,
+    ) -> None:
+        """Mark the broker as failing; give the request up if others need what it has borrowed.
+
+        Args:
+            broker: the one that owes the response.
+            plan: the request's.
+            connection: where it was sent; None: it isn't open or writable yet.
+            limit: ends the wait for the response.
+        """
+        self._mark_failing(broker)
+        if limit.expired() or not self._memory.waiters or not self._has_borrowed(plan):
+            return
+        if connection is not None:
+            # A timer may run a little early.
+            silent_s = connection.response_wait_s - plan.wait_s + HANGING_S
+            if silent_s < broker.patience_s:
+                return
+        broker.patience_s *= 2
+        limit.reschedule(self._time())
+
+    def _mark_failing(self, broker: _Broker) -> None:
+        if broker.queue.fail(self._time()):
+            self._queue_changed(broker)
+            self._serve_waiters()
+
+    def _has_borrowed(self, plan: FetchPlan) -> bool:
+        return any(fetch.cursor.borrowed_bytes for fetch in plan.fetches)
 
     async def _apply_response(
         self,
@@ -411,10 +460,10 @@ class Fetcher:
                 self._emit_failure(cursor, broker_error(error_code))
         self.update(cursor)
 
-    def _request_failed(self, queue: FetchQueue, plan: FetchPlan, error: KafkaError) -> None:
+    def _request_failed(self, broker: _Broker, plan: FetchPlan, error: KafkaError) -> None:
         """Put the partitions back: they are ready again, or move to another leader."""
         self.request_failures += 1
-        self._failing.add(queue.node_id)
+        self._mark_failing(broker)
         self._router.metadata.request_refresh()
         now = asyncio.get_running_loop().time()
         for fetch in plan.fetches:

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.cursor import MAX_GROWTH, Cursor, FetchResult
+from aiokafka08.consumer.cursor import MAX_GROWTH, FetchResult
 from aiokafka08.consumer.fetch_memory import MIN_SHARE_BYTES, FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES
@@ -16,6 +16,7 @@ from tests.consumer.fetching import (
     MIB,
     filling,
     make_cursors,
+    make_plan,
     make_queue,
     respond,
 )
@@ -75,29 +76,32 @@ def test_single_partition_can_borrow_for_the_largest_message() -> None:
     assert memory.borrow(one)
 
 
-def test_long_poll_borrows_only_spare_bytes() -> None:
-    """At its end a partition waits for new messages: it must not keep the bytes from the others."""
+def test_partition_at_its_end_borrows_nothing() -> None:
+    """Its fetch is a long poll, which would keep the bytes from the others."""
     memory = FetchMemory(4 * MIB, MIB)
-    at_end, also, behind = make_cursors(3)
-    for cursor in (at_end, also):
-        cursor.high_watermark = 0
+    (cursor,) = make_cursors(1)
+    cursor.high_watermark = 0
+    cursor.next_fetch.size_bytes = 2 * MIB
+    assert memory.borrow(cursor)
+    assert (cursor.borrowed_bytes, cursor.next_fetch.size_bytes) == (0, 0)
 
-    def grow(*cursors: Cursor) -> None:
-        for cursor in cursors:
-            cursor.next_fetch.size_bytes = 5 * MIB // 2
 
-    grow(at_end, also, behind)
-    assert memory.borrow(at_end)
-    assert at_end.borrowed_bytes == 3 * MIB // 2, "nothing else is borrowed"
-    assert memory.borrow(also)
-    assert (also.borrowed_bytes, also.next_fetch.size_bytes) == (0, 0), "half of the pool is left"
-    assert memory.borrow(behind)
-    grow(also)
-    behind.next_fetch.size_bytes = memory.limit_bytes
-    assert not memory.borrow(behind)
-    memory.release(at_end)
-    assert memory.borrow(at_end)
-    assert at_end.borrowed_bytes == 0, "another partition waits for them"
+def test_failing_broker_neither_borrows_nor_waits() -> None:
+    memory = FetchMemory(4 * MIB, MIB)
+    memory.divide(3)
+    holder, first, second = make_cursors(3)
+    for cursor in (holder, first, second):
+        cursor.next_fetch.size_bytes = memory.limit_bytes
+    assert memory.borrow(holder)
+    queue = make_queue(memory, [first])
+    assert queue.plan(0.0, 0.5) is None
+    assert not memory.borrow(second)
+    assert list(memory.waiters) == [first, second]
+    assert queue.fail(0.0)
+    assert list(memory.waiters) == [second]
+    (fetch,) = make_plan(queue).fetches
+    assert (fetch.cursor, fetch.max_bytes) == (first, memory.share_bytes)
+    assert not queue.fail(0.0)
 
 
 def test_paused_borrower_is_idle() -> None:

@@ -188,6 +188,16 @@ def test_partition_that_waited_for_memory_is_urgent() -> None:
     assert partitions_of(urgent) == [1]
 
 
+def test_back_off_is_queued_once() -> None:
+    queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(1))
+    made[0].back_off(0.0)
+    assert [queue.update(made[0], 0.0) for _ in range(3)] == [True, False, False]
+    until_s = queue.end_backoffs(0.0)
+    assert until_s == made[0].not_before
+    assert queue.end_backoffs(until_s) is None
+    assert partitions_of(make_plan(queue, until_s)) == [0]
+
+
 def test_partition_is_urgent_until_it_has_caught_up() -> None:
     queue = make_queue(FetchMemory(50 * MIB, MIB), made := make_cursors(1))
     make_plan(queue)
