@@ -1,8 +1,13 @@
-"""What the package takes from the process: randomness, clocks, unique ids, threads, ZooKeeper.
+"""What client and embedded cluster take from the process: randomness, clocks, ids, threads.
 
-Client and embedded cluster use these names in place of `random`, `time`, `uuid`, executors and
-`asyncio.to_thread`, so that a simulation (`testing.simulation`) can replace them all at once. The
-event loop's time isn't here: `loop.time()` is replaced with the loop.
+They use these names in place of `random`, `time`, `uuid`, executors and `asyncio.to_thread`, so
+that a simulation (`testing.simulation`) can replace them all at once. The event loop's time isn't
+here: `loop.time()` is replaced with the loop. `cli`, `monitoring` and `spark` are outside: they are
+programs and servers with threads and clocks of their own, which no simulation runs.
+
+A replacement holds for the whole process, so that a use costs one read of a name. What runs in
+other threads would see it too. So clients and clusters register at their start (`enter()`), and
+neither begins while the other is there.
 
 Invariant: a caller reads a name at each use (`environment.wall_time()`) and never keeps what it
 refers to. Only `replace()` assigns to them. State that Python code can't read at each use, such as
@@ -12,14 +17,17 @@ a generator in compiled code, is set by a function that `on_replace()` registers
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -85,6 +93,9 @@ is_real: bool = True
 
 _NAMES = frozenset(__annotations__) - {"is_real"}
 _listeners: list[Callable[[], object]] = []
+_users: WeakKeyDictionary[asyncio.AbstractEventLoop, str] = WeakKeyDictionary()
+_replacing_thread: int | None = None
+_lock = threading.Lock()  # of these two and `is_real`
 
 
 def wall_time_ms() -> int:
@@ -101,6 +112,41 @@ def on_replace(listener: Callable[[], object]) -> None:
     listener()
 
 
+def enter(user: str) -> None:
+    """Register that a client or cluster starts in the running event loop.
+
+    Args:
+        user: its name, for errors.
+
+    Raises:
+        RuntimeError: a simulation is in force in another thread.
+    """
+    thread = threading.current_thread()
+    with _lock:
+        if not is_real and thread.ident != _replacing_thread:
+            raise RuntimeError(
+                f"{user} in thread {thread.name!r}: a simulation in another thread has replaced "
+                "clocks, randomness and threads of the whole process. Start it before or after "
+                "the simulation, or in another process"
+            )
+        _users[asyncio.get_running_loop()] = f"{user} was started in thread {thread.name!r}"
+
+
+def _refuse_replacement() -> None:
+    if not is_real:
+        raise RuntimeError(
+            "two simulations at once: a process has one environment. "
+            "End the first, or run the second in another process"
+        )
+    own = asyncio._get_running_loop()
+    for loop, user in list(_users.items()):
+        if loop is not own and loop.is_running():
+            raise RuntimeError(
+                f"{user}, whose event loop runs: a simulation replaces clocks, randomness and "
+                "threads of the whole process. End that loop first, or simulate in another process"
+            )
+
+
 @contextmanager
 def replace(**names: Any) -> Iterator[None]:
     """Replace functions of this module for one block.
@@ -109,29 +155,38 @@ def replace(**names: Any) -> Iterator[None]:
         names: the new values by the names that they replace.
 
     Raises:
-        RuntimeError: a replacement is in force: there is one environment per process.
+        RuntimeError: a replacement is in force, or a client or cluster was started in another
+            thread whose event loop runs: there is one environment per process.
         TypeError: this module has no such name.
     """
     if unknown := names.keys() - _NAMES:
         raise TypeError(f"replace(): no such names: {', '.join(sorted(unknown))}")
-    if not is_real:
-        raise RuntimeError(
-            "two simulations at once: a process has one environment. "
-            "End the first, or run the second in another process"
-        )
     module = globals()
-    names["is_real"] = False
-    before = {name: module[name] for name in names}
-    module.update(names)
+    names |= {"is_real": False, "_replacing_thread": threading.get_ident()}
+    with _lock:
+        _refuse_replacement()
+        before = {name: module[name] for name in names}
+        module.update(names)
     try:
         for listener in _listeners:
             listener()
         yield
     finally:
-        module.update(before)
+        with _lock:
+            module.update(before)
         for listener in _listeners:
             listener()
 
 
-# As the standard library does for `random`: processes that fork don't choose alike.
-os.register_at_fork(after_in_child=random.seed)
+def _begin_after_fork(generator: Random) -> None:
+    """Forget the loops of threads that the child doesn't have, and a lock that they may hold.
+
+    As the standard library does for `random`: processes that fork don't choose alike.
+    """
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _users.clear()
+    generator.seed()
+
+
+os.register_at_fork(after_in_child=functools.partial(_begin_after_fork, random))

@@ -334,7 +334,7 @@ class Telemetry:
             raise IllegalArgumentError(f"on_event={on_event!r}: expected a callable or None")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
-        self._clock = environment.monotonic if clock is None else clock
+        self._clock = clock
         self._client_id = client_id
         self._logged: dict[Hashable, float] = {}
 
@@ -362,7 +362,7 @@ class Telemetry:
 
     def _level(self, what: Hashable, level: int) -> int:
         """Return `level`, or DEBUG if an equal `what` was logged within `REPEAT_SECONDS`."""
-        now = self._clock()
+        now = (self._clock or environment.monotonic)()
         last = self._logged.get(what)
         if last is not None and now - last < REPEAT_SECONDS:
             return logging.DEBUG

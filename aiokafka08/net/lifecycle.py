@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
+from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.twins import explain_pure
 
@@ -68,11 +69,13 @@ class Lifecycle:
 
         Raises:
             IllegalStateError: the client was started or stopped before.
+            RuntimeError: a simulation is in force in another thread.
         """
         if self.stopped:
             raise IllegalStateError(f"this {self._name} was stopped. Create a new one")
         if self._loop is not None:
             raise IllegalStateError(f"this {self._name} was started already. Call start() once")
+        environment.enter(self._name)
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         slow = explain_pure(self._twins)

@@ -28,6 +28,8 @@ HIGH_WATER_BYTES = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
 _SILENCE_CHECK_FACTOR = 1.05
+_SHORTEST_SILENCE_CHECK_S = 0.001
+"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
 """How many times `request_timeout_ms` to wait before a check for silence.
 
 The check then comes a little after the callers' own deadlines.
@@ -350,7 +352,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if overdue_s >= grace_s:
             self.close(f"no response for {self._config.request_timeout_s * 1000:.0f} ms")
         else:
-            self._silence_timer = self._loop.call_later(grace_s - overdue_s, self._check_silence)
+            self._silence_timer = self._loop.call_later(
+                max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S), self._check_silence
+            )
 
     def _mark_closed(self, reason: str) -> None:
         self.close_reason = reason

@@ -209,6 +209,7 @@ class EmbeddedCluster(Controls):
 
     async def _start(self) -> None:
         self._refuse_if_running()
+        environment.enter(f"EmbeddedCluster of {self.version}")
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._runtime = ClusterRuntime(self._state, self._clock, self._max_buffered_bytes)

@@ -139,7 +139,7 @@ class Turns:
         self, after_step: Callable[[], None], clock: Callable[[], float] | None = None
     ) -> None:
         self._after_step = after_step
-        self._clock = environment.monotonic if clock is None else clock
+        self._clock = clock
         self._ready = _Queue()
         self._slice_ends: float | None = None  # None: the next job begins a slice
         self._stepping: Job | None = None
@@ -174,11 +174,14 @@ class Turns:
         if self._worker is not None:
             self._worker.shutdown()
 
+    def _now_s(self) -> float:
+        return (self._clock or environment.monotonic)()
+
     # --- slices -----------------------------------------------------------------------------------
 
     def _is_slice_over(self) -> bool:
         """Return whether the event loop should go on; begin a slice if there is none."""
-        now = self._clock()
+        now = self._now_s()
         if self._slice_ends is None:
             self._slice_ends = now + SLICE_S
             asyncio.get_running_loop().call_soon(self._next_slice)
@@ -195,7 +198,7 @@ class Turns:
 
     def _run(self, job: Job) -> bool:
         """Run a job until it ends or has to wait; return whether it has ended."""
-        began, ended = self._clock(), False
+        began, ended = self._now_s(), False
         self._stepping = job
         try:
             while True:
@@ -217,7 +220,7 @@ class Turns:
             return True
         finally:
             self._stepping = None
-            job.turn.use(self._clock() - began, ended=ended)
+            job.turn.use(self._now_s() - began, ended=ended)
             if job.cancelled:
                 self._drop(job)
             self._after_step()
@@ -243,14 +246,14 @@ class Turns:
     def _offload(self, job: Job, wanted: Offload) -> None:
         if self._worker is None:
             self._worker = environment.worker_threads(1, "aiokafka08 large requests")
-        began = self._clock()
+        began = self._now_s()
         loop = asyncio.get_running_loop()
         self._offloaded = loop.run_in_executor(self._worker, wanted.function)
         job.pending = None
 
         def computed(outcome: asyncio.Future[Any]) -> None:
             self._offloaded = None
-            job.turn.used_s += self._clock() - began
+            job.turn.used_s += self._now_s() - began
             outcome.exception()  # so that a cancelled job's error isn't reported as unnoticed
             if job.cancelled or self._closed:
                 self._drop(job)

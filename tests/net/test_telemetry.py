@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import telemetry
+from aiokafka08 import environment, telemetry
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import (
     REPEAT_SECONDS,
@@ -128,6 +128,21 @@ def test_a_repeated_event_is_logged_at_intervals(caplog: pytest.LogCaptureFixtur
     told.emit(FAILED)
     assert levels(caplog) == ["WARNING", "DEBUG", "WARNING"]
     assert told.counters["connect_failures"] == 3
+
+
+def test_the_clock_of_a_replacement_is_used_and_not_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before, now = Telemetry(), environment.monotonic() + 10 * REPEAT_SECONDS
+    before.emit(FAILED)
+    with environment.replace(monotonic=lambda: now):
+        before.emit(FAILED)
+        inside = Telemetry()
+        inside.emit(FAILED)
+    assert levels(caplog) == ["WARNING"] * 3
+    with environment.replace(monotonic=lambda: now + 2 * REPEAT_SECONDS):
+        inside.emit(FAILED)
+    assert levels(caplog) == ["WARNING"] * 4
 
 
 def test_different_events_are_logged_independently(caplog: pytest.LogCaptureFixture) -> None:

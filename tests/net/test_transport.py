@@ -161,6 +161,19 @@ async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> N
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
+async def test_a_silence_check_is_not_set_for_a_rounding_rest(
+    config: NetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rest of 1e-15 s would set the check again and again in the same instant."""
+    async with listening() as peer, connected(peer, config) as connection:
+        grace_s = config.request_timeout_s * 1.05 - config.request_timeout_s
+        monkeypatch.setattr(connection, "_overdue_s", lambda: grace_s - 1e-9)
+        before = asyncio.get_running_loop().time()
+        connection._check_silence()
+        assert connection._silence_timer is not None
+        assert connection._silence_timer.when() >= before + 0.001
+
+
 # --- callers that give up -------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import environment
 from aiokafka08.testing.steps import ALONE, FEW_ITEMS, PAUSE, Steps, in_steps, offload
 from aiokafka08.testing.turns import SLICE_S, Job, Turn, Turns
 from tests.waiting import until
@@ -230,3 +231,14 @@ def test_many_items_ask_to_be_alone() -> None:
     with pytest.raises(StopIteration) as ended:
         next(in_steps(str, range(3)))
     assert ended.value.value == ["0", "1", "2"]
+
+
+async def test_the_clock_of_a_replacement_is_used() -> None:
+    """Turns that were made before a replacement read the clock that it brings."""
+    turns, clock = Turns(lambda: None), Clock()
+    run = Run(turns, clock)
+    with environment.replace(monotonic=clock):
+        run.start("long", 2, SLICE_S)
+        assert run.log == ["long"]
+        await until(lambda: "long ended" in run.log, "the job has ended")
+    await turns.close()

@@ -1,17 +1,25 @@
 """`guarded()`: refuse what would make a run depend on the process it runs in.
 
 Real sockets, threads and `time.sleep` are refused to all code in the thread of the simulation; real
-time and randomness only to modules of `aiokafka08`, which have `environment` for them. Logging and
-asyncio may read the clock: what they do with it stays outside the simulation.
+time and randomness only to modules of `aiokafka08`, which have `environment` for them: the clocks
+of `time`, `os.urandom`, and the functions of `random`, `secrets` and `uuid`. Logging and asyncio
+may read the clock: what they do with it stays outside the simulation.
+
+It sees calls by way of the module (`random.choice()`). It doesn't see names that a module imported
+before (`from random import choice`), `datetime.now()`, nor compiled code;
+tests/testing/simulation/test_sources.py finds those in the sources.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import secrets
 import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +35,9 @@ _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
     *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
     *((time, name, f"time.{name}()") for name in ("perf_counter", "perf_counter_ns")),
     (os, "urandom", "os.urandom()"),
+    *((random, name, f"random.{name}()") for name in random.__all__ if name[0].islower()),
+    *((secrets, name, f"secrets.{name}()") for name in secrets.__all__ if name[0].islower()),
+    *((uuid, name, f"uuid.{name}()") for name in ("uuid1", "uuid4")),
 )
 _PACKAGE = __name__.partition(".")[0]
 

@@ -16,7 +16,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any
@@ -32,11 +32,13 @@ from aiokafka08.testing.simulation.trace import Trace
 START_S = 1000.0
 """The loop's time at the start of a simulation, in seconds."""
 
-_RESOLUTION_S = 1e-9
-_ITERATION_S = 1e-6
-_MOST_AT_ONE_TIME = 1000
-"""Beyond so many iterations at one time, each takes `_ITERATION_S`. Otherwise a timer whose delay
-rounds to nothing, and which sets itself again, would stop the time."""
+_RESOLUTION_S = 1e-6
+"""The shortest positive delay of `call_later`. Otherwise a timer whose delay rounds to nothing, and
+which sets itself again, would stop the time."""
+_MOST_AT_ONE_TIME = 100_000
+"""Iterations at one virtual time after which the run fails."""
+_DESCRIBED = 10
+"""How many callbacks the error of such a run describes."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -99,7 +101,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """See asyncio."""
+        """See asyncio; a positive delay is at least 1 µs."""
+        if 0 < delay < _RESOLUTION_S:
+            delay = _RESOLUTION_S
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -128,8 +132,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._now = max(self._now, timers[0][0])
             if self._now > self.ends_at:
                 raise WaitsForeverError(f"the virtual time limit is over. {self._waiting()}")
-        due = self._now + _RESOLUTION_S
-        while timers and timers[0][0] <= due:
+        while timers and timers[0][0] <= self._now:
             timer = heapq.heappop(timers)[2]
             if not timer.cancelled():
                 ready.append(timer)
@@ -137,7 +140,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._last_time, self._at_one_time = self._now, 0
         self._at_one_time += 1
         if self._at_one_time > _MOST_AT_ONE_TIME:
-            self._now += _ITERATION_S
+            self._at_one_time = 0  # the end of the simulation runs the loop again
+            raise SimulationError(
+                f"virtual time stands still: {_MOST_AT_ONE_TIME:,} iterations of the event loop at "
+                f"{self._now:.6f} s. Let what runs again and again wait for an event, or sleep. "
+                f"The next callbacks:\n{_describe_callbacks(ready)}"
+            )
         count = len(ready)
         self._trace.step(self._now, count)
         paused = self._paused
@@ -214,6 +222,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 def _party(handle: asyncio.Handle) -> str:
     party: str = handle._context.get(PARTY, "client")  # type: ignore[attr-defined]
     return party
+
+
+def _describe_callbacks(handles: Iterable[asyncio.Handle]) -> str:
+    """Return the first callbacks, one a line; of a step of a task, what the task waits for."""
+    lines = []
+    for handle in itertools.islice(handles, _DESCRIBED):
+        task: object = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+        if isinstance(task, asyncio.Task):
+            lines.append(describe_tasks([task]))
+        else:
+            lines.append(f"  {handle!r}")
+    return "\n".join(lines)
 
 
 def _refuse_options(method: str, options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -62,8 +62,8 @@ def simulate(
         options: further options of `EmbeddedCluster`, such as `topics`.
 
     Raises:
-        SimulationError: an event loop runs in this thread.
-        RuntimeError: this process simulates already.
+        SimulationError: an event loop runs in this thread, this process simulates already, or a
+            cluster or client was started in another thread whose event loop runs.
         ValueError: the value of an option is invalid.
     """
     running = asyncio._get_running_loop()
@@ -78,7 +78,7 @@ def simulate(
         EmbeddedCluster(brokers, version, advertised_host="kafka{}", **options),
     )
     try:
-        with environment.replace(**world._environment()):
+        with _replaced(world._environment()):
             try:
                 world._start()
                 yield world
@@ -86,6 +86,16 @@ def simulate(
                 world._stop()
     finally:
         world._loop.close()
+
+
+@contextmanager
+def _replaced(names: dict[str, Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(environment.replace(**names))
+        except RuntimeError as error:
+            raise SimulationError(f"simulate(): {error}") from None
+        yield
 
 
 class World:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from types import BuiltinMethodType
 from typing import Any
 
 import pytest
 
-from aiokafka08 import environment
+from aiokafka08 import AIOKafkaProducer, environment
+from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.simulation import (
     LeftoverError,
     SimulationError,
@@ -59,6 +62,67 @@ def test_callbacks_run_in_order_and_timers_by_time(world: World) -> None:
         return ran
 
     assert world.run(schedule) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("delay_s", [1e-15, 1e-10, 5e-7])
+def test_a_timer_with_the_least_delay_lets_time_pass(world: World, delay_s: float) -> None:
+    """1000 s + 1e-15 s is 1000 s: a timer that sets itself again would stop the time."""
+
+    async def scenario() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def again() -> None:
+            if loop.time() - began > 1e-5:
+                ended.set_result(None)
+            else:
+                loop.call_later(delay_s, again)
+
+        loop.call_later(delay_s, again)
+        await ended
+        return loop.time() - began
+
+    assert world.run(scenario) == pytest.approx(1.1e-5, rel=0.1)
+
+
+def test_a_timer_never_runs_before_its_time(world: World) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + 1
+        early: asyncio.Future[float] = loop.create_future()
+        late: asyncio.Future[float] = loop.create_future()
+        loop.call_at(at, lambda: early.set_result(loop.time()))
+        loop.call_at(at + 1e-10, lambda: late.set_result(loop.time()))
+        assert await early == at
+        assert await late == at + 1e-10
+
+    world.run(scenario)
+
+
+def test_a_callback_that_stops_time_is_named(world: World) -> None:
+    async def spin() -> None:
+        loop = asyncio.get_running_loop()
+
+        def set_again() -> None:
+            loop.call_soon(set_again)
+
+        set_again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(
+        SimulationError, match=r"100,000 iterations.*\n.*spin.*set_again.*test_world"
+    ):
+        world.run(spin)
+
+
+def test_a_task_that_stops_time_is_named(world: World) -> None:
+    async def yield_for_ever() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    with pytest.raises(SimulationError, match=r"100,000 iterations.*\n.*\n +.*yield_for_ever"):
+        world.run(yield_for_ever)
 
 
 def test_many_cancelled_timers_are_forgotten(world: World) -> None:
@@ -279,19 +343,22 @@ def test_what_cannot_be_simulated_is_named(
         world.run(scenario)
 
 
-def test_the_package_may_not_read_the_real_clock(world: World) -> None:
-    source = "import time, os\nasync def read(): return {}\n"
-    for call in ("time.time()", "time.monotonic()", "time.perf_counter()", "os.urandom(1)"):
+def test_the_package_may_not_take_real_time_or_chance(world: World) -> None:
+    source = "import time, os, random, secrets, uuid\nasync def read(): return {}\n"
+    clocks = ("time.time()", "time.monotonic()", "time.perf_counter()")
+    chance = ("os.urandom(1)", "random.random()", "random.shuffle([])", "uuid.uuid4()")
+    for call in (*clocks, *chance, "uuid.uuid1()", "secrets.token_bytes()", "random.seed(1)"):
         module: dict[str, Any] = {"__name__": "aiokafka08.consumer.consumer"}
         exec(compile(source.format(call), "consumer.py", "exec"), module)
         with pytest.raises(SimulationError, match=r"consumer.py:2\) asks for"):
             world.run(module["read"])
 
     async def read() -> float:
-        return time.time()  # a user's own code may
+        return time.time() + random.random()  # a user's own code may
 
     assert world.run(read) > 0
     assert time.time.__module__ == "time"
+    assert isinstance(random.random, BuiltinMethodType)
 
 
 def test_a_world_in_a_running_loop_is_refused() -> None:
@@ -323,8 +390,74 @@ def test_a_call_later_runs_at_its_time_in_no_party(world: World) -> None:
 
 
 def test_two_worlds_at_once_are_refused(world: World) -> None:
-    with pytest.raises(RuntimeError, match="two simulations at once"), simulate(2):
+    with pytest.raises(SimulationError, match="two simulations at once"), simulate(2):
         pass
+
+
+# --- other threads --------------------------------------------------------------------------------
+
+
+def test_a_world_beside_a_threaded_cluster_is_refused() -> None:
+    named = r"EmbeddedCluster.* in thread 'aiokafka08 embedded cluster'"
+    with EmbeddedCluster() as cluster:
+        with pytest.raises(SimulationError, match=named), simulate(1):
+            pass
+        assert environment.is_real
+        cluster.create_topic("t")
+    with simulate(1) as world:
+        world.run(asyncio.sleep, 1)
+
+
+def test_a_world_beside_a_client_in_a_thread_is_refused() -> None:
+    started, end = threading.Event(), threading.Event()
+
+    async def run_client() -> None:
+        async with (
+            EmbeddedCluster() as cluster,
+            AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers),
+        ):
+            started.set()
+            await asyncio.to_thread(end.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(run_client(),), name="my service")
+    thread.start()
+    try:
+        assert started.wait(30)
+        named = "AIOKafkaProducer was started in thread 'my service'"
+        with pytest.raises(SimulationError, match=named), simulate(1):
+            pass
+    finally:
+        end.set()
+        thread.join()
+    with simulate(1):
+        pass
+
+
+def test_a_threaded_cluster_beside_a_world_is_refused(world: World) -> None:
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match=r"EmbeddedCluster.*a simulation"), EmbeddedCluster():
+        pass
+    assert threading.active_count() == threads
+    world.run(asyncio.sleep, 1)
+
+
+def test_a_client_in_a_thread_beside_a_world_is_refused(world: World) -> None:
+    async def start() -> None:
+        await AIOKafkaProducer(bootstrap_servers="127.0.0.1:1").start()
+
+    refused: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(start())
+        except RuntimeError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "AIOKafkaProducer" in str(refused[0])
+    assert "a simulation" in str(refused[0])
 
 
 def test_nothing_is_left_after_a_failed_run() -> None:
