@@ -12,8 +12,9 @@ cdef bint is_real_time
 
 
 def _forked():
-    global forks
+    global forks, random_state
     forks += 1
+    random_state = environment.new_seed("_producer_c") | 1  # children don't choose alike
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import multiprocessing
 import pathlib
 import random
 import subprocess
@@ -406,6 +407,29 @@ def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
         each(one, keys, [b"v"] * 300, 0, 300, chosen)
         assert {queue.topic_partition.partition for queue in chosen} == {1, 3}
         assert min(len(indices) for indices, _, _ in chosen.values()) > 90
+
+
+def _choices(each: Any, pipe: Any) -> None:
+    """In a forked child: send the partitions of 64 messages without keys."""
+    chosen: dict[PartitionQueue, Columns] = {}
+    each(route(DefaultPartitioner()), None, [b"v"] * 64, 0, 64, chosen)
+    pipe.send({queue.topic_partition.partition: indices for queue, (indices, *_) in chosen.items()})
+    pipe.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("each", [choose_each, pure_choose_each])
+def test_forked_children_choose_differently(each: Any) -> None:
+    choices = []
+    for _ in range(2):
+        here, there = multiprocessing.Pipe()
+        child = multiprocessing.get_context("fork").Process(target=_choices, args=(each, there))
+        child.start()
+        there.close()
+        choices.append(here.recv())
+        child.join()
+        here.close()
+    assert choices[0] != choices[1]
 
 
 @pytest.mark.parametrize("each", [choose_each, pure_choose_each])
