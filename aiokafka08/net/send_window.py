@@ -9,9 +9,9 @@ The round trip decides both how many batches are sent, and how large they grow:
   only while the first one, or its response, is on its way. The window is full when the batches in
   flight take the broker twice the round trip, at its time per batch. More of them would be small
   where there are many partitions, because a batch that has left can't grow.
-- One batch of a partition is in flight. Behind it the next one grows, up to what a partition sends
-  in a round trip at `PARTITION_RATE`, or to `GROWTH_MESSAGES`. Longer plain batches punish every
-  reader of the topic, by their messages and not by their bytes (docs/brokers.md 7.15).
+- One batch of a partition is in flight, except with acks=0, and the next one grows behind it
+  (`growth_bytes`). A larger plain batch than needed slows every reader of the topic down: a broker
+  searches it message by message, so its messages count, not its bytes (docs/brokers.md 7.15).
 
 The round trip is the shortest time of the latest small requests that had the connection for
 themselves. If there was none for a while, `is_probe_due` asks for one. Before the first of them, it
@@ -34,13 +34,13 @@ MIN_GROWTH_BYTES: Final = 256 * 1024
 """Size to which a plain batch may grow on every link."""
 
 GROWTH_MESSAGES: Final = 2048
-"""Messages to which a plain batch may grow on every link, within `MAX_MESSAGES_BYTES`. A reader's
-search costs the same in 256 KiB of messages of 100 bytes, and larger batches of larger messages
-need fewer requests."""
+"""Number of messages to which a plain batch may grow on every link, if they take at most
+`STORABLE_BYTES`. Readers search that many in `MIN_GROWTH_BYTES` of messages of 100 bytes too, and
+larger batches of larger messages need fewer requests."""
 
-MAX_MESSAGES_BYTES: Final = 768 * 1024
-"""Size to which `GROWTH_MESSAGES` may grow. Brokers from 0.11 on store a batch as one record batch,
-which most of them limit to 1,000,012 bytes."""
+STORABLE_BYTES: Final = 768 * 1024
+"""Size of batch that brokers with default settings store in any case. Brokers from 0.11 on store a
+batch as one record batch of at most 1,000,012 bytes."""
 
 PARTITION_RATE: Final = 50 * 1024 * 1024
 """Bytes per second that one partition can be sent. `MIN_GROWTH_BYTES` is enough for it up to a
@@ -70,8 +70,18 @@ def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
         round_trip_s: the round trip to the broker.
         message_bytes: mean size of the partition's messages.
     """
-    by_messages = min(int(GROWTH_MESSAGES * message_bytes), MAX_MESSAGES_BYTES)
+    by_messages = min(int(GROWTH_MESSAGES * message_bytes), STORABLE_BYTES)
     return max(MIN_GROWTH_BYTES, by_messages, int(PARTITION_RATE * round_trip_s))
+
+
+def acks0_growth_bytes(round_trip_s: float, max_in_flight: int) -> int:
+    """Return the size to which a plain batch should grow behind another one with acks=0.
+
+    A batch that the broker finds too large is lost then, and what was sent behind it too. So it
+    grows no more than needed: `max_in_flight` batches of a partition share the round trip.
+    """
+    by_round_trip = int(PARTITION_RATE * round_trip_s / max_in_flight)
+    return min(max(MIN_GROWTH_BYTES, by_round_trip), STORABLE_BYTES)
 
 
 class SendWindow:

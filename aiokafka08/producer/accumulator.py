@@ -38,7 +38,7 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
 _MIN_LIMIT_BYTES: Final = 1024
-"""Splits don't lower the batch size of a partition below this."""
+"""Refused batches don't lower the batch size of a partition below this."""
 
 _SHARE_LEFT: Final = 0.9
 """Share of `delivery_timeout_s` that is left for a message when its batch accepts no more."""
@@ -343,9 +343,7 @@ class Accumulator:
     def split(self, batch: Batch, now: float) -> tuple[Batch, Batch]:
         """Replace a batch in flight by its halves, and keep the partition's later batches small."""
         queue = batch.queue
-        queue.limit_bytes = max(
-            _MIN_LIMIT_BYTES, min(queue.limit_bytes, batch.builder.size_bytes // 2)
-        )
+        self._halve_limit(batch)
         first, second = (
             Batch(
                 queue,
@@ -365,6 +363,15 @@ class Accumulator:
             self._unfinished.set(half, half.deadline)
         self._land(batch, now)
         return first, second
+
+    def lower_limit(self, batch: Batch) -> None:
+        """Keep the partition's later batches at half the size of this one, if it has grown.
+
+        Called with acks=0 for a batch that the broker may have refused. The limit isn't raised
+        again, because each batch that is too large is lost.
+        """
+        if batch.builder.size_bytes > self.batch_bytes:
+            self._halve_limit(batch)
 
     def raise_limit(self, batch: Batch) -> None:
         """Raise the `limit_bytes` of a batch's queue, if a split has lowered it, by 1/64.
@@ -412,6 +419,11 @@ class Accumulator:
         return 0.0 if first is None else max(now - (first - self.delivery_timeout_s), 0.0)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _halve_limit(self, batch: Batch) -> None:
+        queue = batch.queue
+        half = batch.builder.size_bytes // 2
+        queue.limit_bytes = max(_MIN_LIMIT_BYTES, min(queue.limit_bytes, half))
 
     def _enqueue(self, batch: Batch, now: float) -> None:
         queue = batch.queue

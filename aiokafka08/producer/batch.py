@@ -72,7 +72,7 @@ class PartitionQueue:
     Attributes:
         topic_partition: the partition.
         limit_bytes: size up to which a batch may grow; lowered when a broker finds a batch too
-            large.
+            large, or may have done so (acks=0).
         leader: node id of the partition's leader; None while there is no leader.
         magic: message format of the next batch.
         batches: the batches; those in flight are not among them.

@@ -109,10 +109,17 @@ class AIOKafkaProducer:
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on). "zstd", which
             needs brokers from 2.1 on, raises `UnsupportedVersionError` (default None).
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
-            messages, from 1 on. While one batch is in flight, the next one grows, up to
-            `max_request_size`. Without compression it grows only to what 50 MiB/s send in a round
-            trip to the broker, but at least to 256 KiB, or to 2,048 messages in at most 768 KiB
-            (default 16384).
+            messages, from 1 on (default 16384). While one batch is in flight, the next one grows.
+            With compression it grows to `max_request_size`. Without, it grows to the largest of
+            these, but no further than `max_request_size`: 256 KiB; 2,048 messages, or as many as
+            fit into 768 KiB; the bytes that 50 MiB/s carry in a round trip to the broker.
+            With acks=0 a batch that is too large for the broker is lost. So it grows to at most
+            768 KiB, without compression to 256 KiB unless the round trip is longer than 25 ms. When
+            the connection closes behind a grown batch, later ones of its partition grow to half
+            that size.
+            Other clients that fetch below version 3 from brokers from 0.11 on get nothing where a
+            batch is larger than their `fetch.message.max.bytes` (or `max.partition.fetch.bytes`).
+            For them, set `max_request_size` to the smallest of these values.
         partitioner: "murmur2" (that of Java's producer), "round_robin", "sticky", "random",
             "scala-0.8.0", "scala-0.8.0-string", "scala-0.8.2", "scala-0.8.2-string" (see
             `aiokafka08.partitioner`), or a callable

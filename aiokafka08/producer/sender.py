@@ -29,7 +29,7 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Router
-from aiokafka08.net.send_window import growth_bytes
+from aiokafka08.net.send_window import STORABLE_BYTES, acks0_growth_bytes, growth_bytes
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.memory import BufferMemory
@@ -217,12 +217,17 @@ class Sender:
 
     def _growth_bytes(self, leader: int | None, message_bytes: float) -> int:
         """Return the size to which a batch may grow behind another one for the same partition."""
+        acks0 = self._options.required_acks == 0
         if self._options.codec is not Codec.NONE:
-            return self._options.max_request_size
+            return STORABLE_BYTES if acks0 else self._options.max_request_size
         sink = None if leader is None else self._sinks.get(leader)
         if sink is not None:
-            return growth_bytes(sink.round_trip_s, message_bytes)
-        return growth_bytes(self._router.expected_round_trip_s(leader), message_bytes)
+            round_trip_s = sink.round_trip_s
+        else:
+            round_trip_s = self._router.expected_round_trip_s(leader)
+        if acks0:
+            return acks0_growth_bytes(round_trip_s, self._options.max_in_flight)
+        return growth_bytes(round_trip_s, message_bytes)
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         try:

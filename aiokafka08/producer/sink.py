@@ -568,13 +568,18 @@ class Sink:
         """acks=0: finish the batches of a request that has ended.
 
         If `error` is None, the broker has read the request; else it may not have. If the connection
-        is lost, all other requests on it are finished too.
+        is lost, all other requests on it are finished too, and the partitions of grown batches in
+        this one get smaller batches.
         """
         ended = [request]
         if error is not None:
             connection = request.connection
             if connection.close_reason is not None:  # the other requests on it are lost as well
                 ended += [other for other in self._requests if other.connection is connection]
+                # Requests fail in the order in which they were sent, so if the broker has refused a
+                # batch, this request has it.
+                for batch in request.batches:
+                    self._accumulator.lower_limit(batch)
             for lost in ended:
                 self._end(lost)
             self._emit_unknown(ended, str(error))

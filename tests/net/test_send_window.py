@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from aiokafka08.net.send_window import (
     GROWTH_MESSAGES,
-    MAX_MESSAGES_BYTES,
     MIN_BATCHES,
     MIN_GROWTH_BYTES,
     PARTITION_RATE,
     PROBE_BATCHES,
     PROBE_BYTES,
+    STORABLE_BYTES,
     SendWindow,
+    acks0_growth_bytes,
     growth_bytes,
 )
 
@@ -79,8 +80,14 @@ def test_growth_is_what_a_partition_sends_in_a_round_trip() -> None:
 
 def test_growth_counts_messages_up_to_a_limit() -> None:
     assert growth_bytes(0.0, 300) == 300 * GROWTH_MESSAGES
-    assert growth_bytes(0.0, 1050) == growth_bytes(0.0, 1e9) == MAX_MESSAGES_BYTES
+    assert growth_bytes(0.0, 1050) == growth_bytes(0.0, 1e9) == STORABLE_BYTES
     assert growth_bytes(0.05, 1050) == PARTITION_RATE // 20
+
+
+def test_with_acks0_batches_in_flight_share_the_round_trip() -> None:
+    assert acks0_growth_bytes(0.0, 5) == acks0_growth_bytes(0.02, 5) == MIN_GROWTH_BYTES
+    assert acks0_growth_bytes(0.05, 5) == acks0_growth_bytes(0.01, 1) == PARTITION_RATE // 100
+    assert acks0_growth_bytes(0.5, 5) == STORABLE_BYTES
 
 
 def test_only_small_requests_alone_measure_the_round_trip() -> None:

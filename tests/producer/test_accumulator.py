@@ -354,6 +354,17 @@ def test_large_stored_batches_raise_a_lowered_limit() -> None:
         assert queue.limit_bytes == limit
 
 
+def test_only_a_grown_batch_lowers_the_limit() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    first, *_, grown = add(accumulator, queue, 60)
+    accumulator.lower_limit(first)
+    assert queue.limit_bytes == REQUEST_BYTES
+    accumulator.lower_limit(grown)
+    accumulator.lower_limit(grown)  # of the same size: in flight at once
+    assert queue.limit_bytes == grown.builder.size_bytes // 2
+
+
 # --- expiry ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -12,6 +13,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.testing.simulation import Network, simulate
 from tests.producer.conftest import Producer
 from tests.waiting import until
 
@@ -165,3 +167,58 @@ async def test_stop_with_timeout_0_counts_unknown_messages(
     await producer.stop(timeout=0)
     assert await future is None
     assert producer.metrics()["acks0_unknown"] == 1
+
+
+async def _lost(producer: Producer, messages: int) -> float:
+    """Send a list of messages of 1,000 random bytes; return how many became unknown."""
+    before = producer.metrics()["acks0_unknown"]
+    values = [random.Random(number).randbytes(1000) for number in range(messages)]
+    await (await producer.send_many("t", values, partition=0))
+    await producer.flush()
+    return producer.metrics()["acks0_unknown"] - before
+
+
+@pytest.mark.parametrize(
+    ("compression", "latency_ms", "limit_bytes"),
+    [(None, 0.5, 512 * 1024), (None, 50.0, 1_000_000), ("gzip", 0.5, 1_000_000)],
+)
+def test_no_batch_grows_beyond_what_brokers_store(
+    compression: str | None, latency_ms: float, limit_bytes: int
+) -> None:
+    """A broker that refuses a batch closes the connection, which loses all that is behind it too.
+
+    So it can't be found out how large a batch may be, as it can with other acks.
+    """
+    network = Network(latency_ms=(latency_ms, latency_ms))
+    with simulate(
+        1,
+        brokers=1,
+        network=network,
+        topics={"t": 1},
+        segment_bytes=limit_bytes,
+        message_max_bytes=limit_bytes,
+    ) as world:
+
+        async def send() -> None:
+            servers = world.cluster.bootstrap_servers
+            async with Producer(
+                bootstrap_servers=servers, acks=0, compression_type=compression
+            ) as producer:
+                assert await _lost(producer, 5000) == 0
+                assert len(world.cluster.log("t", 0)) == 5000
+
+        world.run(send)
+
+
+def test_batches_shrink_after_refusals_and_get_through() -> None:
+    """The limit stays low: to try larger batches again would lose messages again."""
+    with simulate(1, brokers=1, topics={"t": 1}, segment_bytes=100 * 1024) as world:
+
+        async def send() -> None:
+            servers = world.cluster.bootstrap_servers
+            async with Producer(bootstrap_servers=servers, acks=0) as producer:
+                losses = [await _lost(producer, 2000) for _ in range(6)]
+                assert losses[0] > 0
+                assert losses[3:] == [0, 0, 0]
+
+        world.run(send)
