@@ -20,7 +20,7 @@ cluster.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +28,9 @@ import pytest
 if TYPE_CHECKING:
     from aiokafka08.testing import EmbeddedCluster
     from aiokafka08.testing.simulation import World
+
+_NOT_OF_A_MARKER = ("seed", "options")
+"""The parameters of `simulate` that no marker has: `seeds` and `first` set the seed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,16 +44,19 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "kafka_simulation(seeds=1, first=0, brokers=3, version='0.8.2', network=None, **options):"
         " run the test once for each seed from `first` on; the other options of its `kafka_world`"
-        " are those of aiokafka08.testing.simulation.simulate.",
+        " are those of aiokafka08.testing.simulation.simulate. If there are several markers, the"
+        " closest one takes precedence for each option.",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kafka_world" in metafunc.fixturenames:
-        mark = metafunc.definition.get_closest_marker("kafka_simulation")
-        options = {} if mark is None else mark.kwargs
-        first = options.get("first", 0)
-        seeds = range(first, first + options.get("seeds", 1))
+    if "kafka_world" not in metafunc.fixturenames:
+        return
+    try:
+        seeds = _seeds(metafunc.definition)
+    except ValueError as error:  # one failing test: an exception here would lose the whole module
+        metafunc.parametrize("kafka_world", [error], ids=["invalid marker"], indirect=True)
+    else:
         metafunc.parametrize("kafka_world", seeds, ids="seed={}".format, indirect=True)
 
 
@@ -87,13 +93,12 @@ def kafka_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """
     from aiokafka08.testing.simulation import simulate
 
-    mark = request.node.get_closest_marker("kafka_simulation")
-    options = {} if mark is None else dict(mark.kwargs)
-    for name in ("seeds", "first"):
-        options.pop(name, None)
     failure = ""
     with contextlib.ExitStack() as stack:
         try:
+            if isinstance(request.param, ValueError):
+                raise request.param
+            options = _world_options(request)
             world = stack.enter_context(simulate(request.param, **options))
         except (TypeError, ValueError) as error:
             failure = f"kafka_simulation: {error}"
@@ -102,8 +107,45 @@ def kafka_world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield world
 
 
+def _seeds(node: pytest.Item) -> range:
+    """Return the seeds that the markers of a test ask for.
+
+    Raises:
+        ValueError: a marker has an unnamed option, or `seeds` or `first` is invalid.
+    """
+    options = {"seeds": 1, "first": 0} | _merged(node, "kafka_simulation", "seeds=20")
+    seeds, first = options["seeds"], options["first"]
+    if type(seeds) is not int or seeds < 1:
+        raise ValueError(f"seeds={seeds!r}: expected an integer >= 1")
+    if type(first) is not int:
+        raise ValueError(f"first={first!r}: expected an integer")
+    return range(first, first + seeds)
+
+
+def _world_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the options of `simulate` of the test's markers.
+
+    Raises:
+        ValueError: a marker has an unnamed or unknown option.
+    """
+    import inspect
+
+    from aiokafka08.testing import EmbeddedCluster
+    from aiokafka08.testing.simulation import simulate
+
+    options = _merged(request.node, "kafka_simulation", "seeds=20")
+    for name in ("seeds", "first"):
+        options.pop(name, None)
+    own = [name for name in inspect.signature(simulate).parameters if name not in _NOT_OF_A_MARKER]
+    _refuse_unknown(
+        options,
+        dict.fromkeys(["seeds", "first", *own, *inspect.signature(EmbeddedCluster).parameters]),
+    )
+    return options
+
+
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the options of the test's markers; the closest marker takes precedence.
+    """Return the options of `EmbeddedCluster` of the test's markers.
 
     Raises:
         ValueError: a marker has an unnamed or unknown option.
@@ -112,16 +154,25 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
     from aiokafka08.testing import EmbeddedCluster
 
-    known = inspect.signature(EmbeddedCluster).parameters
+    options = _merged(request.node, "kafka_cluster", "brokers=3")
+    _refuse_unknown(options, inspect.signature(EmbeddedCluster).parameters)
+    return options
+
+
+def _merged(node: pytest.Item, marker: str, example: str) -> dict[str, Any]:
+    """Return the options of a test's markers of one name; the closest marker takes precedence."""
     options: dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers("kafka_cluster"))):
+    for mark in reversed(list(node.iter_markers(marker))):
         if mark.args:
             given = ", ".join(map(repr, mark.args))
-            raise ValueError(f"{given}: expected keyword arguments, such as brokers=3")
+            raise ValueError(f"{given}: expected keyword arguments, such as {example}")
         options |= mark.kwargs
+    return options
+
+
+def _refuse_unknown(options: dict[str, Any], known: Collection[str]) -> None:
     for name, value in options.items():
         if name not in known:
             raise ValueError(
                 f"{name}={value!r}: unknown option; expected one of: {', '.join(known)}"
             )
-    return options

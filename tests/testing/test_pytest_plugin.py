@@ -226,6 +226,52 @@ def test_plugin_imports_only_what_pytest_imports() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("mark", "complaint"),
+    [
+        ("20", "20: expected keyword arguments, such as seeds=20"),
+        ("seeds=0", "seeds=0: expected an integer >= 1"),
+        ("seeds=-1", "seeds=-1: expected an integer >= 1"),
+        ("seeds='x'", "seeds='x': expected an integer >= 1"),
+        ("first='x'", "first='x': expected an integer"),
+        ("seed=7", "seed=7: unknown option; expected one of: seeds, first, brokers, *"),
+        ("topcs={}", "topcs={}: unknown option; expected one of: seeds, first, brokers, *"),
+    ],
+)
+def test_an_invalid_simulation_marker_fails(run: Run, mark: str, complaint: str) -> None:
+    result = run(
+        f"""
+        import pytest
+
+        @pytest.mark.kafka_simulation({mark})
+        def test_it(kafka_world):
+            pass
+
+        def test_the_other_one():
+            pass
+        """
+    )
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([f"kafka_simulation: {complaint}"])
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+def test_simulation_markers_are_merged(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.kafka_simulation(seeds=3, brokers=2)
+
+        @pytest.mark.kafka_simulation(topics={"orders": 1}, brokers=1)
+        def test_it(kafka_world):
+            assert list(kafka_world.cluster.nodes) == [0]
+            assert kafka_world.cluster.offsets("orders", 0).end == 0
+        """
+    )
+    result.assert_outcomes(passed=3)
+
+
 def test_a_simulation_runs_once_per_seed(run: Run) -> None:
     result = run(
         """
