@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -158,6 +159,35 @@ async def test_ingest_daemon_reads_a_regular_file(
         )
     assert (done.returncode, done.stderr) == (0, b"3 lines acknowledged, 0 failed\n")
     assert sorted(filter(None, await read_values(cluster, topic, 3))) == [b"one", b"three", b"two"]
+
+
+async def test_faststream_app_answers_with_the_correlation_id(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    orders, bills = unique_topic("orders"), unique_topic("bills")
+    servers = cluster.bootstrap_servers
+    with started(
+        *("-m", "aiokafka08.compat", "examples/faststream_app.py"),
+        KAFKA=servers,
+        ORDERS=orders,
+        BILLS=bills,
+        AIOKAFKA08_HEADERS="embedded",
+        AIOKAFKA08_ZOOKEEPER_CONNECT=cluster.zookeeper_connect,
+    ) as process:
+        async with (
+            AIOKafkaProducer(bootstrap_servers=servers, headers="embedded") as producer,
+            AIOKafkaConsumer(
+                bills, bootstrap_servers=servers, auto_offset_reset="earliest", headers="embedded"
+            ) as consumer,
+        ):
+            order = json.dumps({"number": 7, "item": "tea"}).encode()
+            await producer.send_and_wait(orders, order, headers=[("correlation_id", b"id-7")])
+            async with asyncio.timeout(40):
+                answer = await consumer.getone()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+    assert json.loads(answer.value or b"") == {"order": 7, "text": "one tea"}
+    assert dict(answer.headers)["correlation_id"] == b"id-7"
 
 
 @pytest.mark.parametrize(
