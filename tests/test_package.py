@@ -22,7 +22,10 @@ from aiokafka08.telemetry import GroupJoinFailed
 from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
 PROJECT = Path(__file__).resolve().parent.parent
-EXTRAS = {"click", "kazoo", "prometheus_client", "pyarrow", "pyspark", "rich", "uvloop"}
+EXTRAS = {
+    *("click", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
+    "uvloop",
+}
 LAZY = ["aiokafka08", "aiokafka08.testing"]
 FIRST_CHOICE = {"asyncio", "logging", "socket", "ssl"}
 """Modules of the standard library that are imported only when the client is used."""

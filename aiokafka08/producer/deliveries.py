@@ -13,15 +13,18 @@ Reading an item of `Acknowledged` looks at no group that comes later in the list
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import functools
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, overload
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.batch_delivery import BatchDelivery
+from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
 _CHECK_EVERY: Final = 64
@@ -93,6 +96,28 @@ class Deliveries:
             tp = group.delivery.topic_partition
             counts[tp] = counts.get(tp, 0) + len(group.indices)
         return counts
+
+    def add_done_callback(self, fn: Callable[[Deliveries], object]) -> None:
+        """Call `fn` with this object, in the event loop, once each message is done.
+
+        A message is done when it is acknowledged or has failed.
+        """
+        asyncio.get_running_loop().call_soon(self._call_when_done, fn, 0)
+
+    def _call_when_done(
+        self, fn: Callable[[Deliveries], object], first: int, done: object = None
+    ) -> None:
+        """Call `fn` now, or when the groups from group `first` on are done.
+
+        `done` is the future whose callback this is (default None).
+        """
+        for number in range(first, len(self._groups)):
+            for part in self._groups[number].delivery.parts():
+                if not part.done:  # look again then: the part may have been split
+                    again = functools.partial(self._call_when_done, fn, number)
+                    DeliveryFuture(part, 0, -1).add_done_callback(again)
+                    return
+        fn(self)
 
     async def _wait(self) -> Sequence[RecordMetadata]:
         failed, first, cause = 0, self._count, None

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiokafka08 import Deliveries
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -17,6 +18,7 @@ from aiokafka08.partitioner import murmur2
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 
@@ -172,6 +174,26 @@ async def test_an_error_in_a_split_batch_names_the_right_message(producer_for: P
         with pytest.raises(MessageSizeTooLargeError, match="message 37 of 50"):
             await deliveries
         assert list(deliveries.errors()) == [37]
+
+
+async def test_done_callback_comes_once_after_all_messages(producer_for: ProducerFor) -> None:
+    """Also where batches are split, and where all is done already."""
+    called: list[Deliveries] = []
+    async with EmbeddedCluster(topics={"t": 3}, message_max_bytes=1000) as cluster:
+        producer = await producer_for(cluster)
+        values = [b"%d" % number for number in range(200)]
+        values[37] = b"v" * 2000
+        deliveries = await producer.send_many("t", values, keys=values)
+        deliveries.add_done_callback(called.append)
+        assert not called
+        await until(lambda: bool(called), "the callback is called")
+        assert deliveries.done()
+        assert list(deliveries.errors()) == [37]
+        deliveries.add_done_callback(called.append)
+        (await producer.send_many("t", [])).add_done_callback(called.append)
+        assert len(called) == 1  # never inside the call that adds it
+        await until(lambda: len(called) == 3, "the other two are called")
+    assert called[:2] == [deliveries, deliveries]
 
 
 async def test_messages_beyond_the_memory_are_accepted_in_chunks(
