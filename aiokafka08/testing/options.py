@@ -35,49 +35,53 @@ def check_options(
     Raises:
         ValueError: an option is invalid.
     """
-    count = _check_integer("brokers", brokers, 1)
+    count = check_integer("brokers", brokers, 1)
     if not isinstance(version, str) or version not in LINES:
-        raise _invalid("version", version, f"one of {', '.join(map(repr, LINES))}")
+        raise invalid("version", version, f"one of {', '.join(map(repr, LINES))}")
     if topics is not None:
         _check_topics(topics)
     if not isinstance(auto_create, bool):
-        raise _invalid("auto_create", auto_create, "True or False")
-    _check_integer("default_partitions", default_partitions, 1)
+        raise invalid("auto_create", auto_create, "True or False")
+    check_integer("default_partitions", default_partitions, 1)
     if default_replication_factor is not None:
-        _check_integer("default_replication_factor", default_replication_factor, 1)
-    _check_integer("message_max_bytes", message_max_bytes, 0)
-    _check_integer("segment_bytes", segment_bytes, 1)
+        check_integer("default_replication_factor", default_replication_factor, 1)
+    check_integer("message_max_bytes", message_max_bytes, 0)
+    check_integer("segment_bytes", segment_bytes, 1)
     if retention_bytes is not None:
-        _check_integer("retention_bytes", retention_bytes, 0)
+        check_integer("retention_bytes", retention_bytes, 0)
     if retention_ms is not None:
-        _check_integer("retention_ms", retention_ms, 0)
-    _check_integer("max_buffered_bytes", max_buffered_bytes, 1)
-    _check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
+        check_integer("retention_ms", retention_ms, 0)
+    check_integer("max_buffered_bytes", max_buffered_bytes, 1)
+    check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
 
 
 def _check_topics(topics: object) -> None:
     if not isinstance(topics, Mapping):
-        raise _invalid("topics", topics, 'a mapping of names to numbers, such as {"orders": 4}')
+        raise invalid("topics", topics, 'a mapping of names to numbers, such as {"orders": 4}')
     for name, partitions in topics.items():
         if not isinstance(name, str) or not valid_topic_name(name):
             raise ValueError(
                 f"topics={topics!r}: invalid topic name {name!r}; expected 1 to 255 of a-z, A-Z,"
                 " 0-9, '.', '_' and '-', but not '.' or '..'"
             )
-        _check_integer(f"topics[{name!r}]", partitions, 1)
+        check_integer(f"topics[{name!r}]", partitions, 1)
 
 
-def _check_integer(option: str, value: object, lowest: int, highest: int | None = None) -> int:
+def check_integer(
+    option: str, value: object, lowest: int | None, highest: int | None = None
+) -> int:
+    """Return an integer between two bounds (None: no bound); otherwise raise ValueError."""
     if (
         not isinstance(value, int)
         or isinstance(value, bool)
-        or value < lowest
+        or (lowest is not None and value < lowest)
         or (highest is not None and value > highest)
     ):
-        bounds = f">= {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise _invalid(option, value, f"an integer {bounds}")
+        bounds = f" >= {lowest}" if highest is None else f" from {lowest} to {highest}"
+        raise invalid(option, value, f"an integer{'' if lowest is None else bounds}")
     return value
 
 
-def _invalid(option: str, value: object, expected: str) -> ValueError:
+def invalid(option: str, value: object, expected: str) -> ValueError:
+    """Return the error for an option with an invalid value."""
     return ValueError(f"{option}={value!r}: expected {expected}")

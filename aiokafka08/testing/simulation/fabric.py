@@ -1,7 +1,8 @@
 """`Fabric`: the network of a running simulation, and what a scenario can break in it.
 
 Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or what
-`World.process` calls them. Where a method takes parties, None stands for all.
+`World.process` calls them. Where a method takes parties, None stands for all. A broker that
+doesn't exist is refused (ValueError); at the end of `World.run`, so is a party that hasn't begun.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """
@@ -19,7 +20,7 @@ from typing import Any
 from aiokafka08.testing.listening import ProtocolFactory
 from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.network import Network
-from aiokafka08.testing.simulation.party import PARTY, context_of
+from aiokafka08.testing.simulation.party import PARTY, Parties, context_of
 from aiokafka08.testing.simulation.server import SimulatedListening, SimulatedServer
 from aiokafka08.testing.simulation.trace import Trace
 from aiokafka08.testing.simulation.transport import SimulatedTransport
@@ -38,6 +39,7 @@ class Fabric(Links):
         network: how connections behave unless `set_link` says otherwise.
         random: draws latencies and fragments.
         trace: gets all that arrives.
+        parties: checks the parties that a scenario names.
 
     Attributes:
         dns: the addresses by host name; a scenario may change them at any time. An address on which
@@ -46,9 +48,14 @@ class Fabric(Links):
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, network: Network, random: Random, trace: Trace
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: Network,
+        random: Random,
+        trace: Trace,
+        parties: Parties,
     ) -> None:
-        super().__init__(loop, network, random, trace)
+        super().__init__(loop, network, random, trace, parties)
         self.dns: dict[str, list[str]] = {"localhost": [_LOCAL]}
         self.transports: dict[SimulatedTransport, None] = {}
         self._refusing: set[str] = set()
@@ -61,6 +68,7 @@ class Fabric(Links):
 
     def reset(self, one: str | None = None, other: str | None = None) -> int:
         """Break the open connections between two parties by RST, at both ends; return how many."""
+        self.parties.name("reset", one, other)
         found = self._between(one, other)
         for transport in found:
             transport.abort_by_reset()
@@ -71,6 +79,7 @@ class Fabric(Links):
 
         Neither end notices, as after a router has forgotten a connection.
         """
+        self.parties.name("half_open", one, other)
         found = self._between(one, other)
         for transport in found:
             transport.vanish()
@@ -78,10 +87,12 @@ class Fabric(Links):
 
     def refuse(self, party: str) -> None:
         """Refuse new connections to a party that listens, until `accept`."""
+        self.parties.name("refuse", party)
         self._refusing.add(party)
 
     def accept(self, party: str) -> None:
         """End `refuse`."""
+        self.parties.name("accept", party)
         self._refusing.discard(party)
 
     def _between(self, one: str | None, other: str | None) -> list[SimulatedTransport]:
@@ -204,6 +215,7 @@ class Fabric(Links):
         if (host, port) in self._listening:
             raise OSError(98, "Address already in use")
         self._machines.add(host)
+        self.parties.add(name)
         listening = SimulatedListening(
             factory, port, name, context_of(name), lambda: self._listening.pop((host, port), None)
         )

@@ -9,7 +9,9 @@ import asyncio
 from random import Random
 from typing import Protocol
 
+from aiokafka08.testing.simulation.arguments import check_network
 from aiokafka08.testing.simulation.network import Network
+from aiokafka08.testing.simulation.party import Parties
 from aiokafka08.testing.simulation.trace import Trace
 
 
@@ -28,11 +30,18 @@ class Links:
         network: how connections behave unless `set_link` says otherwise.
         random: draws latencies and fragments.
         trace: gets all that arrives.
+        parties: checks the parties that a scenario names.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, network: Network, random: Random, trace: Trace
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: Network,
+        random: Random,
+        trace: Trace,
+        parties: Parties,
     ) -> None:
+        self.parties = parties
         self.loop = loop
         self.random = random
         self.trace = trace
@@ -50,9 +59,11 @@ class Links:
             network: its new behaviour; None: that of the whole network again. The window of open
                 connections stays as it is.
         """
+        self.parties.name("set_link", source, target)
         if network is None:
             self._links.pop((source, target), None)
         else:
+            check_network(network)
             self._links[source, target] = network
 
     def block(self, source: str | None, target: str | None, *, both: bool = True) -> None:
@@ -65,6 +76,7 @@ class Links:
             target: the party that receives; None: all.
             both: whether the other direction is blocked too (default True).
         """
+        self.parties.name("block", source, target)
         self.trace.event(f"block {source} {target} {both}")
         self._blocked[source, target] = None
         if both:

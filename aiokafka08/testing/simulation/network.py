@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from aiokafka08.testing.options import check_integer, invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,23 @@ class Network:
     window_bytes: int = 256 << 10
 
     def __post_init__(self) -> None:
-        shortest, longest = self.latency_ms
-        if not 0 <= shortest <= longest:
-            raise ValueError(
-                f"latency_ms={self.latency_ms!r}: expected two numbers >= 0, the shorter one first"
-            )
-        if self.bytes_per_s is not None and not self.bytes_per_s > 0:
-            raise ValueError(f"bytes_per_s={self.bytes_per_s!r}: expected None or a number > 0")
-        if not self.window_bytes > 0:
-            raise ValueError(f"window_bytes={self.window_bytes!r}: expected an integer > 0")
+        latency_ms: object = self.latency_ms
+        if (
+            not isinstance(latency_ms, tuple | list)
+            or len(latency_ms) != 2
+            or not all(map(_is_number, latency_ms))
+            or not 0 <= latency_ms[0] <= latency_ms[1] < math.inf
+        ):
+            text = "two finite numbers >= 0, the shorter time first, such as (1, 30)"
+            raise invalid("latency_ms", latency_ms, text)
+        bytes_per_s: object = self.bytes_per_s
+        if bytes_per_s is not None and not (_is_number(bytes_per_s) and self.bytes_per_s > 0):  # type: ignore[operator]
+            raise invalid("bytes_per_s", bytes_per_s, "None or a number > 0")
+        fragment: object = self.fragment
+        if not isinstance(fragment, bool):
+            raise invalid("fragment", fragment, "True or False")
+        check_integer("window_bytes", self.window_bytes, 1)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from contextvars import Context, ContextVar, copy_context
+
+from aiokafka08.testing.options import invalid
+from aiokafka08.testing.simulation.errors import SimulationError
 
 PARTY: ContextVar[str] = ContextVar("aiokafka08_party", default="client")
 """The name of the running party; tasks and callbacks inherit it."""
@@ -17,3 +21,57 @@ def context_of(party: str) -> Context:
 
 NO_PARTY = context_of("")
 """The context of the network itself, which no pause stops."""
+
+
+class Parties:
+    """The parties that there are, and those that the scenario's faults name.
+
+    Args:
+        brokers: returns the numbers of the brokers.
+    """
+
+    def __init__(self, brokers: Callable[[], Collection[int]]) -> None:
+        self._brokers = brokers
+        self._existing = {"client"}
+        self._named: dict[str, str] = {}
+
+    def add(self, party: str) -> None:
+        """Note that a party exists."""
+        self._existing.add(party)
+
+    def name(self, call: str, *parties: object) -> None:
+        """Check the parties that a fault names; those that may still begin are checked by `check`.
+
+        Raises:
+            ValueError: a name is invalid, or there is no such broker.
+        """
+        new = []
+        for party in parties:
+            if party is None:
+                continue
+            if not isinstance(party, str) or not party:
+                text = 'the name of a party, such as "broker 0" or "client"'
+                raise invalid("party", party, text)
+            brokers = [f"broker {number}" for number in self._brokers()]
+            if party in self._existing or party in brokers:
+                continue
+            if party.partition(" ")[0] == "broker":
+                raise invalid("party", party, f"one of {', '.join(map(repr, brokers))}")
+            new.append(party)
+        for party in new:
+            self._named.setdefault(party, call)
+
+    def check(self) -> None:
+        """Check the names of all faults so far.
+
+        Raises:
+            SimulationError: a party hasn't begun.
+        """
+        for party, call in self._named.items():
+            if party not in self._existing:
+                self._named.clear()
+                known = ", ".join(map(repr, sorted(self._existing)))
+                raise SimulationError(
+                    f"{call}() of {party!r}: no party of this name has begun; those that have "
+                    f"begun: {known}"
+                )

@@ -11,7 +11,9 @@ drawn from the seed: the same seed gives the same run, which `trace_hash` proves
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import math
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -20,12 +22,20 @@ from typing import Any, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.testing.cluster import EmbeddedCluster
+from aiokafka08.testing.simulation.arguments import (
+    check_awaitable,
+    check_callback,
+    check_party,
+    check_scenario,
+    check_seconds,
+    check_simulation,
+)
 from aiokafka08.testing.simulation.errors import LeftoverError, SimulationError
 from aiokafka08.testing.simulation.fabric import Fabric
 from aiokafka08.testing.simulation.guard import guarded
 from aiokafka08.testing.simulation.loop import START_S, SimulatedLoop
 from aiokafka08.testing.simulation.network import Network
-from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
+from aiokafka08.testing.simulation.party import NO_PARTY, PARTY, Parties
 from aiokafka08.testing.simulation.tasks import describe_tasks, restart_numbers
 from aiokafka08.testing.simulation.threads import Threads
 from aiokafka08.testing.simulation.trace import Trace
@@ -72,6 +82,7 @@ def simulate(
             f"simulate() inside a running {type(running).__module__}.{type(running).__name__}: "
             "call it from synchronous code; it brings its own event loop"
         )
+    check_simulation(seed, network, options)
     world = World(
         seed,
         network or Network(),
@@ -121,7 +132,10 @@ class World:
         restart_numbers()
         self._loop = SimulatedLoop(self._trace)
         self.random = self._generator("scenario")
-        self.network = Fabric(self._loop, network, self._generator("network"), self._trace)
+        self._parties = Parties(lambda: cluster.nodes)
+        self.network = Fabric(
+            self._loop, network, self._generator("network"), self._trace, self._parties
+        )
         self._loop.network = self.network
         self.cluster = cluster
         for node in cluster.nodes.values():
@@ -189,9 +203,15 @@ class World:
             WaitsForeverError: a task waits, and nothing is scheduled or the limit is over. The
                 text has each waiting task's stack and what it waits for.
             LeftoverError: the run has ended and has left tasks, connections or timers behind.
-            SimulationError: the code asked for a thread, a real socket or the like, or a callback
-                of the event loop has raised an exception.
+            SimulationError: the code asked for a thread, a real socket or the like, a callback
+                of the event loop has raised an exception, or a fault named a party that hasn't
+                begun.
+            ValueError: an argument is invalid, such as a coroutine in place of its function.
         """
+        check_scenario(function)
+        check_seconds("limit_s", limit_s)
+        if self._loop.is_closed():
+            raise SimulationError("run() after the end of the block of simulate()")
         running = asyncio._get_running_loop()
         if running is not None:
             raise SimulationError(
@@ -202,10 +222,14 @@ class World:
         loop.ends_at = loop.time() + limit_s
         loop.errors.clear()
         with guarded():
-            result = loop.run_until_complete(function(*arguments))
+            scenario = function(*arguments)
+            check_awaitable(function, scenario)
+            result = loop.run_until_complete(scenario)
             loop.run_until_complete(_settle())
+            gc.collect()  # failed tasks report their errors now, whatever the process did before
         self._check_errors()
         self._check_leftovers()
+        self._parties.check()
         return result
 
     def _check_errors(self) -> None:
@@ -248,10 +272,16 @@ class World:
         return _EPOCH_S + self._loop.time() + self._skew_s.get(PARTY.get(), 0.0)
 
     def call_later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function when so many virtual seconds have passed, in no party.
+        """Call a function after this many virtual seconds, in no party.
 
-        A run doesn't wait for it, and it isn't called between two runs.
+        Virtual time passes only while `run` runs: the function is called during a run, and that
+        run doesn't wait for it. If the last run ends before, it isn't called.
+
+        Raises:
+            ValueError: an argument is invalid, such as a coroutine function.
         """
+        check_seconds("seconds", seconds)
+        check_callback(function)
         self._loop.call_later(seconds, function, *arguments, context=NO_PARTY)
 
     # --- processes --------------------------------------------------------------------------------
@@ -263,6 +293,8 @@ class World:
         Args:
             party: its name; connections, pauses and clocks are per party.
         """
+        check_party("party", party)
+        self._parties.add(party)
         token = PARTY.set(party)
         try:
             yield
@@ -271,11 +303,13 @@ class World:
 
     def pause(self, party: str) -> None:
         """Stop a party as SIGSTOP does, until `resume`: time passes, and its kernel goes on."""
+        self._parties.name("pause", party)
         self._trace.event(f"pause {party}")
         self._loop.pause(party)
 
     def resume(self, party: str) -> None:
         """Let a paused party go on; its timers that are overdue run at once."""
+        self._parties.name("resume", party)
         self._trace.event(f"resume {party}")
         self._loop.resume(party)
 
@@ -284,10 +318,13 @@ class World:
 
         It holds all parties. To hold one of them, use `pause` and `resume`.
         """
+        check_seconds("seconds", seconds)
         self._loop.hold(seconds)
 
     def skew(self, party: str, seconds: float) -> None:
         """Set how far the wall clock of a party is ahead, from now on; negative: behind."""
+        check_seconds("seconds", seconds, lowest=-math.inf)
+        self._parties.name("skew", party)
         self._trace.event(f"skew {party} {seconds}")
         self._skew_s[party] = seconds
 
