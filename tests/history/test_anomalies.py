@@ -157,6 +157,13 @@ PAIRS: dict[str, tuple[list[Operation], list[Operation]]] = {
         [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3),
          offsets("commit", 3, 5, status="unknown"), offsets("committed", 4, 3)],
     ),
+    "commit-ignored": (
+        [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3), offsets("commit", 3, 5),
+         owned("assigned", 4, "d"), poll(5, "de", 3, process="d", **GROUP)],
+        [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3),
+         offsets("commit", 3, 5, ended=4.5), owned("assigned", 4, "d"),
+         poll(5, "de", 3, process="d", **GROUP)],
+    ),
     "late-call": (
         [SENT, poll(1, "abcde", 0, ended=13.5, deadline_s=11.0)],
         [SENT, poll(1, "abcde", 0, ended=12.9, deadline_s=11.0)],
@@ -328,6 +335,56 @@ def test_commit_without_effect_is_found() -> None:
         call("committed", 3, partitions=(P,), **GROUP),
     ]
     assert names(check(history)) == {"commit-behind"}
+
+
+IGNORED = PAIRS["commit-ignored"][0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        offsets("commit", 3.6, 3, ended=3.7, facts={"explicit": True}),
+        offsets("commit", 3.6, 3, status="unknown", ended=3.7),
+        offsets("commit", 4.6, 3, status="open", ended=None),
+        offsets("seek", 4.6, 3, process="d", ended=4.7),
+        call("truncated", 4.6, "cluster", offsets={P: 4}, ended=4.7),
+        replace(owned("assigned", 0.7, "c"), facts={"auto_commit": True}),
+    ],
+    ids=["set-back", "unknown", "open", "seek", "truncated", "auto-commit"],
+)
+def test_member_may_begin_before_the_last_commit(more: Operation) -> None:
+    assert "commit-ignored" not in names(check([*IGNORED, more]))
+
+
+def test_failed_commit_sets_no_offset_back() -> None:
+    failed = offsets("commit", 3.6, 3, status="fail", ended=3.7)
+    assert "commit-ignored" in names(check([*IGNORED, failed]))
+
+
+def test_lost_commit_is_found_after_an_assignment() -> None:
+    history = [
+        *(SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 5)),
+        *(owned("assigned", 3, "d"), offsets("committed", 4, 3, process="d")),
+    ]
+    assert names(check(history)) == {"commit-behind"}
+    history[3] = replace(history[3], facts={"auto_commit": True})
+    assert check(history) == []
+
+
+@pytest.mark.parametrize("group", [{}, GROUP], ids=["alone", "group"])
+def test_truncation_excuses_no_value_sent_after_it(group: dict[str, Any]) -> None:
+    truncated = call("truncated", 0.1, "cluster", offsets={P: 0}, ended=0.2)
+    later = [send(1, "abcde", 0), poll(2, "ab", 0, **group), poll(3, "de", 3, **group)]
+    other = poll(4, "abcde", 0, process="other")
+    found = names(check([truncated, *later, other]))
+    assert found == {"poll-skip"} | ({"group-skip"} if group else set())
+
+
+def test_deletion_excuses_no_earlier_poll() -> None:
+    history = [SENT, poll(1, "ab", 0), poll(2, "de", 3), poll(3, "abcde", 0, process="d")]
+    deleted = call("deleted", 1.8, "cluster", offsets={P: 3}, ended=1.9)
+    assert check([*history, deleted]) == []
+    assert names(check([*history, replace(deleted, invoked=9, ended=9.5)])) == {"poll-skip"}
 
 
 def test_open_call_is_late_at_the_end_of_the_history() -> None:

@@ -273,6 +273,18 @@ MUTANTS = (
         "                cursor.start = StartPosition.LATEST  # it stays",
     ),
     Mutant(
+        "committed offsets are ignored",
+        "consumer/start_offsets.py",
+        "            if committed is not None:\n",
+        "            if committed is None and False:\n",
+    ),
+    Mutant(
+        "partitions begin 50 messages before the committed offset",
+        "consumer/start_offsets.py",
+        "                self._set_position(cursor, committed.offset)\n",
+        "                self._set_position(cursor, max(0, committed.offset - 50))\n",
+    ),
+    Mutant(
         "messages before the position in a compressed set are returned",
         "protocol/_reader_py.py",
         "            if offset < fetch_offset:\n",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -105,6 +105,7 @@ class _Scenario:
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: list[asyncio.Queue[p.Send | None]] = []
         self._restarts: dict[int, asyncio.Event] = {}
+        self._positions: dict[str, dict[str, int]] = defaultdict(dict)
         self._faults: dict[str, list[Any]] = {}
         self._pending: list[asyncio.Task[None]] = []
 
@@ -407,13 +408,14 @@ class _Scenario:
             )
         )
         self.polled |= {(one.partition, str(one.value)) for one in polled}
+        self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
         if isinstance(error, CorruptRecordException) and error.partition in consumer.assignment():
             position = await consumer.position(error.partition)
             self._fetch_again(name, consumer, error.partition, position)
         elif error is not None:
             await asyncio.sleep(0.2)
         elif polled and self.plan.commits == "poll":
-            await self._commit(name, consumer, polled)
+            await self._commit(name, consumer)
 
     def _fetch_again(
         self,
@@ -424,6 +426,7 @@ class _Scenario:
     ) -> None:
         """Continue behind a corrupt message: the response was corrupt, not the log."""
         consumer.seek(partition, position)
+        self._positions[name][_place(partition)] = position
         now = self._now()
         self._record(
             Operation(
@@ -436,10 +439,8 @@ class _Scenario:
             )
         )
 
-    async def _commit(
-        self, name: str, consumer: AIOKafkaConsumer[Any, Any], polled: tuple[Message, ...]
-    ) -> None:
-        offsets = {one.partition: (one.offset or 0) + 1 for one in polled}
+    async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        offsets = dict(self._positions[name])
         operation = Operation(
             process=name, call="commit", invoked=self._now(), offsets=offsets, group=GROUP
         )
@@ -460,6 +461,9 @@ class _Scenario:
         self, name: str, call: str, partitions: Collection[TopicPartition], generation: list[int]
     ) -> None:
         """Record what a member's listener was told."""
+        positions = self._positions[name]
+        for partition in list(positions) if call == "assigned" else map(_place, partitions):
+            positions.pop(partition, None)
         now = self._now()
         self._record(
             Operation(
@@ -470,6 +474,7 @@ class _Scenario:
                 partitions=tuple(sorted(_place(tp) for tp in partitions)),
                 group=GROUP,
                 generation=generation[0] if generation else None,
+                facts={"auto_commit": True} if self.plan.commits == "auto" else {},
             )
         )
 

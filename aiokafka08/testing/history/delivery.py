@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -107,7 +108,7 @@ def _missing_in_logs(
             if (
                 one.order <= read.invoked
                 and value not in inside
-                and not history.in_doubt(partition, message, one)
+                and not history.in_doubt(partition, message, one, read.order)
             ):
                 yield Anomaly(
                     "lost-write",
@@ -120,6 +121,7 @@ def _not_read(
     history: History, partition: str, log: PartitionLog, values: set[Value]
 ) -> Iterator[Anomaly]:
     bound = log.read_until(values)
+    passed = history.last_read.get(partition, -math.inf)
     ordered = log.values_by_last_index()[: bound + 1]
     last = ordered[bound] if bound >= 0 else []
     witness = next((value for value in last if value in values), None)
@@ -127,7 +129,9 @@ def _not_read(
         writer = history.writer(partition, value)
         if writer is None or not history.took_effect(writer):
             continue
-        if all(history.is_excused(partition, offset) for offset in log.places[value]):
+        if all(
+            history.is_excused(partition, offset, value, passed) for offset in log.places[value]
+        ):
             continue
         reader = None if witness is None else history.reader(partition, witness)
         yield Anomaly(
@@ -158,7 +162,7 @@ def unseen(history: History) -> Iterator[Anomaly]:
             if (
                 one.status == "ok"
                 and key not in polled
-                and not history.in_doubt(message.partition, message, one)
+                and not history.in_doubt(message.partition, message, one, math.inf)
             ):
                 missing[message.partition].append(one)
                 values[message.partition].append(message.value)

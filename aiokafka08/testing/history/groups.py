@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,7 +120,8 @@ def group_skips(history: History) -> Iterator[Anomaly]:
         skipped: list[Value] = [
             value
             for offset, value in log.between(first, last)
-            if offset not in got and not history.is_excused(handed.partition, offset)
+            if offset not in got
+            and not history.is_excused(handed.partition, offset, value, handed.times[-1])
         ]
         if skipped:
             yield Anomaly(
@@ -189,7 +190,7 @@ def _ahead(
     passed = [
         value
         for at, value in log.between(log.index_from(reached), log.index_from(offset))
-        if not history.is_excused(partition, at)
+        if not history.is_excused(partition, at, value, witness[-1].order)
     ]
     if passed:
         facts = {"partition": partition, "handed_out": reached, "offset": offset, "passed": passed}
@@ -199,9 +200,10 @@ def _ahead(
 def commits_behind(history: History) -> Iterator[Anomaly]:
     """The offset store returned a position behind one that the same member had committed.
 
-    A seek, a commit of offsets that the user chose, and another member's commit or assignment may
-    set a position back: nothing is concluded across them.
+    A seek, a commit of offsets that the user chose, and another member's commit may set a position
+    back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
     """
+    automatic = _auto_committing(history)
     floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     resets: dict[tuple[str, str], float] = {}
     for one in history.operations:
@@ -209,6 +211,8 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
             continue
         match one.call:
             case "seek" | "assigned":
+                if one.call == "assigned" and one.group not in automatic:
+                    continue
                 for partition in (*one.partitions, *one.offsets):
                     floors.pop((one.group, partition), None)
                     resets[one.group, partition] = one.order
@@ -243,4 +247,85 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                         )
 
 
-CHECKS = (double_owners, polls_after_revocation, group_skips, commits_ahead, commits_behind)
+def _auto_committing(history: History) -> set[str | None]:
+    """Return the groups with a member that commits automatically, at offsets unknown here."""
+    return {one.group for one in history.operations if one.facts.get("auto_commit")}
+
+
+def commits_ignored(history: History) -> Iterator[Anomaly]:
+    """After an assignment, a member began before the offset that its group had committed.
+
+    The committed offset is that of the last commit that had ended before the assignment. A commit
+    that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
+    have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
+    auto-commit.
+    """
+    automatic = _auto_committing(history)
+    commits: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for one in history.operations:
+        if one.call == "commit" and one.status != "fail" and one.group not in automatic:
+            for partition in one.offsets:
+                commits[one.group or "", partition].append(one)
+    for operations in history.by_process().values():
+        begins: dict[str, Operation] = {}
+        for one in operations:
+            match one.call:
+                case "assigned":
+                    begins = dict.fromkeys(one.partitions, one)
+                case "assign" | "subscribe":
+                    begins = {}
+                case "revoked" | "seek":
+                    for partition in (*one.partitions, *one.offsets):
+                        begins.pop(partition, None)
+                case "log":
+                    pass
+                case _:
+                    for message in one.polled:
+                        assigned = begins.pop(message.partition, None)
+                        if assigned is None or message.offset is None:
+                            continue
+                        known = commits.get((assigned.group or "", message.partition), [])
+                        last = _last_commit(known, assigned.invoked)
+                        if last is None or message.offset >= last.offsets[message.partition]:
+                            continue
+                        committed = _lowest(known, message.partition, last, one.order)
+                        if message.offset >= committed or history.was_truncated(
+                            message.partition, one.order
+                        ):
+                            continue
+                        witness = only(one, message.partition, [message.value])
+                        yield Anomaly(
+                            "commit-ignored",
+                            (last, assigned, witness),
+                            {
+                                "group": assigned.group,
+                                "partition": message.partition,
+                                "committed": committed,
+                                "began": message.offset,
+                            },
+                        )
+
+
+def _last_commit(commits: list[Operation], when: float) -> Operation | None:
+    """Return the last successful commit that had ended by a time."""
+    ended = bisect_left(commits, when, key=lambda one: one.order)
+    return next((one for n in range(ended - 1, -1, -1) if (one := commits[n]).status == "ok"), None)
+
+
+def _lowest(commits: list[Operation], partition: str, last: Operation, when: float) -> int:
+    """Return the lowest offset that a commit may have left, `last` or one that may follow it."""
+    return min(
+        one.offsets[partition]
+        for one in commits
+        if one.invoked <= when and (one.status != "ok" or one.order >= last.invoked)
+    )
+
+
+CHECKS = (
+    double_owners,
+    polls_after_revocation,
+    group_skips,
+    commits_ahead,
+    commits_behind,
+    commits_ignored,
+)

@@ -10,6 +10,7 @@ transactions aren't taken for lost messages.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,8 +130,8 @@ class History:
     Attributes:
         operations: all, in order; those that are open come by the time of their invocation.
         logs: the logs, by partition.
-        deleted: the first offset that retention left, by partition.
         end: the last time in the history.
+        last_read: when the last successful poll of a partition ended.
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
@@ -141,10 +142,12 @@ class History:
         """
         self.operations = sorted(operations, key=lambda one: one.order)
         self.end = max((one.order for one in self.operations), default=0.0)
-        self.deleted: dict[str, int] = {}
-        self._truncated: dict[str, tuple[int, float]] = {}
+        # (first offset that was kept or lost, when), by partition, in order of time
+        self._deleted: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._truncated: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._writers: dict[tuple[str, Value], Operation] = {}
         self._read_ok: dict[str, set[Value]] = defaultdict(set)
+        self.last_read: dict[str, float] = {}
         self._readers: dict[tuple[str, Value], Operation] = {}
         self.logs: dict[str, PartitionLog] = {}
         self._index()
@@ -176,20 +179,36 @@ class History:
             self.was_read(one.partition, one.value) for one in operation.sent
         )
 
-    def is_excused(self, partition: str, offset: int) -> bool:
-        """Whether retention or a truncation may have removed what stood at an offset."""
-        if offset < self.deleted.get(partition, 0):
-            return True
-        return partition in self._truncated and offset >= self._truncated[partition][0]
+    def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
+        """Whether a reader may have missed a value in a call that ended at `when`.
 
-    def in_doubt(self, partition: str, message: Message, writer: Operation) -> bool:
-        """Whether a truncation may have removed an acknowledged message."""
-        if message.offset is not None and message.offset < self.deleted.get(partition, 0):
+        Retention may have removed its offset until then, or a truncation the value after its send.
+        """
+        if self._is_deleted(partition, offset, when):
             return True
-        if partition not in self._truncated:
-            return False
-        from_offset, when = self._truncated[partition]
-        return writer.invoked < when and (message.offset is None or message.offset >= from_offset)
+        writer = self.writer(partition, value)
+        return self._is_truncated(
+            partition, offset, -math.inf if writer is None else writer.invoked
+        )
+
+    def _is_deleted(self, partition: str, offset: int, when: float) -> bool:
+        return any(offset < kept and at < when for kept, at in self._deleted.get(partition, ()))
+
+    def _is_truncated(self, partition: str, offset: int | None, sent: float) -> bool:
+        return any(
+            sent < at and (offset is None or offset >= lost)
+            for lost, at in self._truncated.get(partition, ())
+        )
+
+    def was_truncated(self, partition: str, when: float) -> bool:
+        """Whether the cluster lost messages of a partition before a time."""
+        return any(at < when for _, at in self._truncated.get(partition, ()))
+
+    def in_doubt(self, partition: str, message: Message, writer: Operation, when: float) -> bool:
+        """Whether an acknowledged message may have been removed before `when`."""
+        if message.offset is not None and self._is_deleted(partition, message.offset, when):
+            return True
+        return self._is_truncated(partition, message.offset, writer.invoked)
 
     def topics_sent(self) -> set[str]:
         """Return the topics to which something was sent."""
@@ -225,14 +244,13 @@ class History:
             for message in one.polled:
                 if one.status == "ok":
                     self._read_ok[message.partition].add(message.value)
+                    self.last_read[message.partition] = one.order
                 self._readers.setdefault((message.partition, message.value), one)
-            if one.call == "deleted":
+            if one.call in ("deleted", "truncated"):
+                known = self._deleted if one.call == "deleted" else self._truncated
                 for partition, offset in one.offsets.items():
-                    self.deleted[partition] = max(offset, self.deleted.get(partition, 0))
-            elif one.call == "truncated":
-                for partition, offset in one.offsets.items():
-                    known = self._truncated.get(partition, (offset, one.order))
-                    self._truncated[partition] = min(offset, known[0]), max(one.order, known[1])
+                    at = one.invoked if one.call == "deleted" else one.order
+                    known[partition].append((offset, at))
 
     def _build_logs(self) -> None:
         final: dict[str, set[Value]] = defaultdict(set)
@@ -247,10 +265,12 @@ class History:
             if one.call == LOG:
                 for message in one.polled:
                     final[message.partition].add(message.value)
-        for partition, (from_offset, when) in self._truncated.items():
+        for partition, truncations in self._truncated.items():
             log = self.logs.get(partition)
             if log is None:
                 continue
+            from_offset = min(lost for lost, _ in truncations)
+            when = max(at for _, at in truncations)
             stale = []
             for value in log.places:
                 writer = self.writer(partition, value)

@@ -49,9 +49,10 @@ class Operation:
     | call | |
     |---|---|
     | `assign`, `subscribe` | the client reads `partitions` from now on, and no others |
-    | `assigned`, `revoked` | its group gave it `partitions`, in `generation`; or took them |
+    | `assigned`, `revoked` | its group gave it `partitions`, in `generation`, or took them; \
+the fact `auto_commit`: the client also commits automatically, which isn't recorded |
     | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
-    | `commit` | it commits `offsets` |
+    | `commit` | it commits `offsets`; the fact `explicit`: the caller chose them |
     | `committed` | the offset store returned `offsets` |
     | `position` | the consumer returned its positions `offsets` |
     | `retried` | it reported a batch as sent again: `partitions`, and the facts `messages` and \

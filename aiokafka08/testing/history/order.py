@@ -25,13 +25,13 @@ def _by_partition(messages: tuple[Message, ...]) -> dict[str, list[Message]]:
     return found
 
 
-def _skipped(history: History, partition: str, first: int, last: int) -> list[Value]:
-    """Return the values from index `first` to before `last` that a reader had to get."""
+def _skipped(history: History, partition: str, first: int, last: int, when: float) -> list[Value]:
+    """Return the values from index `first` to before `last` that a reader had to get by `when`."""
     log = history.logs.get(partition, _NO_LOG)
     return [
         value
         for offset, value in log.between(first, last)
-        if not history.is_excused(partition, offset)
+        if not history.is_excused(partition, offset, value, when)
     ]
 
 
@@ -54,7 +54,7 @@ def within_polls(history: History) -> Iterator[Anomaly]:
                     name = "int-nonmonotonic-poll"
                 else:
                     name = "int-poll-skip"
-                    skipped = _skipped(history, partition, before + 1, after)
+                    skipped = _skipped(history, partition, before + 1, after, one.order)
                     if not skipped:
                         continue
                     facts["skipped"] = skipped
@@ -203,7 +203,7 @@ def _polled(history: History, one: Operation, positions: dict[str, _Position]) -
             if index < known.next_index:
                 facts["values"] = [known.value, messages[0].value]
                 yield Anomaly("nonmonotonic-poll", witness, facts)
-            elif skipped := _skipped(history, partition, known.next_index, index):
+            elif skipped := _skipped(history, partition, known.next_index, index, one.order):
                 facts["skipped"] = skipped
                 yield Anomaly("poll-skip", witness, facts)
         if one.status == "ok":

@@ -124,7 +124,12 @@ class RecordedConsumer:
             for name in names:
                 self._positions.pop(name, None)
         generation = self._consumer._coordinator.generation
-        self._note(call, partitions=names, generation=None if generation < 0 else generation)
+        self._note(
+            call,
+            partitions=names,
+            generation=None if generation < 0 else generation,
+            facts={"auto_commit": True} if self._consumer._config.enable_auto_commit else {},
+        )
 
     # --- messages ---------------------------------------------------------------------------------
 
