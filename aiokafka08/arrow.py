@@ -327,6 +327,14 @@ def blobs(column: Any) -> Blobs:
     )
 
 
+def count_filled_lists(column: Any) -> int:
+    """Return how many rows of a column of lists are neither null nor empty."""
+    import pyarrow.compute as pc
+
+    count: int | None = pc.sum(pc.greater(pc.list_value_length(column), scalar(0))).as_py()
+    return count or 0
+
+
 def _int64_values(column: Any) -> memoryview[int]:
     """Return the values of an int64 column without nulls."""
     values = memoryview(column.buffers()[1]).cast("B").cast("q")

@@ -11,12 +11,13 @@ or needs none, keeps its columns uncopied.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from aiokafka08.arrow import binary_column, blobs, require_pyarrow
+from aiokafka08.arrow import binary_column, blobs, count_filled_lists, require_pyarrow
 from aiokafka08.embedded_headers import MARK, Headers, embed, extract, locate
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 from aiokafka08.structs import TopicPartition
@@ -36,40 +37,62 @@ def headers_type() -> DataType:
     return pa.list_(pa.field("element", header))
 
 
-def extract_rows(batch: RecordBatch) -> tuple[RecordBatch, EmbeddedHeadersError | None]:
+def extract_rows(
+    batch: RecordBatch, counts: Sequence[int]
+) -> tuple[RecordBatch, list[int], EmbeddedHeadersError | None]:
     """Return a received batch with payloads as values, and the column `headers` at the end.
 
-    Ends before the first row whose envelope is damaged, and returns the error of that row, too.
+    Each run of rows ends before its first row whose envelope is damaged.
 
     Args:
         batch: has the columns of `arrow.schema`.
+        counts: how many rows each run has, in the order of the rows.
+
+    Returns:
+        The batch, how many rows each run has kept, and the error of the first damaged row or None.
     """
     pa = require_pyarrow()
     values = blobs(batch.column("value"))
     error: EmbeddedHeadersError | None = None
-    count = batch.num_rows
     payloads: dict[int, bytes] = {}
     headers: dict[int, Headers] = {}
-    for row in _marked_rows(batch.column("value")):
-        value = values[row]
-        assert value is not None
-        try:
-            payloads[row], headers[row] = extract(value)
-        except EmbeddedHeadersError as damaged:
-            offset = batch.column("offset")[row].as_py()
-            topic = batch.column("topic")[row].as_py()
-            partition = batch.column("partition")[row].as_py()
-            error = locate(damaged, TopicPartition(topic, partition), offset)
-            batch, count = batch.slice(0, row), row
-            break
+    marked = _marked_rows(batch.column("value"))
+    rows: list[int] = []
+    kept: list[int] = []
+    start = 0
+    for count in counts:
+        stop = end = start + count
+        for row in marked[bisect_left(marked, start) : bisect_left(marked, end)]:
+            value = values[row]
+            assert value is not None
+            try:
+                payloads[row], headers[row] = extract(value)
+            except EmbeddedHeadersError as damaged:
+                error = error or _located(damaged, batch, row)
+                stop = row
+                break
+        rows += range(start, stop)
+        kept.append(stop - start)
+        start = end
+    if error is not None:
+        indices = pa.Array.from_buffers(
+            pa.int64(), len(rows), [None, pa.py_buffer(array("q", rows))]
+        )
+        batch = batch.take(indices)
     if payloads:
         position = batch.schema.get_field_index("value")
-        replaced = [payloads.get(row, values[row]) for row in range(count)]
+        replaced = [payloads.get(row, values[row]) for row in rows]
         column = _binary_array(pa, pa.binary(), replaced)
         batch = batch.set_column(position, batch.schema.field(position), column)
-    return batch.append_column(
-        pa.field("headers", headers_type()), _headers_array(pa, headers, count)
-    ), error
+    column = _headers_array(pa, [headers.get(row, ()) for row in rows])
+    return batch.append_column(pa.field("headers", headers_type()), column), kept, error
+
+
+def _located(error: EmbeddedHeadersError, batch: RecordBatch, row: int) -> EmbeddedHeadersError:
+    topic, partition, offset = (
+        batch.column(name)[row].as_py() for name in ("topic", "partition", "offset")
+    )
+    return locate(error, TopicPartition(topic, partition), offset)
 
 
 def count_rows_with_headers(batch: RecordBatch) -> int:
@@ -78,7 +101,14 @@ def count_rows_with_headers(batch: RecordBatch) -> int:
     Raises:
         TypeError: the column `headers` has a wrong type.
     """
-    return sum(map(bool, _headers_column(batch, 0, batch.num_rows)))
+    pa = require_pyarrow()
+    if "headers" not in batch.schema.names:
+        return 0
+    column = batch.column("headers")
+    _check_headers_type(column.type)
+    if pa.types.is_null(column.type):
+        return 0
+    return count_filled_lists(column)
 
 
 def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, int]]:
@@ -162,21 +192,22 @@ def _check_headers_type(type_: DataType) -> None:
     )
 
 
-def _headers_array(pa: Any, headers: dict[int, Headers], count: int) -> Array:
-    """Return the column of the headers, which are given by row."""
+def _headers_array(pa: Any, headers: Sequence[Headers]) -> Array:
+    """Return the column of these headers, row by row."""
     type_ = headers_type()
-    if not any(headers.values()):
+    count = len(headers)
+    if not any(headers):
         return pa.nulls(count, type_)
-    found = [one for row in range(count) for one in headers.get(row, ())]
+    found = [one for row in headers for one in row]
     keys = _binary_array(pa, pa.string(), [key.encode() for key, _ in found])
     values = _binary_array(pa, pa.binary(), [value for _, value in found])
     offsets = array("i", [0])
-    for row in range(count):
-        offsets.append(offsets[-1] + len(headers.get(row, ())))
+    for row in headers:
+        offsets.append(offsets[-1] + len(row))
     return pa.Array.from_buffers(
         type_,
         count,
-        [_validity(pa, [bool(headers.get(row)) for row in range(count)]), pa.py_buffer(offsets)],
+        [_validity(pa, [bool(row) for row in headers]), pa.py_buffer(offsets)],
         children=[pa.StructArray.from_arrays([keys, values], fields=list(type_.value_type))],
     )
 

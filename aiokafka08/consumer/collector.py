@@ -174,11 +174,16 @@ class Collector:
             return {}
 
     async def get_columns(
-        self, partitions: Collection[TopicPartition], timeout_s: float, limit: int
+        self,
+        partitions: Collection[TopicPartition],
+        timeout_s: float,
+        limit: int,
+        max_bytes: int,
     ) -> CollectedColumns:
         """As `get_many`, but return columns.
 
-        Decoding stops after `limit` messages, or when the task has held the event loop for too long
+        Decoding stops after `limit` messages, when keys and values have `max_bytes` bytes, or when
+        the task has held the event loop for too long
         (`LoopSlice.is_over`): the result then has fewer messages. The caller has checked that the
         consumer runs; it may have been stopped since.
         """
@@ -190,14 +195,14 @@ class Collector:
                 self._observer.check()
                 count = self.changed.count
                 await self._yield_if_due()
-                collected = self._pop_columns(partitions, limit)
+                collected = self._pop_columns(partitions, limit, max_bytes)
                 if not collected.runs and self._pending(partitions):
                     await self._open_next(partitions)
                     continue
                 if collected.runs or not await self._wait(partitions, deadline, count):
                     return collected
         except ConsumerStoppedError:
-            return self._no_columns()
+            return self._no_columns(max_bytes)
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -384,10 +389,12 @@ class Collector:
                         break
         return popped
 
-    def _pop_columns(self, partitions: Collection[TopicPartition], limit: int) -> CollectedColumns:
+    def _pop_columns(
+        self, partitions: Collection[TopicPartition], limit: int, max_bytes: int
+    ) -> CollectedColumns:
         """Decode and take messages without awaiting, until `is_over()`; or raise an error."""
         cursors = self._selected(partitions)
-        collected = self._no_columns()
+        collected = self._no_columns(max_bytes)
         columns = collected.columns
         error: Exception | None = None
         is_over = self._slice.is_over
@@ -419,8 +426,8 @@ class Collector:
                 self._raise_errors(cursors)
         return collected
 
-    def _no_columns(self) -> CollectedColumns:
-        return CollectedColumns(Columns(CALL_COLUMN_BYTES, self._column_memory), [], {})
+    def _no_columns(self, max_bytes: int) -> CollectedColumns:
+        return CollectedColumns(Columns(max_bytes, self._column_memory), [], {})
 
     def _raise_errors(self, cursors: Iterable[Cursor]) -> None:
         """Raise the error of the first cursor that has nothing but an error."""

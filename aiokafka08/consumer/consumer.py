@@ -33,7 +33,7 @@ from aiokafka08 import arrow, arrow_headers
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
-from aiokafka08.consumer.collector import CollectedColumns, Collector
+from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
 from aiokafka08.consumer.commits import (
     LAST_OFFSET,
     CommitOffsets,
@@ -76,6 +76,10 @@ ARROW_ROWS = 10_000
 
 EMBEDDED_ARROW_ROWS = 1000
 """The most rows of an Arrow batch with embedded headers, which are read row by row in Python."""
+
+EMBEDDED_ARROW_BYTES = 64 * 1024
+"""With this many bytes of keys and values, an Arrow batch with embedded headers takes no more rows:
+reading 64 KiB of envelopes takes some 10 ms."""
 
 
 class AIOKafkaConsumer(Generic[KT, VT]):
@@ -520,9 +524,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
         The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`), and `headers` at
         the end if `headers="embedded"`: a list of structs of key and value, or null. There are
-        fewer rows than `max_records` if they have over 4 MiB of keys and values, or if more would
-        hold the event loop for more than a few milliseconds. The first call imports pyarrow, in a
-        thread.
+        fewer rows than `max_records` if they have over 4 MiB of keys and values (64 KiB, and at
+        most 1,000 rows, with embedded headers), or if more would hold the event loop for more than
+        a few milliseconds. The first call imports pyarrow, in a thread.
 
         The caller may keep batches. The memory of a batch is reused for a later one only when
         nothing refers to it any more.
@@ -545,10 +549,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 "getmany_arrow() returns bytes: make the consumer without deserializers"
             )
         check_partitions(partitions)
-        limit = self._limit(max_records) or ARROW_ROWS
+        limit, max_bytes = self._limit(max_records) or ARROW_ROWS, CALL_COLUMN_BYTES
         if decoding.embedded_headers:
-            limit = min(limit, EMBEDDED_ARROW_ROWS)
-        collected = await self._collector.get_columns(partitions, _seconds(timeout_ms), limit)
+            limit, max_bytes = min(limit, EMBEDDED_ARROW_ROWS), EMBEDDED_ARROW_BYTES
+        timeout_s = _seconds(timeout_ms)
+        collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)
             return self._extract_headers(batch, collected) if decoding.embedded_headers else batch
@@ -560,16 +565,17 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def _extract_headers(
         self, received: arrow.RecordBatch, collected: CollectedColumns
     ) -> arrow.RecordBatch:
-        """Return the rows before the first damaged envelope; `seek()` back to the other rows."""
-        batch, error = arrow_headers.extract_rows(received)
+        """Return each partition's rows before its first damaged envelope; `seek()` back to that."""
+        counts = [count for _, count in collected.runs]
+        batch, kept, error = arrow_headers.extract_rows(received, counts)
         if error is not None:
             if not batch.num_rows:
                 raise error
-            end = 0
-            for tp, count in collected.runs:
-                start, end = end, end + count
-                if end > batch.num_rows:
-                    self.seek(tp, received["offset"][max(start, batch.num_rows)].as_py())
+            start = 0
+            for (tp, count), left in zip(collected.runs, kept, strict=True):
+                if left < count:
+                    self.seek(tp, received["offset"][start + left].as_py())
+                start += count
         return batch
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:

@@ -50,6 +50,13 @@ DECODE_STEP_BYTES = 1024 * 1024
 """A decoding step that has decompressed this much leaves the next compressed set to the next step,
 so that the caller can yield to the event loop in between."""
 
+STEP_HEADERS = 1000
+"""A decoding step that has read this many embedded headers leaves the other records undeserialized
+to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
+
+_STEP_COLUMN_RECORDS = 8
+"""How many decoded records are moved into columns before `Columns.is_full` is asked again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
@@ -194,6 +201,7 @@ class RecordBuffer:
         "_current_start",
         "_decoding",
         "_end",
+        "_failed",
         "_sets",
         "_slices",
         "_started_count",
@@ -211,7 +219,8 @@ class RecordBuffer:
         self._slices: deque[_Slice] = deque()
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
-        self._undeserialized: list[Record] = []  # decoded; a deserializer failed on the first one
+        self._undeserialized: list[Record] = []  # decoded, come after the slices
+        self._failed = False  # a deserializer failed on the first undeserialized one
         self._end = 0
         self._started_count = 0  # records in the current and all former slices
         self.buffered_bytes = self.decompressed_bytes = 0
@@ -277,7 +286,7 @@ class RecordBuffer:
         self._slices.clear()
         self._current.clear()  # ends iterators that a caller still holds
         self._current = []
-        self._undeserialized = []
+        self._undeserialized, self._failed = [], False
         self.remaining = iter(self._current)
         self._current_start = self._current_end = self._end = position
         self.buffered_bytes = 0
@@ -325,23 +334,26 @@ class RecordBuffer:
             Exception: a deserializer raised it for the next record to return.
         """
         reader = self._sets[0].reader if self._sets else None
-        failed = self._undeserialized or (reader is not None and reader.error is not None)
+        if self._undeserialized:
+            failed = self._failed
+        else:
+            failed = reader is not None and reader.error is not None
         if failed and self.has_records:
             return False  # the error is raised after the records before it were returned
         self.decompressed_bytes = 0
         records = self._undeserialized or self._read(max_records)
         if not records:
             return bool(self._sets)
-        self._undeserialized = []
+        self._undeserialized, self._failed = [], False
         if self._decoding.changes_records:
             count, error = self._deserialize(records)
-            if error is not None:
-                self._undeserialized = records[count:]
-                if not count:
+            if count < len(records):
+                self._undeserialized, self._failed = records[count:], error is not None
+                if error is not None and not count:
                     raise error
                 records = records[:count]
         if self._undeserialized:
-            end_offset = self._undeserialized[0].offset  # the record that failed comes next
+            end_offset = self._undeserialized[0].offset
         elif self._sets and self._sets[0].reader is None:
             end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
         else:
@@ -400,18 +412,22 @@ class RecordBuffer:
             CorruptRecordException: the next message to return is corrupt.
         """
         count = self.decompressed_bytes = 0
-        if self.has_records:  # an earlier getone() or getmany() has decoded these
-            records = self.pop_records(max_records)
+        while self.has_records and count < max_records and not columns.is_full:
+            # An earlier getone() or getmany() has decoded these.
+            records = self.pop_records(min(max_records - count, _STEP_COLUMN_RECORDS))
             if self._decoding.embedded_headers:
                 # Columns hold values in their envelopes, which `arrow_headers` reads.
                 for record in records:
                     record.value = embed(record.value, record.headers)
             columns.extend(records)
-            count = len(records)
-        if self._undeserialized and count < max_records:
-            # getone() or getmany() has met a damaged envelope, and wasn't followed by a seek().
-            records = self._undeserialized[: max_records - count]
+            count += len(records)
+        if self.has_records:
+            return count
+        while self._undeserialized and count < max_records and not columns.is_full:
+            # getone() or getmany() has left these, after a damaged envelope or many headers.
+            records = self._undeserialized[: min(max_records - count, _STEP_COLUMN_RECORDS)]
             del self._undeserialized[: len(records)]
+            self._failed = False
             columns.extend(records)
             count += len(records)
             self._started_count += len(records)
@@ -487,17 +503,22 @@ class RecordBuffer:
             self._current_end = offset
 
     def _deserialize(self, records: list[Record]) -> tuple[int, Exception | None]:
-        """Read envelopes and deserialize, in place, up to the first failure; return the count of
-        successes and the failure."""
+        """Read envelopes and deserialize, in place, up to the first failure or STEP_HEADERS; return
+        the count of successes and the failure."""
         for_key, for_value = self._decoding.key_deserializer, self._decoding.value_deserializer
         embedded = self._decoding.embedded_headers
         headers: Sequence[tuple[str, bytes]]
+        headers_left = STEP_HEADERS
         for count, record in enumerate(records):
+            if headers_left <= 0:
+                return count, None
             key, value, headers = record.key, record.value, ()
             size = record.serialized_value_size
             if embedded and value and value[0] == MARK:
                 try:
+                    header_count = value[1] if size > 1 else 0
                     value, headers = extract(value)
+                    headers_left -= header_count + (size - len(value) >> 10)
                     size = len(value)
                 except EmbeddedHeadersError as error:
                     return count, locate(error, self._topic_partition, record.offset)

@@ -420,7 +420,7 @@ def _to_spark_batch(
     """
     batch = record_batch(runs, columns)
     if options.embedded_headers:
-        batch, error = extract_rows(batch)
+        batch, _, error = extract_rows(batch, [batch.num_rows])
         if error is not None:
             raise error
     arrays = {name: batch.column(name) for name in batch.schema.names}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.embedded_headers import embed
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, arrow_headers
+from aiokafka08.concurrency.loop_yield import LoopSlice
+from aiokafka08.consumer import record_buffer
+from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.testing import EmbeddedCluster
 from tests.waiting import until
@@ -172,6 +174,82 @@ async def test_arrow_rows_around_a_damaged_envelope_all_come(cluster: EmbeddedCl
         assert await consumer.getmany() == {}
     assert sorted(read) == [b"0", b"1", b"3", b"4", b"5"]
     assert errors == [(TP, 2)]
+
+
+async def test_damaged_envelope_stops_only_its_partition(cluster: EmbeddedCluster) -> None:
+    """getmany_arrow returns the rows of other partitions, as getmany does."""
+    cluster.append("t", 0, [DAMAGED, b"never"])
+    cluster.append("t", 1, [ENVELOPE + b"1", b"2"])
+    async with consumer_of(cluster) as consumer:
+        # In one batch with the damaged row, whichever partition comes first:
+        batch = await consumer.getmany_arrow(TP, OTHER, timeout_ms=1000)
+        batch.validate(full=True)
+        assert rows(batch) == [(b"1", (("a", b"b"),)), (b"2", ())]
+        assert (await consumer.position(TP), await consumer.position(OTHER)) == (0, 2)
+        await until(lambda: consumer.metrics()["lag"] == 2)
+        cluster.append("t", 1, [b"3"])
+        read: list[bytes] = []
+        errors: set[tuple[Any, Any]] = set()
+        while not read:
+            try:
+                read = (await consumer.getmany_arrow(timeout_ms=1000))["value"].to_pylist()
+            except EmbeddedHeadersError as error:
+                errors.add((error.partition, error.offset))
+        assert read == [b"3"]
+        assert errors <= {(TP, 0)}
+        consumer.seek(TP, 1)
+        assert (await consumer.getone(TP)).value == b"never"
+
+
+MANY = tuple((f"h{number}", b"v") for number in range(250))
+
+
+@pytest.mark.parametrize("how", ["getone", "getmany", "getmany_arrow", "mixed"])
+async def test_messages_with_many_headers_are_read_in_steps(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No step between two checks of the slice reads many headers: it would hold the event loop."""
+    values = [f"{number}".encode() for number in range(100)]
+    cluster.append("t", 0, [*(embed(value, MANY) for value in values), DAMAGED])
+    steps = [0]
+
+    def count_extract(value: bytes) -> Any:
+        steps[-1] += value[1]
+        return extract(value)
+
+    def next_step(*_: object) -> bool:
+        steps.append(0)
+        return True
+
+    monkeypatch.setattr(record_buffer, "extract", count_extract)
+    monkeypatch.setattr(arrow_headers, "extract", count_extract)
+    monkeypatch.setattr(LoopSlice, "is_over", next_step)
+    read: list[tuple[Any, Any]] = []
+    async with consumer_of(cluster) as consumer:
+        while len(read) < 100:
+            if how == "getone" or (how == "mixed" and not read):
+                read += pairs([await consumer.getone()])
+            elif how == "getmany":
+                batches = await consumer.getmany(timeout_ms=1000, max_records=70)
+                read += pairs(batches[TP])
+            else:
+                next_step()
+                read += rows(await consumer.getmany_arrow(timeout_ms=1000))
+        with pytest.raises(EmbeddedHeadersError, match="offset 100: "):
+            await consumer.getone()
+    assert read == [(value, MANY) for value in values]
+    # A message may exceed the limit of a step, and eight the bytes of an Arrow batch.
+    limit = 1250 if how in ("getone", "getmany") else 64 * 1024 // 10 + 8 * 250
+    assert max(steps) <= limit
+
+
+async def test_getmany_with_many_headers_returns_its_limit(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.append("t", 0, [embed(b"v", MANY)] * 100)
+    async with consumer_of(cluster) as consumer:
+        assert len((await consumer.getmany(timeout_ms=1000, max_records=70))[TP]) == 70
+        assert len((await consumer.getmany(timeout_ms=1000))[TP]) == 30
 
 
 async def test_arrow_batch_after_an_error_of_getone_loses_nothing(

@@ -174,7 +174,7 @@ def embedded(batch):
 
 values = [b"v", b"\\xff\\x01\\x01a\\x00\\x00\\x00\\x03\\"b\\"p", None]
 assert embedded(batch_of([b"\\xff"])) == [b"\\xff\\x00\\xff"]
-assert embedded(extract_rows(batch_of(values))[0]) == values
+assert embedded(extract_rows(batch_of(values), [len(values)])[0]) == values
 """
 
 
