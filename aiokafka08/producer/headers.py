@@ -1,11 +1,12 @@
 """Apply the option `headers` of the producer to the messages that it sends.
 
-`AIOKafkaProducer` calls `HeaderPolicy.apply` for one message before it enters the fast path, which
-knows no headers; it runs `apply_all` for the messages of `send_many` and `apply_arrow` for the rows
-of `send_arrow`. `BatchBuilder` reads the mode.
+`AIOKafkaProducer` runs `HeaderPolicy.apply_all` for the messages of `send_many` and `apply_arrow`
+for the rows of `send_arrow`. It handles one message itself, since the fast path leaves messages
+with headers to it. `BatchBuilder` reads the mode.
 
 Invariant: messages whose headers are dropped are counted, and the first one of each topic is
-logged.
+logged: one message and a batch when they are buffered, those of `send_many` and `send_arrow` when
+all are checked, before they are buffered.
 """
 
 from __future__ import annotations
@@ -43,46 +44,23 @@ class HeaderPolicy:
         self._client_id = client_id
         self._logged_topics: set[str] = set()
 
-    def apply(
-        self, topic: str, value: bytes | None, headers: Headers | None, where: str = ""
-    ) -> bytes | None:
-        """Return the value to send: with the headers embedded if that is the mode.
-
-        Args:
-            topic: the topic of the message.
-            value: the serialized value.
-            headers: the headers; None or empty for none.
-            where: which message it is, for the error; empty for the only one (default "").
-
-        Raises:
-            UnsupportedVersionError: there are headers, and the mode is "refuse".
-            IllegalArgumentError, TypeError: as `embedded_headers.embed`.
-        """
-        if self.mode == "embedded":
-            try:
-                value = embed(value, headers)
-            except (IllegalArgumentError, TypeError) as error:
-                if where:
-                    error.add_note(where)
-                raise
-            if value is None and headers:
-                self.count_dropped(topic)
-        elif headers:
-            if self.mode == "refuse":
-                raise no_headers(where)
-            self.count_dropped(topic)
-        return value
-
     def apply_all(
         self,
         topic: str,
         values: Sequence[bytes | None],
         headers: Iterable[Headers | None] | None,
     ) -> Generator[None, None, Sequence[bytes | None]]:
-        """Return the values of many messages as `apply` does, in steps.
+        """Return the values to send, in steps: with the headers embedded if that is the mode.
 
-        Raises as `apply`, and:
-            IllegalArgumentError: not as many headers as values.
+        Args:
+            topic: the topic of the messages.
+            values: the serialized values.
+            headers: as many lists of headers, None or empty for none; None for no headers at all.
+
+        Raises:
+            UnsupportedVersionError: there are headers, and the mode is "refuse".
+            IllegalArgumentError: `headers` and `values` differ in length.
+            IllegalArgumentError, TypeError: as `embedded_headers.embed`.
         """
         if headers is None:
             if self.mode != "embedded":
@@ -96,18 +74,33 @@ class HeaderPolicy:
                     "headers as values"
                 )
         applied: list[bytes | None] = []
+        dropped = 0
         for start in range(0, len(listed), _PER_STEP):
             if start:
                 yield
             for index in range(start, min(start + _PER_STEP, len(listed))):
-                where = f"message {index}"
-                applied.append(self.apply(topic, values[index], listed[index], where))
+                value = values[index]
+                if self.mode == "embedded":
+                    try:
+                        value = embed(value, listed[index])
+                    except (IllegalArgumentError, TypeError) as error:
+                        error.add_note(f"message {index}")
+                        raise
+                applied.append(value)
+                if listed[index]:
+                    if self.mode == "refuse":
+                        raise no_headers(f"message {index}")
+                    dropped += self.mode == "drop" or value is None
+        if dropped:
+            self.count_dropped(topic, dropped)
         return applied
 
     def apply_arrow(self, topic: str, batch: RecordBatch) -> Generator[None, None, RecordBatch]:
         """Return a batch to be sent, after its column `headers`, if any, was handled, in steps.
 
-        Raises as `apply`, and:
+        Raises:
+            UnsupportedVersionError: there are headers, and the mode is "refuse".
+            IllegalArgumentError: as `embedded_headers.embed`.
             TypeError: the column `headers` has a wrong type.
         """
         if self.mode == "embedded":

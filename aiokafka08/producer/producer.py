@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from aiokafka08 import environment
 from aiokafka08.embedded_headers import Headers as HeaderPairs
-from aiokafka08.embedded_headers import HeadersMode, headers_mode
+from aiokafka08.embedded_headers import HeadersMode, embed, headers_mode
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -275,7 +275,7 @@ class AIOKafkaProducer:
         self._prepares = (
             key_serializer is not None
             or value_serializer is not None
-            or self._headers.mode != "refuse"
+            or self._headers.mode == "embedded"
         )
         try:
             self._new_partitioner = partitioner_factory(partitioner)
@@ -456,7 +456,7 @@ class AIOKafkaProducer:
             TypeError: key or value isn't bytes.
         """
         if self._prepares:
-            key, value, headers = self._prepare(topic, key, value, headers)
+            key, value, headers = self._prepare(key, value, headers)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -481,7 +481,7 @@ class AIOKafkaProducer:
             return await (await send(topic, value, key, partition, timestamp_ms, headers))
         # Doesn't call `send`, which would cost one more coroutine per message.
         if self._prepares:
-            key, value, headers = self._prepare(topic, key, value, headers)
+            key, value, headers = self._prepare(key, value, headers)
         future = self._send_now(topic, value, key, partition, timestamp_ms, headers)
         if future is None:
             future = await self._send(topic, value, key, partition, timestamp_ms, headers)
@@ -624,9 +624,10 @@ class AIOKafkaProducer:
             sent: asyncio.Future[RecordMetadata | None] = asyncio.get_running_loop().create_future()
             sent.set_result(None)
             return sent
+        future = await self._engine.intake.append_batch(batch, topic, partition)
         if batch.dropped_headers:
             self._headers.count_dropped(topic, batch.dropped_headers)
-        return await self._engine.intake.append_batch(batch, topic, partition)
+        return future
 
     async def flush(self) -> None:
         """Wait until every message buffered now is acknowledged or has failed."""
@@ -763,7 +764,7 @@ class AIOKafkaProducer:
     ) -> DeliveryFuture:
         """Send a serialized message that the fast path has left to the slow one."""
         self._check()
-        if headers:
+        if headers and self._headers.mode == "refuse":
             raise no_headers()
         if type(value) is not bytes or (key is not None and type(key) is not bytes):
             key, value = serialize_pair(key, value, None, None)
@@ -772,17 +773,25 @@ class AIOKafkaProducer:
         if timestamp_ms is not None:
             not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
-        return await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
+        future = await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
+        if headers:
+            self._headers.count_dropped(topic)
+        return future
 
     def _prepare(
-        self, topic: str, key: Any, value: Any, headers: Headers
+        self, key: Any, value: Any, headers: Headers
     ) -> tuple[bytes | None, bytes | None, Headers]:
-        """Serialize a message, and apply the option `headers` unless it is "refuse"."""
+        """Serialize a message, and embed its headers in that mode.
+
+        Returns the headers that are left: `_send` refuses or drops them.
+        """
         self._check()
         key, value = self._serialize(key, value)
-        if self._headers.mode == "refuse":
-            return key, value, headers  # `_send` refuses headers
-        return key, self._headers.apply(topic, value, headers), None
+        if self._headers.mode == "embedded":
+            value = embed(value, headers)
+            if value is not None:
+                headers = None
+        return key, value, headers
 
     def _serialize(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
         return serialize_pair(key, value, *self._serializers)

@@ -6,12 +6,17 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
-from aiokafka08 import AIOKafkaProducer
-from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+from aiokafka08 import AIOKafkaProducer, arrow_headers
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    UnsupportedVersionError,
+)
 from aiokafka08.testing import EmbeddedCluster
 from tests.fake_pandas import imports_pandas
 
@@ -82,6 +87,64 @@ async def test_dropped_headers_are_counted_and_logged_once_a_topic(
     assert [one.getMessage() for one in warnings] == [
         "me: topic 't': headers are dropped (headers='drop'); logged once for a topic"
     ]
+
+
+async def test_batch_sent_twice_counts_its_headers_once(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster, headers="drop") as producer:
+        batch = producer.create_batch()
+        batch.append(timestamp=None, key=b"k", value=b"v", headers=HEADERS)
+        await (await producer.send_batch(batch, "t", partition=0))
+        with pytest.raises(IllegalStateError, match="sent before"):
+            await producer.send_batch(batch, "t", partition=0)
+        assert producer.metrics()["headers_dropped"] == 1
+
+
+@pytest.mark.parametrize("mode", ["drop", "embedded"])
+async def test_refused_messages_count_no_dropped_headers(
+    cluster: EmbeddedCluster, mode: str
+) -> None:
+    async with producer_of(cluster, headers=mode) as producer:
+        with pytest.raises(IllegalArgumentError, match="timestamp_ms"):
+            await producer.send("t", None, b"k", timestamp_ms=-1, headers=HEADERS)
+        assert producer.metrics()["headers_dropped"] == 0
+    assert logged(cluster) == []
+
+
+async def test_refused_list_counts_no_dropped_headers(cluster: EmbeddedCluster) -> None:
+    async with producer_of(cluster, headers="embedded") as producer:
+        headers = [HEADERS, [("a", b"\xff")]]
+        with pytest.raises(IllegalArgumentError, match="isn't text in UTF-8"):
+            await producer.send_many("t", [None, b"v"], [b"k"] * 2, headers=headers)
+        assert producer.metrics()["headers_dropped"] == 0
+
+
+async def test_drop_mode_sends_without_headers_on_the_fast_path(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with producer_of(cluster, headers="drop") as producer:
+        await producer.send_and_wait("t", b"0")  # opens the route
+
+        def prepare(*_: object) -> None:
+            raise AssertionError("prepared")
+
+        monkeypatch.setattr(producer, "_prepare", prepare)
+        await producer.send("t", b"1")
+        await producer.send_and_wait("t", b"2", headers=[])
+    assert logged(cluster) == [b"0", b"1", b"2"]
+
+
+def test_counting_rows_with_headers_reads_no_header() -> None:
+    """The count comes from the lengths of the lists: it doesn't hold the event loop."""
+    header = [{"key": "a", "value": b"b"}]
+    rows = [None, header, [], header * 2, [None], None, header]
+    for type_ in (ARROW_HEADERS, pa.large_list(ARROW_HEADERS.value_type)):
+        batch = pa.RecordBatch.from_pydict({"headers": pa.array(rows, type_)})
+        with mock.patch.object(arrow_headers, "_headers_column", side_effect=AssertionError):
+            assert arrow_headers.count_rows_with_headers(batch) == 4
+            assert arrow_headers.count_rows_with_headers(batch.slice(2, 3)) == 2
+            assert arrow_headers.count_rows_with_headers(batch.slice(0, 0)) == 0
+    nulls = pa.RecordBatch.from_pydict({"headers": pa.nulls(2)})
+    assert arrow_headers.count_rows_with_headers(nulls) == 0
 
 
 async def test_embedded_headers_are_written_before_the_value(cluster: EmbeddedCluster) -> None:
@@ -160,7 +223,9 @@ async def test_arrow_rows_are_embedded(cluster: EmbeddedCluster, type_: pa.DataT
 
 CONVERT_BATCHES = """
 import pyarrow as pa
-from aiokafka08.arrow_headers import _binary_array, embed_rows, extract_rows
+from aiokafka08.arrow_headers import (
+    _binary_array, count_rows_with_headers, embed_rows, extract_rows, headers_type
+)
 
 def batch_of(values):
     return pa.RecordBatch.from_arrays([_binary_array(pa, pa.binary(), values)], ["value"])
@@ -175,6 +240,8 @@ def embedded(batch):
 values = [b"v", b"\\xff\\x01\\x01a\\x00\\x00\\x00\\x03\\"b\\"p", None]
 assert embedded(batch_of([b"\\xff"])) == [b"\\xff\\x00\\xff"]
 assert embedded(extract_rows(batch_of(values), [len(values)])[0]) == values
+headers = pa.nulls(3, headers_type())
+assert count_rows_with_headers(batch_of(values).append_column("headers", headers)) == 0
 """
 
 
