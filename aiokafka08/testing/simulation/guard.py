@@ -1,9 +1,10 @@
 """`guarded()`: refuse what would make a run depend on the process it runs in.
 
-Real sockets, threads and `time.sleep` are refused to all code in the thread of the simulation; real
-time and randomness only to modules of `aiokafka08`, which have `environment` for them: the clocks
-of `time`, `os.urandom`, and the functions of `random`, `secrets` and `uuid`. Logging and asyncio
-may read the clock: what they do with it stays outside the simulation.
+Real sockets, threads, processes, look-ups of hosts and `time.sleep` are refused to all code in the
+thread of the simulation; real time and randomness only to modules of `aiokafka08`, which have
+`environment` for them: the clocks of `time`, `os.urandom`, and the functions of `random`, `secrets`
+and `uuid`. Logging and asyncio may read the clock: what they do with it stays outside the
+simulation. `seeded_random()`: what other code draws from `random` follows the seed.
 
 It sees calls by way of the module (`random.choice()`). It doesn't see names that a module imported
 before (`from random import choice`), `datetime.now()`, nor compiled code;
@@ -16,6 +17,7 @@ import os
 import random
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -29,6 +31,9 @@ from aiokafka08.testing.simulation.errors import SimulationError
 _FOR_ALL: tuple[tuple[Any, str, str], ...] = (
     (socket.socket, "__init__", "a real socket"),
     (threading.Thread, "start", "a thread"),
+    (socket, "getaddrinfo", "socket.getaddrinfo(), which holds the event loop"),
+    (subprocess.Popen, "__init__", "a process"),
+    *((os, name, "a process") for name in ("fork",) if hasattr(os, name)),
     (time, "sleep", "time.sleep(), which holds the event loop"),
 )
 _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
@@ -40,6 +45,17 @@ _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
     *((uuid, name, f"uuid.{name}()") for name in ("uuid1", "uuid4")),
 )
 _PACKAGE = __name__.partition(".")[0]
+
+
+@contextmanager
+def seeded_random(seed: int) -> Iterator[None]:
+    """Seed the module `random`, for code that uses it; restore its state after the block."""
+    before = random.getstate()
+    random.seed(f"{seed}/random")
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 @contextmanager

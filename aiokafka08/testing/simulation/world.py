@@ -32,7 +32,7 @@ from aiokafka08.testing.simulation.arguments import (
 )
 from aiokafka08.testing.simulation.errors import LeftoverError, SimulationError
 from aiokafka08.testing.simulation.fabric import Fabric
-from aiokafka08.testing.simulation.guard import guarded
+from aiokafka08.testing.simulation.guard import guarded, seeded_random
 from aiokafka08.testing.simulation.loop import START_S, SimulatedLoop
 from aiokafka08.testing.simulation.network import Network
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY, Parties
@@ -48,6 +48,10 @@ T = TypeVar("T")
 _EPOCH_S = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
 _LONGEST_S = 6 * 3600.0
 _SETTLE_STEPS = 10
+_CANCELS = 3
+"""How often the end of a simulation cancels the tasks that still run."""
+_CANCEL_S = 600.0
+"""How long it waits for them each time, in virtual seconds."""
 _TESTING = f"{EmbeddedCluster.__module__.rpartition('.')[0]}."
 _CLUSTER = "cluster"
 """The party of what the brokers share, such as the controller."""
@@ -74,6 +78,7 @@ def simulate(
     Raises:
         SimulationError: an event loop runs in this thread, this process simulates already, or a
             cluster or client was started in another thread whose event loop runs.
+        LeftoverError: at the end of the block, a task goes on in spite of being cancelled.
         ValueError: the value of an option is invalid.
     """
     running = asyncio._get_running_loop()
@@ -89,12 +94,17 @@ def simulate(
         EmbeddedCluster(brokers, version, advertised_host="kafka{}", **options),
     )
     try:
-        with _replaced(world._environment()):
+        with _replaced(world._environment()), seeded_random(seed):
             try:
                 world._start()
                 yield world
-            finally:
-                world._stop()
+            except BaseException as error:
+                try:
+                    world._stop()
+                except Exception as second:
+                    error.add_note(f"The simulation's end failed too: {second!r}")
+                raise
+            world._stop()
     finally:
         world._loop.close()
 
@@ -175,16 +185,12 @@ class World:
     def _stop(self) -> None:
         self._loop.resume_all()
         self.network.heal()
-        with guarded():
-            self._loop.run_until_complete(self._end())
-
-    async def _end(self) -> None:
         self._loop.ends_at = float("inf")
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in sorted(tasks, key=hash):
-            task.cancel()
-        await asyncio.gather(*sorted(tasks, key=hash), return_exceptions=True)
-        await self.cluster.__aexit__(None, None, None)
+        with guarded():
+            try:
+                self._loop.run_until_complete(_cancel_tasks())
+            finally:
+                self._loop.run_until_complete(self.cluster.__aexit__(None, None, None))
 
     def run(
         self,
@@ -327,6 +333,20 @@ class World:
         self._parties.name("skew", party)
         self._trace.event(f"skew {party} {seconds}")
         self._skew_s[party] = seconds
+
+
+async def _cancel_tasks() -> None:
+    for _ in range(_CANCELS):
+        tasks = sorted(asyncio.all_tasks() - {asyncio.current_task()}, key=hash)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_CANCEL_S)
+    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        raise LeftoverError(
+            f"tasks that don't end when they are cancelled:\n{describe_tasks(left)}"
+        )
 
 
 async def _settle() -> None:
