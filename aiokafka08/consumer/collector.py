@@ -398,15 +398,15 @@ class Collector:
         columns = collected.columns
         error: Exception | None = None
         is_over = self._slice.is_over
+        # Small steps for few bytes, since the pure twin asks `is_full` only before each step.
+        step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
             if index and (len(columns) >= limit or columns.is_full or is_over()):
                 break
             position = cursor.buffer.position
             count = 0
             try:
-                while popped := cursor.buffer.pop_columns(
-                    columns, min(SLICE_COLUMN_RECORDS, limit - len(columns))
-                ):
+                while popped := cursor.buffer.pop_columns(columns, min(step, limit - len(columns))):
                     count += popped
                     if len(columns) >= limit or columns.is_full or is_over():
                         break
