@@ -27,9 +27,9 @@ checked before it is used.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Literal
 
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
@@ -97,7 +97,11 @@ def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
     return b"".join((bytes((MARK, count)), *parts, value))
 
 
-_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+@cache
+def _json_encoder() -> Callable[[str], str]:
+    import json  # here, since few programs use headers
+
+    return json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _encode(header: Any) -> tuple[bytes, bytes | None]:
@@ -111,7 +115,7 @@ def _encode(header: Any) -> tuple[bytes, bytes | None]:
         )
     try:
         encoded = name.encode()
-        text = None if value is None else _to_json(value.decode()).encode()
+        text = None if value is None else _json_encoder()(value.decode()).encode()
     except UnicodeError:
         raise IllegalArgumentError(
             f"headers: name or value of {name!r} isn't text in UTF-8, and the envelope has JSON. "
@@ -180,14 +184,18 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)  # NaN and Infinity aren't JSON
 
 
-# Numbers stay text: a conversion of a long one takes quadratic time.
-_parse: Final = json.JSONDecoder(
-    parse_float=bool, parse_int=bool, parse_constant=_refuse_constant
-).decode
+@cache
+def _json_decoder() -> Callable[[str], Any]:
+    import json
+
+    # Numbers stay text: a conversion of a long one takes quadratic time.
+    return json.JSONDecoder(
+        parse_float=bool, parse_int=bool, parse_constant=_refuse_constant
+    ).decode
 
 
 def _decode(text: bytes) -> bytes | None:
-    parsed = _parse(text.decode())
+    parsed = _json_decoder()(text.decode())
     if isinstance(parsed, str):
         return parsed.encode()
     return None if parsed is None else text

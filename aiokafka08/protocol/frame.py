@@ -16,7 +16,6 @@ view of it is left.
 from __future__ import annotations
 
 import io
-import mmap
 from collections.abc import Iterator
 
 from aiokafka08.errors import KafkaProtocolError
@@ -98,6 +97,8 @@ class _FrameBuffers:
         if step < size_bytes or size_bytes > _KEPT_BYTES:
             # Pages of its own: they are resident when they are written, and go back to the
             # operating system with the last view. malloc would keep them.
+            import mmap  # here, since few programs receive frames of this size
+
             return memoryview(mmap.mmap(-1, min(step, size_bytes)))
         buffer = _FrameBuffer(size_bytes)
         self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
