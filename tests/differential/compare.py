@@ -17,7 +17,7 @@ from tests.differential.cases import Bytes
 from tests.differential.run import Record, Sent
 from tests.differential.schemas import APIS, Type
 from tests.differential.sets import read_set
-from tests.differential.wire import Malformed, Request, decode_any, map_fields
+from tests.differential.wire import Counted, Malformed, Request, decode_any, map_fields
 
 _NEAR_NOW_MS = 24 * 3600 * 1000
 _MEMBER = re.compile(r".*-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
@@ -137,10 +137,16 @@ def _value(sent: Sent, view: View) -> Any:
         return value
 
     value = map_fields(APIS[request.api].responses[version], value, change)
-    if request.api == "ListGroups" or (request.api == "Metadata" and not request.body[0]):
+    if request.api == "ListGroups" or (request.api == "Metadata" and _names_none(request)):
         array, key = ("groups", "group") if request.api == "ListGroups" else ("topics", "topic")
         value[array] = [one for one in value[array] if one[key] in view.names]
     return {"layout": version} | _sorted(value)
+
+
+def _names_none(request: Request) -> bool:
+    """Return whether a Metadata request names no topic; other cases' topics are listed then too."""
+    topics = request.body[0]
+    return not (topics.items if isinstance(topics, Counted) else topics)
 
 
 def _without_times(value: Any, now_ms: float) -> Any:

@@ -49,10 +49,14 @@ class SeedResult:
 
 
 def run_seed(seed: int, version: str | None = None) -> SeedResult:
-    """Run one seed."""
-    logging.disable(logging.CRITICAL)
+    """Run one seed, without log lines."""
     begin = time.process_time()
-    report = run(plan_of(seed, version))
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        report = run(plan_of(seed, version))
+    finally:
+        logging.disable(before)
     return SeedResult(
         seed,
         tuple(report.names),
