@@ -260,6 +260,83 @@ def test_value_that_was_sent_twice_is_refused() -> None:
         check([send(0, "a", 0), send(1, "a", 1)])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"status": "OK"}, "status 'OK': expected one of ok, fail, unknown, open"),
+        ({"call": "comitted"}, "call 'comitted': did you mean 'committed'"),
+        ({"call": "Getmany"}, "call 'Getmany': did you mean 'getmany'"),
+        ({"ended": 0.5}, "ended 0.5 is before invoked 1"),
+        ({"accepted": 0.5}, "accepted 0.5 is before invoked 1"),
+        ({"invoked": float("nan")}, "invoked nan: expected a finite number"),
+    ],
+)
+def test_wrong_operation_is_refused_by_name(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=f"^operation c .*: {re.escape(text)}"):
+        check([SENT, replace(call("getmany", 1, ended=2), **wrong)])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"invoked": "1"},
+        {"ended": "2"},
+        {"partitions": P},
+        {"partitions": ((P, 0),)},
+        {"offsets": {P: "3"}},
+        {"offsets": {("orders", 0): 3}},
+        {"offsets": None},
+        {"polled": [("orders/0", "a", 0)]},
+        {"sent": (Message(P, b"a", 0),)},  # type: ignore[arg-type]
+        {"sent": (Message(P, "a", "0"),)},  # type: ignore[arg-type]
+        {"facts": None},
+        {"group": 1},
+        {"process": None},
+    ],
+)
+def test_operation_with_a_wrong_type_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"^operation .*: {next(iter(wrong))}"):
+        check([replace(call("getmany", 1), **wrong)])
+
+
+def test_what_is_no_operation_is_refused() -> None:
+    with pytest.raises(TypeError, match="expected an Operation, got dict"):
+        check([{"process": "p"}])  # type: ignore[list-item]
+
+
+def test_allow_given_as_a_str_is_refused() -> None:
+    with pytest.raises(TypeError, match="allow='unseen': expected a collection of names"):
+        check([SENT], allow="unseen")
+
+
+def test_other_calls_may_have_any_name() -> None:
+    assert check([SENT, poll(1, "abcde", 0), call("rack moved", 2)]) == []
+
+
+@pytest.mark.parametrize("status", ["ok", "unknown"])
+def test_commit_past_what_was_polled_is_found(status: str) -> None:
+    """Also if the rest is polled later, and nobody asks for the committed offset."""
+    history = [
+        *(SENT, poll(1, "abc", 0, **GROUP), offsets("commit", 2, 5, status=status)),
+        poll(3, "de", 3, **GROUP),
+    ]
+    assert names(check(history)) == {"commit-ahead"}
+    history[2] = replace(history[2], facts={"explicit": True})
+    assert check(history) == []
+    history[2] = replace(history[2], facts={}, status="fail")
+    assert check(history) == []
+
+
+def test_wrong_commit_excuses_no_committed_offset() -> None:
+    history = [
+        *(SENT, poll(1, "abc", 0, **GROUP), offsets("commit", 2, 5)),
+        *(offsets("committed", 3, 5), poll(4, "de", 3, **GROUP)),
+    ]
+    found = check(history)
+    assert [one.name for one in found] == ["commit-ahead", "commit-ahead"]
+    assert [one.witness[-1].call for one in found] == ["commit", "committed"]
+
+
 # --- more than one rule in a check ----------------------------------------------------------------
 
 

@@ -29,8 +29,12 @@ def check(
         late_s: by how many seconds a call may exceed its deadline (default 1.0).
 
     Raises:
-        ValueError: two sends have the same value for a partition.
+        ValueError: two sends have the same value for a partition; or an operation has an unknown
+            status, a misspelt call, or times that aren't in order.
+        TypeError: an operation has a field of a wrong type; or `allow` is a str.
     """
+    if isinstance(allow, str):
+        raise TypeError(f"allow={allow!r}: expected a collection of names, not a str")
     history = History(operations)
     found = [anomaly for one in _CHECKS for anomaly in one(history)]
     found += calls.late_calls(history, late_s)

@@ -132,18 +132,24 @@ def group_skips(history: History) -> Iterator[Anomaly]:
 
 
 def commits_ahead(history: History) -> Iterator[Anomaly]:
-    """A committed position, or a consumer's position, is past messages that weren't handed out."""
+    """A committed position, or a consumer's position, is past messages that weren't handed out.
+
+    A commit of the member's own position is judged too; only a seek, or offsets that the caller
+    chose, may be ahead.
+    """
     handed = _handed_out(history)
-    # (group, partition) → the times of seeks and commits, and the highest offset until then
+    # (group, partition) → the times of chosen offsets, and the highest offset until then
     moves: dict[tuple[str, str], tuple[list[float], list[int]]] = {}
     for one in sorted(history.operations, key=lambda one: one.invoked):
-        if one.group is not None and one.call in ("seek", "commit"):
+        if one.group is not None and (one.call == "seek" or _is_explicit(one)):
             for partition, offset in one.offsets.items():
                 times, highest = moves.setdefault((one.group, partition), ([], []))
                 times.append(one.invoked)
                 highest.append(max(offset, highest[-1] if highest else -1))
     for one in history.operations:
-        if one.call != "committed" or one.group is None or one.status != "ok":
+        found = one.call == "committed" and one.status == "ok"
+        own = one.call == "commit" and one.status != "fail" and not _is_explicit(one)
+        if one.group is None or not (found or own):
             continue
         for partition, offset in one.offsets.items():
             key = one.group, partition
@@ -156,6 +162,10 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
             witness = (*((only(last[1], partition),) if last else ()), one)
             yield from _ahead(history, "commit-ahead", partition, reached, offset, witness)
     yield from _positions_ahead(history)
+
+
+def _is_explicit(one: Operation) -> bool:
+    return one.call == "commit" and bool(one.facts.get("explicit"))
 
 
 def _positions_ahead(history: History) -> Iterator[Anomaly]:

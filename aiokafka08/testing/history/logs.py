@@ -22,6 +22,7 @@ from aiokafka08.testing.history.operations import (
     Value,
     topic_of,
     unknown_place,
+    validated,
 )
 
 LOG = "log"
@@ -138,9 +139,10 @@ class History:
         """Index the operations.
 
         Raises:
-            ValueError: two sends have the same value for a partition.
+            ValueError: two sends have the same value for a partition; or see `validated()`.
+            TypeError: see `validated()`.
         """
-        self.operations = sorted(operations, key=lambda one: one.order)
+        self.operations = sorted(map(validated, operations), key=lambda one: one.order)
         self.end = max((one.order for one in self.operations), default=0.0)
         # (first offset that was kept or lost, when), by partition, in order of time
         self._deleted: dict[str, list[tuple[int, float]]] = defaultdict(list)

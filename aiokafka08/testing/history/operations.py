@@ -10,9 +10,12 @@ its partition, so that histories are plain data, which JSON can hold.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TextIO
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Literal, TextIO, get_args
 
 Value = str | int
 """What identifies a message in its partition."""
@@ -22,6 +25,14 @@ Status = Literal["ok", "fail", "unknown", "open"]
 hasn't ended."""
 
 Fact = bool | float | str
+
+CALLS = (
+    *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
+    *("retried", "log", "truncated", "deleted", "start", "stop", "metrics", "ready", "left"),
+    *("poll", "getone", "getmany", "getmany_arrow", "anext", "flush"),
+    *("send", "send_many", "send_arrow", "send_batch", "send_and_wait"),
+)
+"""Calls that the checks and the recorder know; another name must not look like one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,8 @@ class Operation:
     """One call of one client, from its invocation to its end, or one observation.
 
     All times of a history are seconds of one clock. Only these calls have a meaning of their own;
-    of any other call, what it sent and returned is judged, and when it ended:
+    of any other call, what it sent and returned is judged, and when it ended. A name that looks
+    like a misspelt one is refused:
 
     | call | |
     |---|---|
@@ -138,6 +150,83 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
             return cls(**given)
         except TypeError as error:
             raise ValueError(f"operation {dict(data)}: {error}") from None
+
+
+def validated(one: Operation) -> Operation:
+    """Return the operation, if its fields are as `Operation` describes them.
+
+    Raises:
+        ValueError: its status is unknown, its call is misspelt, or its times aren't in order.
+        TypeError: a field has a wrong type, or it is no Operation.
+    """
+    if not isinstance(one, Operation):
+        raise TypeError(f"history: expected an Operation, got {type(one).__name__}")
+    if name := _wrong_type(one):
+        raise TypeError(
+            f"operation {one.process} {one.call}: {name}={getattr(one, name)!r} has a wrong type"
+        )
+    if problem := _wrong_value(one):
+        raise ValueError(f"operation {one.process} {one.call} at {one.invoked}: {problem}")
+    return one
+
+
+def _wrong_type(one: Operation) -> str:
+    """Return the name of a field that has a wrong type; empty if none has."""
+    right = {
+        "process": isinstance(one.process, str),
+        "call": isinstance(one.call, str),
+        "invoked": isinstance(one.invoked, int | float),
+        "ended": isinstance(one.ended, int | float | None),
+        "accepted": isinstance(one.accepted, int | float | None),
+        "status": isinstance(one.status, str),
+        "deadline_s": isinstance(one.deadline_s, int | float | None),
+        "sent": _are_messages(one.sent),
+        "polled": _are_messages(one.polled),
+        "partitions": _are(str, one.partitions),
+        "offsets": isinstance(one.offsets, Mapping)
+        and _are(str, tuple(one.offsets))
+        and _are(int, tuple(one.offsets.values())),
+        "group": isinstance(one.group, str | None),
+        "generation": isinstance(one.generation, int | None),
+        "facts": isinstance(one.facts, Mapping),
+    }
+    return next((name for name, is_right in right.items() if not is_right), "")
+
+
+def _are(kind: type, values: object) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(one, kind) for one in values)
+
+
+def _are_messages(values: object) -> bool:
+    return isinstance(values, tuple | list) and all(
+        isinstance(one, Message)
+        and isinstance(one.partition, str)
+        and isinstance(one.value, str | int)
+        and isinstance(one.offset, int | None)
+        for one in values
+    )
+
+
+def _wrong_value(one: Operation) -> str:
+    if one.status not in get_args(Status):
+        return f"status {one.status!r}: expected one of {', '.join(get_args(Status))}"
+    if (meant := _meant_call(one.call)) is not None:
+        return f"call {one.call!r}: did you mean {meant!r}?"
+    for name in ("invoked", "accepted", "ended"):
+        at = getattr(one, name)
+        if at is not None and not math.isfinite(at):
+            return f"{name} {at}: expected a finite number"
+        if at is not None and at < one.invoked:
+            return f"{name} {at} is before invoked {one.invoked}"
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _meant_call(call: str) -> str | None:
+    """Return the known call that an unknown one is a misspelling of."""
+    if call in CALLS:
+        return None
+    return next(iter(get_close_matches(call.lower(), CALLS, 1, cutoff=0.85)), None)
 
 
 def write_jsonl(operations: Iterable[Operation], file: TextIO) -> None:
