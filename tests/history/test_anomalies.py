@@ -264,7 +264,7 @@ def test_value_that_was_sent_twice_is_refused() -> None:
     ("wrong", "text"),
     [
         ({"status": "OK"}, "status 'OK': expected one of ok, fail, unknown, open"),
-        ({"call": "comitted"}, "call 'comitted': did you mean 'committed'"),
+        ({"call": "getmnay"}, "call 'getmnay': did you mean 'getmany'"),
         ({"call": "Getmany"}, "call 'Getmany': did you mean 'getmany'"),
         ({"ended": 0.5}, "ended 0.5 is before invoked 1"),
         ({"accepted": 0.5}, "accepted 0.5 is before invoked 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -245,6 +246,65 @@ async def test_logs_are_read_by_a_consumer() -> None:
     assert log.polled == (Message("orders/1", "a", 0), Message("orders/1", "b", 1))
 
 
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+async def test_client_with_serializers_needs_identify() -> None:
+    recorder = Recorder()
+    servers: dict[str, Any] = {"bootstrap_servers": "localhost:1"}
+    with pytest.raises(ValueError, match=r"producer 'p' has serializers.*give Recorder\(identify="):
+        recorder.producer("p", AIOKafkaProducer(**servers, value_serializer=dumped))
+    with pytest.raises(ValueError, match=r"consumer 'c' has deserializers"):
+        recorder.consumer("c", AIOKafkaConsumer(**servers, value_deserializer=json.loads))
+    with pytest.raises(ValueError, match=r"consumer of the logs has deserializers"):
+        await recorder.read_logs(AIOKafkaConsumer(**servers, key_deserializer=json.loads), [])
+
+
+async def test_identify_names_values_before_and_after_serializers() -> None:
+    recorder = Recorder(
+        identify=lambda _, value: json.loads(value)["n"] if isinstance(value, bytes) else value["n"]
+    )
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+        producer = recorder.producer("p", AIOKafkaProducer(**servers, value_serializer=dumped))
+        consumer = recorder.consumer(
+            "c",
+            AIOKafkaConsumer(
+                **servers, value_deserializer=json.loads, auto_offset_reset="earliest"
+            ),
+        )
+        consumer.assign([T0])
+        async with producer, consumer:
+            await producer.send_and_wait("orders", {"n": 1})
+            await consumer.getone()
+        recorder.note_log(T0, cluster.log("orders", 0))
+    assert check(recorder.operations) == []
+
+
+async def test_embedded_headers_are_no_part_of_the_value() -> None:
+    """Neither in the log, nor for a consumer that returns the envelope, nor for its reader."""
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+        producer = recorder.producer("p", AIOKafkaProducer(**servers, headers="embedded"))
+        async with producer:
+            for value in (b"tea", b"\xffmilk"):
+                await producer.send_and_wait("orders", value, headers=[("a", b"1")])
+        readers: dict[str, dict[str, Any]] = {"c": {}, "d": {"headers": "embedded"}}
+        for name, more in readers.items():
+            reader = AIOKafkaConsumer(**servers, auto_offset_reset="earliest", **more)
+            consumer = recorder.consumer(name, reader)
+            consumer.assign([T0])
+            async with consumer:
+                await consumer.getone()
+                await consumer.getone()
+            async with AIOKafkaConsumer(**servers, **more) as plain:
+                await recorder.read_logs(plain, [T0])
+        recorder.note_log(T0, cluster.log("orders", 0))
+    assert check(recorder.operations) == []
+
+
 def test_times_increase_while_the_clock_stands_still() -> None:
     recorder = Recorder(clock=lambda: 5.0)
     for _ in range(3):
@@ -261,6 +321,8 @@ def test_times_increase_while_the_clock_stands_still() -> None:
         (b"k", None, "k"),
         (None, 7, 7),
         (None, b"\xff", "\\xff"),
+        (None, rb"\xff", r"\\xff"),
+        (None, r"\xff", r"\\xff"),
         (None, {"a": 1}, "{'a': 1}"),
     ],
 )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Literal, TextIO, get_args
+from typing import Any, Literal, TextIO, cast, get_args
 
 Value = str | int
 """What identifies a message in its partition."""
@@ -170,7 +170,7 @@ def validated(one: Operation) -> Operation:
     return one
 
 
-def _wrong_type(one: Operation) -> str:
+def _wrong_type(one: Any) -> str:
     """Return the name of a field that has a wrong type; empty if none has."""
     right = {
         "process": isinstance(one.process, str),
@@ -198,12 +198,14 @@ def _are(kind: type, values: object) -> bool:
 
 
 def _are_messages(values: object) -> bool:
-    return isinstance(values, tuple | list) and all(
-        isinstance(one, Message)
-        and isinstance(one.partition, str)
+    return _are(Message, values) and all(map(_is_message, cast(Iterable[object], values)))
+
+
+def _is_message(one: Any) -> bool:
+    return (
+        isinstance(one.partition, str)
         and isinstance(one.value, str | int)
         and isinstance(one.offset, int | None)
-        for one in values
     )
 
 

@@ -55,6 +55,7 @@ class RecordedConsumer:
         self._recorder = recorder
         self._process = process
         self._consumer = consumer
+        self._extracts: bool = consumer._config.decoding.embedded_headers
         self._deadline_s = deadline_s
         self._positions: dict[str, int] = {}
 
@@ -178,19 +179,27 @@ class RecordedConsumer:
         return result
 
     def _one(self, record: Any) -> list[Message]:
-        return [self._recorder.message(TopicPartition(record.topic, record.partition), record)]
+        tp = TopicPartition(record.topic, record.partition)
+        return [self._recorder.message(tp, record, self._extracts)]
 
     def _many(self, found: Mapping[TopicPartition, Iterable[Any]]) -> list[Message]:
-        return [self._recorder.message(tp, one) for tp, records in found.items() for one in records]
+        return [
+            self._recorder.message(tp, one, self._extracts)
+            for tp, records in found.items()
+            for one in records
+        ]
 
     def _rows(self, batch: Any) -> list[Message]:
         names = ("topic", "partition", "offset", "key", "value")
         columns = [batch.column(name).to_pylist() for name in names]
-        identify = self._recorder.identify
+        recorder = self._recorder
         return [
-            Message(f"{topic}/{partition}", identify(key, value), offset)
+            Message(f"{topic}/{partition}", recorder.identify(key, self._plain(value)), offset)
             for topic, partition, offset, key, value in zip(*columns, strict=True)
         ]
+
+    def _plain(self, value: Any) -> Any:
+        return value if self._extracts else self._recorder.without_headers(value)
 
     # --- positions --------------------------------------------------------------------------------
 

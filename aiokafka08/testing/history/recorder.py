@@ -1,7 +1,8 @@
 """`Recorder`: write down what producers and consumers do, as a history.
 
-It wraps clients: the wrapped client is used as the client itself. It knows the clients by their
-public methods only, so it records on real brokers, on the embedded cluster and in a simulation.
+It wraps clients: the wrapped client is used as the client itself, so it records on real brokers, on
+the embedded cluster and in a simulation. Of a client it uses the public methods, and reads its
+configuration and the generation of its group.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.history.operations import Fact, Message
+from aiokafka08.testing.history.operations import Fact
 from aiokafka08.testing.history.recorded_consumer import RecordedConsumer
 from aiokafka08.testing.history.recorded_producer import RecordedProducer
 from aiokafka08.testing.history.recording import Recording, place
@@ -26,7 +27,9 @@ class Recorder(Recording):
     Args:
         clock: returns seconds; None: the time of the running event loop (default None).
         identify: returns for (key, value) what identifies a message; it must be unique in its
-            partition. By default the text of the value; long ones are cut, with a digest.
+            partition. By default the text of the value; long ones are cut, with a digest. Clients
+            with serializers need one of their own. It gets the values as they are sent, as they are
+            returned, and as bytes of the log, and must return the same for all three.
     """
 
     # --- clients ----------------------------------------------------------------------------------
@@ -45,7 +48,13 @@ class Recorder(Recording):
             deadline_s: the longest that a call that sends, its message, or the start may take: the
                 sum of `request_timeout_ms` and `delivery_timeout_ms`; None: no limit
                 (default None).
+
+        Raises:
+            ValueError: it has serializers, and the recorder no `identify`.
         """
+        client = cast(Any, producer)
+        self.check_serializers(f"producer {process!r} has serializers", client._serializers)
+        self.embeds_headers |= client._headers.mode == "embedded"
         return cast(Producer, RecordedProducer(self, process, producer, deadline_s))
 
     def consumer(
@@ -61,7 +70,11 @@ class Recorder(Recording):
             consumer: an AIOKafkaConsumer.
             deadline_s: the longest that commits, searches of positions and the start may take;
                 None: no limit. `getmany` has its own (default None).
+
+        Raises:
+            ValueError: it has deserializers, and the recorder no `identify`.
         """
+        self._extracts(f"consumer {process!r}", consumer)
         return cast(Consumer, RecordedConsumer(self, process, consumer, deadline_s))
 
     def on_event(
@@ -98,7 +111,7 @@ class Recorder(Recording):
                 records of a consumer.
         """
         name = place(*partition)
-        polled = tuple(Message(name, self.identify(m.key, m.value), m.offset) for m in messages)
+        polled = tuple(self.message(partition, one) for one in messages)
         self.note("observer", "log", partitions=(name,), polled=polled)
 
     async def read_logs(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
@@ -107,7 +120,11 @@ class Recorder(Recording):
         Args:
             consumer: a consumer without a group, started, that isn't recorded; it gets assigned.
             partitions: which ones.
+
+        Raises:
+            ValueError: it has deserializers, and the recorder no `identify`.
         """
+        extracts = self._extracts("consumer of the logs", consumer)
         wanted = list(partitions)
         entry = self.begin("observer", "log")
         consumer.assign(wanted)
@@ -116,8 +133,16 @@ class Recorder(Recording):
         polled = []
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                polled += [self.message(tp, one) for one in records]
+                polled += [self.message(tp, one, extracts) for one in records]
         entry.end(partitions=tuple(place(*tp) for tp in wanted), polled=tuple(polled))
+
+    def _extracts(self, name: str, consumer: Any) -> bool:
+        """Check a consumer's deserializers; return whether it extracts embedded headers."""
+        decoding = consumer._config.decoding
+        given = decoding.key_deserializer, decoding.value_deserializer
+        self.check_serializers(f"{name} has deserializers", given)
+        extracts: bool = decoding.embedded_headers
+        return extracts
 
     def note_left(self, **more: float) -> None:
         """Record which tasks of the package are left; call it when all clients have stopped.

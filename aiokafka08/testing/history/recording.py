@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiokafka08 import environment
+from aiokafka08.embedded_headers import extract
+from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Message, Operation, Status, Value
 
@@ -31,9 +33,9 @@ def value_of(key: Any, value: Any) -> Value:
         return content
     if isinstance(content, bytes | bytearray | memoryview):
         data = bytes(content)
-        text = data.decode("utf-8", "backslashreplace")
+        text = data.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     else:
-        text = content if isinstance(content, str) else repr(content)
+        text = content.replace("\\", "\\\\") if isinstance(content, str) else repr(content)
         data = text.encode("utf-8", "surrogatepass")
     if len(text) <= _SHOWN:
         return text
@@ -66,7 +68,11 @@ class Entry:
 
 
 class Recording:
-    """See the module; the arguments are those of `Recorder`."""
+    """See the module; the arguments are those of `Recorder`.
+
+    Attributes:
+        embeds_headers: whether a recorded producer puts headers into values.
+    """
 
     def __init__(
         self,
@@ -74,6 +80,7 @@ class Recording:
         identify: Callable[[Any, Any], Value] = value_of,
     ) -> None:
         self.identify = identify
+        self.embeds_headers = False
         self._clock = clock
         self._last = -math.inf
         self._operations: list[Operation] = []
@@ -125,6 +132,23 @@ class Recording:
         for status, sent, error in outcomes:
             self._operations.append(replace(one, status=status, sent=sent, error=error))
 
-    def message(self, partition: TopicPartition, record: Any) -> Message:
-        """Return a record of a consumer as a message of the history."""
-        return Message(place(*partition), self.identify(record.key, record.value), record.offset)
+    def message(self, partition: TopicPartition, record: Any, extracts: bool = False) -> Message:
+        """Return a record as a message of the history; `extracts`: it has no envelope any more."""
+        value = record.value if extracts else self.without_headers(record.value)
+        return Message(place(*partition), self.identify(record.key, value), record.offset)
+
+    def without_headers(self, value: Any) -> Any:
+        """Return a value without the headers that a recorded producer has put into it."""
+        if self.embeds_headers and isinstance(value, bytes | bytearray | memoryview):
+            try:
+                return extract(bytes(value))[0]
+            except EmbeddedHeadersError:
+                return value
+        return value
+
+    def check_serializers(self, name: str, serializers: Iterable[object]) -> None:
+        """Refuse a client whose values aren't the bytes in the log, unless `identify` is given."""
+        if self.identify is value_of and any(one is not None for one in serializers):
+            raise ValueError(
+                f"{name}: its values differ from the bytes in the log; give Recorder(identify=…)"
+            )
