@@ -65,7 +65,7 @@ monotonic: Callable[[], float] = time.monotonic
 """Returns seconds that never go back, in threads and where no event loop runs."""
 
 random: Random = Random()
-"""The generator of all random choices; to seed one per use would take longer than a request."""
+"""The generator of all random choices."""
 
 unique_id: Callable[[], str] = _uuid4
 """Returns a random UUID as text."""
