@@ -46,7 +46,8 @@ MARK: Final = 0xFF
 
 _MODES: Final = ("refuse", "drop", "embedded")
 _ESCAPE: Final = bytes((MARK, 0))
-_MAX_COUNT: Final = 255
+MAX_HEADERS: Final = 255
+"""How many headers an envelope can have."""
 _MAX_NAME_BYTES: Final = 255
 
 
@@ -90,9 +91,9 @@ def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
         if text is not None:
             count += 1
             parts += (len(name).to_bytes(1), name, len(text).to_bytes(4), text)
-    if count > _MAX_COUNT:
+    if count > MAX_HEADERS:
         raise IllegalArgumentError(
-            f"headers: {count} headers; expected at most {_MAX_COUNT} in an envelope"
+            f"headers: {count} headers; expected at most {MAX_HEADERS} in an envelope"
         )
     return b"".join((bytes((MARK, count)), *parts, value))
 

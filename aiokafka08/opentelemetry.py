@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import __version__, environment
 from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.embedded_headers import MAX_HEADERS, Headers
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.producer import AIOKafkaProducer, BatchBuilder, Deliveries
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from aiokafka08.arrow import RecordBatch
 
-Headers = Sequence[tuple[str, bytes | None]]
 Attributes = dict[str, str | int | bool]
 
 OPT_IN_VARIABLE: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
@@ -82,9 +82,6 @@ OLD_ATTRIBUTES: Final = {
 
 _BOUNDARIES_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _TYPES: Final = {"send": "send", "poll": "receive"}
-_MAX_HEADERS: Final = 255
-"""How many headers an envelope can have."""
-
 _MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
@@ -561,7 +558,7 @@ def _with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
     """Return a message's headers and ours; only the message's if an envelope hasn't the room."""
     if headers is None:
         return ours
-    if not isinstance(headers, tuple | list) or len(headers) + len(ours) > _MAX_HEADERS:
+    if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
         return headers
     return [*headers, *ours]
 

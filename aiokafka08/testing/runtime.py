@@ -165,7 +165,7 @@ class ClusterRuntime:
         self._history_sizes: deque[int] = deque()
         self._history_bytes = 0
         self._clock = clock
-        self._context = copy_context()  # of its own timers, whoever's request sets them
+        self._context = copy_context()  # for timers, which belong to the cluster, not to a client
         self._delayed_operations: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
         self._retention_timer: asyncio.TimerHandle | None = None

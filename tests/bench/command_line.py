@@ -14,7 +14,7 @@ The programs have their own settings, which agree in this: acks of all in-sync r
 compression. kcat waits 5 ms for more messages, sends sets of up to 10,000 messages or 1,000,000
 bytes, and as many requests of a partition at a time as it has; ours doesn't wait, sends sets of
 256 KiB and one request of a partition at a time. So ours runs a second time with kcat's size of
-sets. kcat is told the broker's version.
+sets. kcat gets the broker's version as an option.
 """
 
 from __future__ import annotations

@@ -292,5 +292,5 @@ def unknown_place(partition: str) -> str:
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether the two name the same partition, as far as is known."""
+    """Return whether both name one partition; "orders/?" matches each partition of its topic."""
     return one == other or one == unknown_place(other)
