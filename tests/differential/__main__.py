@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.arguments import positive
 from tests.brokers import RealCluster
 from tests.contract.targets import RELEASES
 from tests.differential import cases, sets, wire
@@ -56,12 +57,6 @@ async def new_pair(release: str, brokers: int) -> AsyncIterator[Pair]:
             yield pair
     finally:
         await asyncio.to_thread(real.close)
-
-
-def positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: expected an integer >= 1")
-    return number
 
 
 def _case(path: str) -> cases.Case:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiokafka08
+from tests.arguments import positive
 from tests.mutants.planted import MUTANTS, Mutant
 
 ROOT = Path(aiokafka08.__file__).resolve().parent.parent
@@ -84,10 +85,12 @@ def main() -> int:
     """Hunt the mutants of the command line, and print a row of the table for each."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="names of mutants; all if none is given")
-    parser.add_argument("--seeds", type=int, default=1000, help="the most seeds of a series")
-    parser.add_argument("--series", type=int, default=3, help="how often each bug is hunted")
-    parser.add_argument("--jobs", type=int, default=2, help="bugs that are hunted at a time")
+    parser.add_argument("--seeds", type=positive, default=1000, help="the most seeds of a series")
+    parser.add_argument("--series", type=positive, default=3, help="how often each bug is hunted")
+    parser.add_argument("--jobs", type=positive, default=2, help="bugs that are hunted at a time")
     options = parser.parse_args()
+    if unknown := set(options.names) - {one.name for one in MUTANTS}:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
     chosen = [one for one in MUTANTS if not options.names or one.name in options.names]
     lost = 0
     print("| planted bug | seeds (median) | found as |\n|---|---:|---|", flush=True)

@@ -19,6 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import get_args
 
+from tests.arguments import positive
 from tests.simulation.plan import VERSIONS, Fault, Strike, plan_of
 from tests.simulation.scenario import run
 from tests.simulation.shrink import as_test, shrink
@@ -114,9 +115,9 @@ class Summary:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many seeds (default 100)")
+    parser.add_argument("--seeds", type=positive, default=100, help="how many seeds (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes (default 1)")
+    parser.add_argument("--jobs", type=positive, default=1, help="how many processes (default 1)")
     parser.add_argument(
         "--version", choices=VERSIONS, help="the brokers' line (default: all in turn, by seed)"
     )
