@@ -1,0 +1,124 @@
+"""`TopicMap`: which topics of the source are copied, and under which name. Pure.
+
+Invariant: the map depends on a topic's name alone, so every part of the bridge (copy, groups,
+verification) sees the same pairs. Two topics of the source never share a topic of the target:
+`pairs` refuses that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.net.cluster import INTERNAL_TOPICS
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_OWN_PREFIX: Final = "aiokafka08-bridge."
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRule:
+    """Give the topics whose whole name matches `pattern` the name `to`, such as `old.\\1`."""
+
+    pattern: re.Pattern[str]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMap:
+    """The topics to copy, and their names at the target.
+
+    A pattern is a regular expression that must match the whole name, so a plain name means itself.
+    Topics of Kafka itself and of a bridge are never copied.
+
+    Args:
+        include: patterns; a topic is copied if one of them matches.
+        exclude: patterns; a topic isn't copied if one of them matches.
+        rename: the first rule that matches names the topic; without one it keeps its name.
+    """
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...] = ()
+    rename: tuple[RenameRule, ...] = ()
+
+    def includes(self, topic: str) -> bool:
+        """Return whether a topic of the source is copied."""
+        if topic in INTERNAL_TOPICS or topic.startswith(_OWN_PREFIX):
+            return False
+        if any(one.fullmatch(topic) for one in self.exclude):
+            return False
+        return any(one.fullmatch(topic) for one in self.include)
+
+    def target_name(self, topic: str) -> str:
+        """Return the name at the target of a topic that is copied.
+
+        Raises:
+            IllegalArgumentError: a rule makes a name that Kafka refuses.
+        """
+        for rule in self.rename:
+            if match := rule.pattern.fullmatch(topic):
+                name = match.expand(rule.to)
+                if _LEGAL_NAME.fullmatch(name) is None or name in (".", ".."):
+                    raise IllegalArgumentError(
+                        f"topics.rename: topic {topic!r} would get the name {name!r}; expected "
+                        "1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
+                    )
+                return name
+        return topic
+
+    def pairs(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return source name → target name of those topics that are copied, sorted.
+
+        Raises:
+            IllegalArgumentError: two topics would get the same name, or one an illegal name.
+        """
+        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
+        for topic in sorted(filter(self.includes, topics)):
+            name = self.target_name(topic)
+            if (other := sources.setdefault(name, topic)) != topic:
+                raise IllegalArgumentError(
+                    f"topics.rename: topics {other!r} and {topic!r} would both become {name!r}; "
+                    "expected a name of its own for each"
+                )
+            found[topic] = name
+        return found
+
+
+def compiled(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """Compile patterns.
+
+    Raises:
+        IllegalArgumentError: one isn't a regular expression; the text names the option.
+    """
+    return tuple(_compiled(option, one) for one in patterns)
+
+
+def rename_rule(option: str, pattern: str, to: str) -> RenameRule:
+    """Return a checked rule.
+
+    Raises:
+        IllegalArgumentError: the pattern isn't a regular expression, or `to` refers to a group that
+            it doesn't have.
+    """
+    rule = RenameRule(_compiled(option, pattern), to)
+    try:
+        re.compile(f"(?:{pattern})|").sub(to, "")
+    except (re.error, IndexError) as error:
+        raise IllegalArgumentError(
+            f"{option}: to={to!r}: {error}; expected a name in which \\1 is what the first group "
+            f"of {pattern!r} matched"
+        ) from None
+    return rule
+
+
+def _compiled(option: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise IllegalArgumentError(
+            f"{option}={pattern!r}: {error}; expected a regular expression"
+        ) from None

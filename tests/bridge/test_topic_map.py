@@ -1,0 +1,50 @@
+"""Which topics are copied, and under which name."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.bridge.topic_map import TopicMap, compiled, rename_rule
+from aiokafka08.errors import IllegalArgumentError
+
+
+def topic_map(
+    include: list[str], exclude: list[str] | None = None, *rename: tuple[str, str]
+) -> TopicMap:
+    return TopicMap(
+        compiled("include", include),
+        compiled("exclude", exclude or []),
+        tuple(rename_rule("rename", *rule) for rule in rename),
+    )
+
+
+def test_pattern_matches_whole_name() -> None:
+    found = topic_map(["orders", "click.*"], ["clicks-tmp"])
+    topics = ["orders", "orders2", "my-orders", "clicks", "clicks-tmp"]
+    assert found.pairs(topics) == {"clicks": "clicks", "orders": "orders"}
+
+
+def test_internal_topics_are_never_copied() -> None:
+    topics = ["__consumer_offsets", "aiokafka08-bridge.x.offsets", "orders"]
+    assert list(topic_map([".*"]).pairs(topics)) == ["orders"]
+
+
+def test_first_rename_rule_that_matches_counts() -> None:
+    found = topic_map([".*"], [], ("a(.)", r"x.\1"), ("a.*", "y"))
+    assert found.pairs(["a1", "abc", "b"]) == {"a1": "x.1", "abc": "y", "b": "b"}
+
+
+def test_two_topics_of_one_name_are_refused() -> None:
+    with pytest.raises(IllegalArgumentError, match="'a' and 'b' would both become 'b'"):
+        topic_map([".*"], [], ("a", "b")).pairs(["b", "a"])
+
+
+@pytest.mark.parametrize("to", ["x y", "", ".", "..", "ü"])
+def test_name_that_kafka_refuses_is_refused(to: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="would get the name"):
+        topic_map([".*"], [], ("a", to)).target_name("a")
+
+
+def test_rename_to_unknown_group_is_refused() -> None:
+    with pytest.raises(IllegalArgumentError, match=r"to='x\.\\\\2': invalid group reference"):
+        rename_rule("rename", "(a)", r"x.\2")
