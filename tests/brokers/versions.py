@@ -92,6 +92,11 @@ PEERS: dict[str, BrokerVersion] = {
             ),
             (*_UNRESOLVABLE, "org.springframework.boot:*", "com.esotericsoftware:*"),
         ),
+        # MirrorMaker 2 with its client, which reads the offset-sync and checkpoint topics.
+        BrokerVersion(
+            "3.9.1-mirror",
+            ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:connect-mirror:3.9.1"),
+        ),
     )
 }
 """Other jars for Java programs of the tests; ``find_version`` finds them, too."""

@@ -1,0 +1,243 @@
+"""Translate offsets between a source partition and its copy, exactly.
+
+A bridge writes the messages of a transaction one behind the other, so in each partition they are
+one contiguous range of target offsets, and one marker of the transaction follows. Source offsets
+are contiguous too, but for the holes of compacted topics and of transactions at the source. An
+`OffsetRun` is a range without a break on either side; an `OffsetMap` is all runs of one partition.
+
+Invariants:
+- For each source offset up to the bridge's position, `to_target` returns the target offset at which
+  a reader continues with the first message at or behind that source offset: none lost, none twice.
+- `to_source` is its inverse: for each target offset it returns the source offset of the first
+  message at or behind it.
+- `RunLog` loses no run: pages change how many records hold the runs, and nothing else.
+
+Pure. The sink feeds `runs_of` with acknowledged offsets; `formats` has the bytes of the records.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+PAGE_RUNS = 128
+"""How many runs a page holds. Fewer are kept as one record per transaction."""
+
+
+class OffsetRun(NamedTuple):
+    """`length` messages, from `source` on in the source and from `target` on in the target."""
+
+    source: int
+    target: int
+    length: int
+
+
+class RunRecord(NamedTuple):
+    """A record of the offsets topic: the runs that begin at `source`; None removes the record."""
+
+    source: int
+    runs: tuple[OffsetRun, ...] | None
+
+
+def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
+    """Return the runs of messages that were written one behind the other.
+
+    Args:
+        sources: their source offsets, ascending.
+        target: the acknowledged target offset of the first.
+    """
+    runs: list[OffsetRun] = []
+    first = previous = None
+    for offset in sources:
+        if first is None or previous is None:
+            first = offset
+        elif offset != previous + 1:
+            if offset <= previous:
+                raise ValueError(f"source offset {offset} after {previous}: expected a larger one")
+            runs.append(OffsetRun(first, target, previous + 1 - first))
+            target += previous + 1 - first
+            first = offset
+        previous = offset
+    if first is not None and previous is not None:
+        runs.append(OffsetRun(first, target, previous + 1 - first))
+    return runs
+
+
+class OffsetMap:
+    """All known runs of one partition, in the order of target offsets.
+
+    If the bridge copied a source offset twice (a target without transactions, or `seek` back), the
+    later copy counts: the earlier runs end where it begins.
+    """
+
+    def __init__(self, runs: Iterable[OffsetRun] = ()) -> None:
+        self._sources = array("q")
+        self._targets = array("q")
+        self._lengths = array("q")
+        for run in sorted(runs, key=lambda run: run.target):
+            self.add(run)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[OffsetRun]:
+        return map(OffsetRun, self._sources, self._targets, self._lengths)
+
+    def __repr__(self) -> str:
+        return f"<OffsetMap {len(self)} runs, source {self.first_source} to {self.end_source}>"
+
+    @property
+    def first_source(self) -> int | None:
+        """The first source offset that was copied; None without runs."""
+        return self._sources[0] if self._sources else None
+
+    @property
+    def end_source(self) -> int | None:
+        """The offset behind the last message copied; None without runs."""
+        return self._sources[-1] + self._lengths[-1] if self._sources else None
+
+    @property
+    def first_target(self) -> int | None:
+        """The target offset of the first message copied; None without runs."""
+        return self._targets[0] if self._targets else None
+
+    @property
+    def end_target(self) -> int | None:
+        """The target offset behind the last message copied; None without runs."""
+        return self._targets[-1] + self._lengths[-1] if self._targets else None
+
+    def add(self, run: OffsetRun) -> None:
+        """Add the run behind all others; join it to the last one if nothing is between.
+
+        Raises:
+            ValueError: the run is empty, negative, or not behind the others in the target.
+        """
+        source, target, length = run
+        if source < 0 or target < 0 or length < 1:
+            raise ValueError(f"{run}: expected offsets >= 0 and a length >= 1")
+        end = self.end_target
+        if end is not None and target < end:
+            raise ValueError(f"{run}: expected a target offset >= {end}")
+        while self._sources and self._sources[-1] >= source:
+            self._drop_last()
+        if self._sources:
+            room = source - self._sources[-1]
+            if self._lengths[-1] > room:
+                self._lengths[-1] = room
+            if self._lengths[-1] == room == target - self._targets[-1]:
+                self._lengths[-1] += length
+                return
+        self._sources.append(source)
+        self._targets.append(target)
+        self._lengths.append(length)
+
+    def _drop_last(self) -> None:
+        self._sources.pop()
+        self._targets.pop()
+        self._lengths.pop()
+
+    def to_target(self, offset: int, position: int | None = None) -> int | None:
+        """Return where a group goes on in the target that is at `offset` in the source.
+
+        An offset in front of the first run gives the first message copied: whether messages are
+        missing there is for the caller to judge (`first_source`).
+
+        Args:
+            offset: the offset of the next message in the source.
+            position: the bridge's position, the source offset up to which everything is copied. By
+                default (None) the end of the last run.
+
+        Returns:
+            The target offset, or None if the bridge hasn't copied as far as `offset`.
+        """
+        if not self._sources:
+            return None
+        at = bisect.bisect_right(self._sources, offset) - 1
+        if at < 0:
+            return self._targets[0]
+        into = offset - self._sources[at]
+        if into < self._lengths[at]:
+            return self._targets[at] + into
+        if at + 1 < len(self._sources):  # a hole in the source: the next message copied
+            return self._targets[at + 1]
+        end = self._sources[at] + self._lengths[at]
+        if offset > max(end, position if position is not None else end):
+            return None
+        return self._targets[at] + self._lengths[at]
+
+    def to_source(self, offset: int, position: int | None = None) -> int | None:
+        """Return where a group goes on in the source that is at `offset` in the target.
+
+        Args:
+            offset: the offset of the next message in the target.
+            position: the bridge's position; the answer behind the last run. By default (None) the
+                end of the last run.
+
+        Returns:
+            The source offset, or None without runs.
+        """
+        if not self._sources:
+            return None
+        at = bisect.bisect_right(self._targets, offset) - 1
+        if at < 0:
+            return self._sources[0]
+        into = offset - self._targets[at]
+        if into < self._lengths[at]:
+            return self._sources[at] + into
+        if at + 1 < len(self._sources):
+            return self._sources[at + 1]
+        end = self._sources[at] + self._lengths[at]
+        return max(end, position if position is not None else end)
+
+
+class RunLog:
+    """Which records the offsets topic gets for one partition, so that it stays small.
+
+    Each transaction writes one record with its runs. Once `PAGE_RUNS` runs or records have come
+    together, the same transaction writes them as one page, and removes the single records. A
+    `RunLog` doesn't change: after a commit the caller goes on with the one that `append` returned,
+    after an abort with the one that it had.
+    """
+
+    def __init__(self, records: Iterable[RunRecord] = ()) -> None:
+        """Continue where the records of the topic end (in any order)."""
+        kept = [
+            record for record in records if record.runs is not None and len(record.runs) < PAGE_RUNS
+        ]
+        kept.sort(key=lambda record: record.runs[0].target if record.runs else 0)
+        self._open = {record.source: record.runs or () for record in kept}
+
+    def append(self, runs: Sequence[OffsetRun]) -> tuple[list[RunRecord], RunLog]:
+        """Add the runs of one transaction.
+
+        Returns:
+            The records to write in this transaction, and the log after its commit.
+        """
+        if not runs:
+            return [], self
+        after = RunLog()
+        added = RunRecord(runs[0].source, tuple(runs))
+        after._open = self._open | {added.source: added.runs or ()}
+        size = max(len(after._open), sum(map(len, after._open.values())))
+        if size < PAGE_RUNS:
+            return [added], after
+        folded = tuple(OffsetMap(run for each in after._open.values() for run in each))
+        page = RunRecord(folded[0].source, folded)
+        stale = [RunRecord(source, None) for source in self._open if source != page.source]
+        after._open = {page.source: folded} if len(folded) < PAGE_RUNS else {}
+        return [page, *stale], after
+
+
+def expired(sources: Iterable[int], log_start: int) -> list[RunRecord]:
+    """Return the removals of records that no translation needs any more.
+
+    Args:
+        sources: the `source` of each record of the partition.
+        log_start: the first offset that the source still has. The record with the last run that
+            begins at or before it stays, and so do all behind it.
+    """
+    ordered = sorted(sources)
+    keep = bisect.bisect_right(ordered, log_start) - 1
+    return [RunRecord(source, None) for source in ordered[: max(keep, 0)]]

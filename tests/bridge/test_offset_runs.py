@@ -1,0 +1,176 @@
+"""Exact translation of offsets, against a model that knows every message."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafka08.bridge.offset_runs import (
+    PAGE_RUNS,
+    OffsetMap,
+    OffsetRun,
+    RunLog,
+    RunRecord,
+    expired,
+    runs_of,
+)
+from tests.protocol.strategies import examples
+
+
+class Copy(NamedTuple):
+    """What a bridge did: per transaction the source offsets and the first target offset."""
+
+    transactions: list[tuple[list[int], int]]
+
+    @property
+    def messages(self) -> list[tuple[int, int]]:
+        """(source offset, target offset) of each message."""
+        return [
+            (source, target + at)
+            for sources, target in self.transactions
+            for at, source in enumerate(sources)
+        ]
+
+    @property
+    def runs(self) -> list[OffsetRun]:
+        return [run for sources, target in self.transactions for run in runs_of(sources, target)]
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> Copy:
+    """Transactions with holes in the source, markers and aborted messages in the target."""
+    source, target = draw(st.integers(0, 50)), draw(st.integers(0, 50))
+    transactions = []
+    for gaps in draw(
+        st.lists(st.lists(st.sampled_from([0, 0, 0, 1, 7]), min_size=1, max_size=6), max_size=8)
+    ):
+        sources = []
+        for gap in gaps:
+            source += gap
+            sources.append(source)
+            source += 1
+        transactions.append((sources, target))
+        target += len(sources) + draw(st.sampled_from([0, 1, 1, 5]))
+    return Copy(transactions)
+
+
+@examples(100)
+@given(copies())
+def test_each_source_offset_finds_its_next_message(copy: Copy) -> None:
+    known = OffsetMap(copy.runs)
+    if not copy.messages:
+        assert known.to_target(0) is None
+        return
+    end_source, end_target = (last + 1 for last in copy.messages[-1])
+    for offset in range(end_source + 3):
+        ahead = [target for source, target in copy.messages if source >= offset]
+        if ahead:
+            assert known.to_target(offset) == ahead[0]
+        elif offset == end_source:
+            assert known.to_target(offset) == end_target
+        else:
+            assert known.to_target(offset) is None
+            assert known.to_target(offset, position=offset) == end_target
+
+
+@examples(100)
+@given(copies(), st.integers(0, 3))
+def test_each_target_offset_finds_its_next_message(copy: Copy, beyond: int) -> None:
+    known = OffsetMap(copy.runs)
+    if not copy.messages:
+        assert known.to_source(0) is None
+        return
+    position = copy.messages[-1][0] + 1 + beyond
+    for offset in range(copy.messages[-1][1] + 5):
+        ahead = [source for source, target in copy.messages if target >= offset]
+        assert known.to_source(offset, position) == (ahead[0] if ahead else position)
+
+
+@examples(100)
+@given(copies())
+def test_translation_there_and_back_is_the_same(copy: Copy) -> None:
+    known = OffsetMap(copy.runs)
+    for source, target in copy.messages:
+        assert (known.to_target(source), known.to_source(target)) == (target, source)
+
+
+@examples(100)
+@given(copies(), st.integers(0, 8), st.integers(1, 4))
+def test_topic_of_runs_holds_all_of_them(copy: Copy, restart_at: int, repeat: int) -> None:
+    """Also when the bridge starts again, when transactions are aborted, and with full pages."""
+    log, topic = RunLog(), dict[int, RunRecord]()
+    step, end = copy.messages[-1] if copy.messages else (0, 0)
+    runs: list[OffsetRun] = []
+    for at in range(repeat * PAGE_RUNS // 3):
+        for number, (sources, target) in enumerate(copy.transactions):
+            moved = [source + at * (step + 1) for source in sources]
+            added = runs_of(moved, target + at * (end + 2))
+            runs += added
+            log.append(added)  # aborted
+            records, log = log.append(added)
+            for record in records:
+                if record.runs is None:
+                    assert topic.pop(record.source).runs
+                else:
+                    topic[record.source] = record
+            if number == restart_at:
+                log = RunLog(topic.values())
+    read = OffsetMap(run for record in topic.values() for run in record.runs or ())
+    assert list(read) == list(OffsetMap(runs))
+    assert len(topic) <= PAGE_RUNS + len(runs) // PAGE_RUNS + 1
+
+
+def test_record_counts_stay_small() -> None:
+    """A million transactions, one per second, take 1/128 as many records."""
+    log, topic = RunLog(), set[int]()
+    for number in range(10 * PAGE_RUNS):
+        records, log = log.append([OffsetRun(number * 50, number * 51, 50)])
+        for source, runs in records:
+            (topic.discard if runs is None else topic.add)(source)
+    assert len(topic) == 10
+
+
+@examples(100)
+@given(copies(), st.data())
+def test_later_copy_of_a_message_counts(copy: Copy, data: st.DataObject) -> None:
+    """Without transactions a restart repeats messages: no offset leads behind a lost one."""
+    if not copy.messages:
+        return
+    sources = [source for source, _ in copy.messages]
+    again = sources[data.draw(st.integers(0, len(sources) - 1)) :]
+    target = copy.messages[-1][1] + 1 + data.draw(st.integers(0, 2))
+    known = OffsetMap([*copy.runs, *runs_of(again, target)])
+    log = copy.messages + list(zip(again, range(target, target + len(again)), strict=True))
+    for offset in range(sources[-1] + 1):
+        at = known.to_target(offset)
+        assert at is not None
+        rest = [source for source, written in log if written >= at]
+        assert set(rest) >= {source for source in sources if source >= offset}
+        assert known.to_source(at) == min(source for source in sources if source >= offset)
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 100), unique=True), st.integers(0, 120))
+def test_expired_records_are_behind_the_log_start(sources: list[int], log_start: int) -> None:
+    gone = {record.source for record in expired(sources, log_start)}
+    kept = sorted(set(sources) - gone)
+    assert all(source < log_start for source in gone)
+    if gone:
+        assert kept[0] <= log_start
+    assert len([source for source in kept if source <= log_start]) <= 1
+
+
+@pytest.mark.parametrize(
+    "run", [OffsetRun(5, 4, 1), OffsetRun(-1, 9, 1), OffsetRun(5, 9, 0), OffsetRun(5, -9, 1)]
+)
+def test_impossible_run_is_refused(run: OffsetRun) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        OffsetMap([OffsetRun(0, 0, 5)]).add(run)
+
+
+def test_source_offsets_out_of_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="source offset 3 after 3: expected a larger one"):
+        runs_of([1, 3, 3], 0)
