@@ -19,6 +19,7 @@ import io
 from collections.abc import Iterator
 
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.pages import allocate_pages
 from aiokafka08.protocol.types import Buffer
 
 DEFAULT_MAX_FRAME_BYTES = 256 * 1024 * 1024
@@ -95,11 +96,7 @@ class _FrameBuffers:
                 return buffer.getbuffer()[:size_bytes]
         step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
         if step < size_bytes or size_bytes > _KEPT_BYTES:
-            # Pages of its own: they are resident when they are written, and go back to the
-            # operating system with the last view. malloc would keep them.
-            import mmap  # here, since few programs receive frames of this size
-
-            return memoryview(mmap.mmap(-1, min(step, size_bytes)))
+            return allocate_pages(min(step, size_bytes))
         buffer = _FrameBuffer(size_bytes)
         self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
         return buffer.getbuffer()
@@ -131,6 +128,11 @@ class FrameReader:
         self._size = 0  # of that frame; its buffer may still be smaller
         self._buffers = _FrameBuffers()
         self._filled = 0  # bytes in `_frame`, or in `_scratch` if there is no `_frame`
+
+    @property
+    def is_in_large_frame(self) -> bool:
+        """Whether the next bytes belong to a large frame that isn't complete."""
+        return self._frame is not None
 
     @property
     def memory_bytes(self) -> int:

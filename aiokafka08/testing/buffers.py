@@ -4,13 +4,15 @@ Each connection (`server`) reports what it holds: bytes of requests that have ar
 that the client hasn't read. `runtime` has one `Buffers` for all brokers of the cluster.
 
 Invariant: the reported bytes are within the limit after each report. To get there, `Buffers` first
-lets all connections drop the buffers that they keep for later requests, then closes the connection
-that holds the most, again and again, until an eighth is free: it looks at all connections, so it
-must not do so at each report. Real brokers have no such limit (docs/brokers.md 13.1).
+lets all connections drop the buffers that they keep for later requests, then closes those that hold
+the most, until a thirty-second is free: it looks at all connections, so it must not do so at each
+report, and to close many at a time would take long. Real brokers have no such limit
+(docs/brokers.md 13.1).
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Protocol
 
 DEFAULT_MAX_BUFFERED_BYTES = 512 << 20
@@ -57,9 +59,9 @@ class Buffers:
             self._total_bytes -= freed_bytes
         if self._total_bytes <= self._limit_bytes:
             return
-        while self._total_bytes > self._limit_bytes * 7 // 8:
-            largest = max(reversed(self._held), key=self._held.__getitem__)
-            held_bytes = self._held[largest]
+        by_size = sorted(self._held.items(), key=operator.itemgetter(1))
+        while self._total_bytes > self._limit_bytes * 31 // 32:
+            largest, held_bytes = by_size.pop()
             self.forget(largest)
             largest.evict(
                 f"it holds {held_bytes} bytes of requests and responses, the most of all "

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _ACCEPTS = 16
 """How many connections to accept in one iteration of the event loop."""
+_BACKLOG = 1024
+"""How many connections may wait to be accepted. Beyond it, clients try again after a second."""
 _ACCEPT_PAUSE_S = 1.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -86,7 +88,7 @@ class SocketListening:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
-            self._socket.listen(128)
+            self._socket.listen(_BACKLOG)
             self._socket.setblocking(False)
         except BaseException:
             self._socket.close()

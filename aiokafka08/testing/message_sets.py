@@ -38,6 +38,7 @@ MAX_REWRITTEN_MESSAGES = 500_000
 """How many messages a set may have that isn't stored as it is."""
 _LONG_SET_BYTES = 64 << 10
 _LONG_COMPRESSED_BYTES = 1 << 10
+_COPY_BYTES = 256 << 10
 
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -115,7 +116,11 @@ def encode_set(
     plain = bytearray()
     for offset, message in messages:
         plain += _OFFSET_SIZE.pack(offset - relative_to, len(message))
-        plain += message
+        if len(message) <= _COPY_BYTES:
+            plain += message
+            continue
+        for start in range(0, len(message), _COPY_BYTES):  # other threads get the GIL in between
+            plain += message[start : start + _COPY_BYTES]
     if not codec:
         return plain
     timestamp_ms, attributes = -1, codec

@@ -29,6 +29,7 @@ from aiokafka08.testing.buffers import Buffers
 from aiokafka08.testing.faults import Faults, is_version_probe
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
+from aiokafka08.testing.intake import Intake
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 from aiokafka08.testing.steps import Steps, finish
 from aiokafka08.testing.turns import Job, Turn, Turns
@@ -150,6 +151,7 @@ class ClusterRuntime:
     Attributes:
         turns: what the connections do, one after the other.
         buffers: what the connections hold in memory.
+        intake: what the connections read of large requests.
         halt: called with the id of a broker that can't go on.
     """
 
@@ -159,6 +161,7 @@ class ClusterRuntime:
         self.state = state
         self.turns = Turns(self.complete_delayed)
         self.buffers = Buffers(max_buffered_bytes)
+        self.intake = Intake()
         self.faults = Faults()
         self.halt: Callable[[int], object] = lambda node_id: None
         self.history: deque[Recorded] = deque()

@@ -52,6 +52,7 @@ from aiokafka08.testing.handlers.outcome import (
     RequestContext,
     Wait,
 )
+from aiokafka08.testing.intake import LEAST_BYTES
 from aiokafka08.testing.listening import Listening, listen
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
 from aiokafka08.testing.state import Node
@@ -68,9 +69,6 @@ MAX_REQUEST_ITEMS = 100_000
 A request with more is treated as one that can't be read. Real brokers have no limit but their heap
 (docs/brokers.md 13.2).
 """
-_READ_BYTES = 4 << 20
-"""How many bytes to read in one iteration of the event loop, shared by the connections."""
-_LEAST_READ_BYTES = 16 << 10
 
 
 class Listener:
@@ -150,6 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._writing_paused = False
         self._reading_paused = False
+        self._reading_held = False  # by `intake`
         self._ends = False  # close after the last request: after FIN or an invalid frame size
         self._mute = False  # the client has sent FIN, and gets no more responses
         self._lost = False  # the requests that have come are still handled, but not those that wait
@@ -171,8 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        share = _READ_BYTES // len(self._listener.connections)
-        return self._frames.get_buffer()[: max(share, _LEAST_READ_BYTES)]
+        return self._frames.get_buffer()[: self._runtime.intake.next_bytes()]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
@@ -181,6 +179,18 @@ class Connection(asyncio.BufferedProtocol):
             if self._line.drops_requests_before_fin:
                 self._close()
         self._advance()
+        if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
+            self._runtime.intake.received(self, nbytes)
+
+    def hold_reading(self) -> None:
+        """See `intake.Reader`."""
+        self._reading_held = True
+        self._pause_or_resume_reading()
+
+    def go_on_reading(self) -> None:
+        """See `intake.Reader`."""
+        self._reading_held = False
+        self._pause_or_resume_reading()
 
     def eof_received(self) -> bool:
         self._ends = True
@@ -201,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             self._delayed_operation.cancel()
         if self._timer is not None:
             self._timer.cancel()
+        self._runtime.intake.forget(self)
         self._lost, self._writing_paused = True, False
         if self._job is None:
             self._drop_requests()
@@ -275,13 +286,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not self._report() or self._transport.is_closing():
             return
-        waits = self._next is not None
-        if self._ends and not waits and not self._busy:
+        if self._ends and self._next is None and not self._busy:
             self._close()
             return
-        if waits != self._reading_paused and not self._ends:
-            self._reading_paused = waits
-            if waits:
+        self._pause_or_resume_reading()
+
+    def _pause_or_resume_reading(self) -> None:
+        pauses = self._reading_held or self._next is not None
+        if pauses != self._reading_paused and not self._ends and not self._transport.is_closing():
+            self._reading_paused = pauses
+            if pauses:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()

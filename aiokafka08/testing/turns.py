@@ -3,7 +3,9 @@
 The connections (`server`) pass the work for a request as `Steps`. Small requests are done at once.
 When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for the
 next iterations. Among those that wait, the connection that has used the least time is next, so a
-client with small requests hardly notices the others' large ones.
+client with small requests hardly notices the others' large ones. Time is counted as in fair
+schedulers of operating systems: a connection that has had nothing to do gets credit for one slice,
+and a new one is served soon, but comes last as soon as its first request isn't a small one.
 
 Large requests (see `steps`) are worked on one after the other, their pure parts in a worker thread.
 So memory has to hold only one request's items and decompressed messages.
@@ -28,31 +30,32 @@ SLICE_S = 0.005
 """How long the brokers work until the event loop reads and writes again, in seconds."""
 
 _NEWCOMER_S = 0.05
-"""How much time a new connection is said to have used, so that one that reconnects for each request
-doesn't overtake the others. Its first request that takes less than `_CHEAP_S` ends that: it then
-comes before a crowd of other new connections."""
+"""How much time a new connection is said to have used, besides what it has, when its first request
+takes more than `_CHEAP_S`: so a client that reconnects for each request doesn't overtake others."""
 
-_CHEAP_S = 0.001
+_CHEAP_S = 0.0002
 
 
 class Turn:
     """The time that one connection has used.
 
-    `added_s` of it wasn't used, but is that of a new connection.
+    Attributes:
+        is_new: whether nothing is known of its requests yet: the first one hasn't ended, nor taken
+            `_CHEAP_S`.
     """
 
-    __slots__ = ("added_s", "used_s")
+    __slots__ = ("is_new", "used_s")
 
-    def __init__(self, used_s: float = 0.0, added_s: float = 0.0) -> None:
-        self.used_s = used_s + added_s
-        self.added_s = added_s
+    def __init__(self, used_s: float = 0.0, *, is_new: bool = False) -> None:
+        self.used_s = used_s
+        self.is_new = is_new
 
-    def use(self, seconds: float, *, ended: bool) -> None:
-        """Count time that was used, at the end of a request or before."""
-        self.used_s += seconds
-        if ended and self.added_s and seconds < _CHEAP_S:
-            self.used_s -= self.added_s
-            self.added_s = 0.0
+    def settle(self, *, ended: bool) -> None:
+        """End being new; `ended`: because the first request has ended in time."""
+        if self.is_new:
+            self.is_new = False
+            if not ended:
+                self.used_s += _NEWCOMER_S
 
 
 class Job:
@@ -103,26 +106,34 @@ class Job:
 class _Queue:
     """Jobs that wait; the one whose connection has used the least time comes first."""
 
-    __slots__ = ("_heap", "_number", "floor_s")
+    __slots__ = ("_heap", "_number", "fair_s")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Job]] = []
         self._number = itertools.count()
-        self.floor_s = 0.0
-        """What the connection that came last had used: no other connection has more credit."""
+        self.fair_s = 0.0
+        """What a connection has used that always had work and got its share; it never decreases."""
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def push(self, job: Job) -> None:
-        job.turn.used_s = max(job.turn.used_s, self.floor_s)
+        # Credit for a slice, or else a client whose small requests come one after the other would
+        # wait behind all large ones each time.
+        job.turn.used_s = max(job.turn.used_s, self.fair_s - SLICE_S)
         heapq.heappush(self._heap, (job.turn.used_s, next(self._number), job))
+
+    def use(self, job: Job, seconds: float) -> None:
+        """Count time that a job has used, while the others waited."""
+        job.turn.used_s += seconds
+        self.fair_s += seconds / (len(self._heap) + 1)
 
     def pop(self) -> Job | None:
         """Return the next job; None if none waits."""
         while self._heap:
-            self.floor_s, _, job = heapq.heappop(self._heap)
+            used_s, _, job = heapq.heappop(self._heap)
             if not job.cancelled:
+                self.fair_s = max(self.fair_s, used_s)
                 return job
         return None
 
@@ -151,12 +162,12 @@ class Turns:
 
     def newcomer(self) -> Turn:
         """Return the turn of a new connection."""
-        return Turn(self._ready.floor_s, _NEWCOMER_S)
+        return Turn(self._ready.fair_s, is_new=True)
 
     def run(self, job: Job) -> bool:
         """Run a job now, or when its turn comes; return whether it has already ended."""
         if self._stepping is not None or self._ready or self._is_slice_over():
-            self._ready.push(job)
+            self._push(job)
             return False
         return self._run(job)
 
@@ -198,32 +209,39 @@ class Turns:
 
     def _run(self, job: Job) -> bool:
         """Run a job until it ends or has to wait; return whether it has ended."""
-        began, ended = self._now_s(), False
+        began = self._now_s()
+        ended, failure, wait = True, None, self._push
         self._stepping = job
         try:
             while True:
                 need = job.step()
                 if isinstance(need, Offload) or (need is ALONE and job is not self._large):
                     job.pending = need if isinstance(need, Offload) else None
-                    self._enlarge(job)
-                    return False
-                if self._is_slice_over():
-                    self._ready.push(job)
-                    return False
+                    ended, wait = False, self._enlarge
+                    break
+                if self._is_slice_over() or (job.turn.is_new and self._now_s() >= began + _CHEAP_S):
+                    ended = False
+                    break
         except StopIteration:
-            ended = True
-            self._release(job)
-            return True
+            pass
         except Exception as error:
-            self._release(job)
-            job.failed(error)
-            return True
+            failure = error
         finally:
             self._stepping = None
-            job.turn.use(self._now_s() - began, ended=ended)
-            if job.cancelled:
-                self._drop(job)
-            self._after_step()
+        self._ready.use(job, self._now_s() - began)
+        job.turn.settle(ended=ended)
+        if ended or job.cancelled:
+            self._drop(job)
+        else:
+            wait(job)
+        if failure is not None:
+            job.failed(failure)
+        self._after_step()
+        return ended
+
+    def _push(self, job: Job) -> None:
+        self._ready.push(job)
+        self._is_slice_over()  # so that there is a next slice
 
     def _drop(self, job: Job) -> None:
         job.drop()
@@ -240,8 +258,7 @@ class Turns:
         if isinstance(job.pending, Offload):
             self._offload(job, job.pending)
         else:
-            self._ready.push(job)
-            self._is_slice_over()  # so that there is a next slice
+            self._push(job)
 
     def _offload(self, job: Job, wanted: Offload) -> None:
         if self._worker is None:
@@ -259,8 +276,7 @@ class Turns:
                 self._drop(job)
                 return
             job.pending = outcome
-            self._ready.push(job)
-            self._is_slice_over()
+            self._push(job)
 
         self._offloaded.add_done_callback(computed)
 

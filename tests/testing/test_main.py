@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from aiokafka08.testing.__main__ import main
+from aiokafka08.testing.__main__ import _short_holds, main
 from tests.contract.wire.requests import metadata
 from tests.contract.wire.wire_client import WireClient
 
@@ -88,3 +89,12 @@ def test_invalid_arguments_exit_with_message(
 def test_zero_brokers_exit_with_message(caplog: pytest.LogCaptureFixture) -> None:
     assert main(["--brokers", "0"]) == 1
     assert "brokers=0" in caplog.text
+
+
+async def test_interpreter_settings_are_restored() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+    with _short_holds():
+        assert gc.get_threshold()[2] > before[0][2]
+        assert sys.getswitchinterval() < before[1]
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before
+    assert gc.get_freeze_count() == 0

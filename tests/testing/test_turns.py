@@ -95,7 +95,7 @@ async def test_who_has_used_the_least_time_is_next(run: Run) -> None:
     run.start("greedy", 5, SLICE_S)
     run.start("modest", 3, SLICE_S / 5)
     await until(lambda: "greedy ended" in run.log, "all have ended")
-    assert run.log[1:7] == ["fills the slice ended", "greedy", *["modest"] * 3, "modest ended"]
+    assert run.log[1:6] == ["greedy", *["modest"] * 3, "modest ended"]
 
 
 async def test_newcomers_wait_behind_those_who_are_here(turns: Turns, run: Run) -> None:
@@ -106,15 +106,52 @@ async def test_newcomers_wait_behind_those_who_are_here(turns: Turns, run: Run) 
     assert run.log.index("known") < run.log.index("new")
 
 
-async def test_known_cheap_connection_comes_before_new_ones(turns: Turns, run: Run) -> None:
+async def test_small_requests_overtake_a_crowd_of_large_ones(turns: Turns, run: Run) -> None:
+    """Each of the crowd has used as much as the next one: none may come first for that."""
     good = turns.newcomer()
-    run.start("good", 1, 0.0005, good)
-    run.start("busy", 1, SLICE_S, Turn())
+    for _ in range(20):
+        run.start("crowd", 10, SLICE_S, turns.newcomer())
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        if sent == run.log.count("good") and sent < 30:
+            run.start("good", 1, 0.0001, good)
+            sent += 1
+        if run.log.count("crowd ended") < 20:
+            asyncio.get_running_loop().call_soon(send)
+
+    send()
+    await until(lambda: run.log.count("crowd ended") == 20)
+    between = [
+        list(run_of) for is_good, run_of in itertools.groupby(run.log, "good".__eq__) if not is_good
+    ]
+    assert run.log.count("good") == 30
+    # The last group is what the crowd does after the last small request.
+    assert max(group.count("crowd") for group in between[1:-1]) <= 2
+
+
+async def test_new_connection_with_a_small_request_comes_soon(turns: Turns, run: Run) -> None:
+    for _ in range(20):
+        run.start("crowd", 10, SLICE_S / 10, turns.newcomer())
+    await until(lambda: run.log.count("crowd") >= 40, "all have had a turn")
+    run.start("new", 1, 0.0001, turns.newcomer())
+    before = run.log.count("crowd")
+    await until(lambda: run.log.count("crowd ended") == 20)
+    assert run.log[: run.log.index("new")].count("crowd") <= before + 11
+
+
+async def test_time_in_peace_is_no_debt(turns: Turns, run: Run) -> None:
+    """Who has worked alone for long isn't behind connections that come later."""
+    known = Turn()
+    run.start("alone", 50, SLICE_S, known)
+    await until(lambda: "alone ended" in run.log)
+    run.start("fills the slice", 1, SLICE_S)
     for _ in range(3):
-        run.start("new", 1, 0.002, turns.newcomer())
-    run.start("good", 1, 0.0005, good)
-    await until(lambda: run.log.count("new ended") == 3)
-    assert [one for one in run.log if one in ("good", "new")] == ["good", "good", *["new"] * 3]
+        run.start("later", 20, SLICE_S, turns.newcomer())
+    run.start("known", 1, SLICE_S, known)
+    await until(lambda: run.log.count("later ended") == 3)
+    assert run.log[: run.log.index("known")].count("later") <= 3
 
 
 async def test_time_not_used_is_no_credit(run: Run) -> None:

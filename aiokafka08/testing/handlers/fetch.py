@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.protocol.pages import allocate_pages
 from aiokafka08.protocol.requests.fetch import (
     FetchedPartition,
     FetchPartition,
@@ -172,8 +172,7 @@ def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> St
     ranges = partition.log.ranges(item.fetch_offset, item.max_bytes, high_watermark)
     if len(ranges) < 2:
         return partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
-    # Pages of its own: they become resident one after the other, and are freed with the response.
-    copy = memoryview(mmap.mmap(-1, sum(stop - start for _, start, stop in ranges)))
+    copy = allocate_pages(sum(stop - start for _, start, stop in ranges))
     position = 0
     for data, start, stop in ranges:
         copy[position : position + stop - start] = memoryview(data)[start:stop]
