@@ -304,7 +304,8 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
         tuple(_producer(rng, line, number) for number in range(PRODUCERS)),
         {
             "session_timeout_ms": rng.choice([6000, 10000]),
-            "fetch_max_wait_ms": rng.choice([100, 500]),
+            # Long polls: an idle member's requests would be most of what a run costs.
+            "fetch_max_wait_ms": rng.choice([500, 2000, 3000]),
             "max_partition_fetch_bytes": rng.choice([200, 4000, 1 << 20]),
             "request_timeout_ms": rng.choice([5000, 10000]),
             "rebalance_backoff_ms": rng.choice([300, 1000]),

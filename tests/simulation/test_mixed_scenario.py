@@ -6,14 +6,22 @@ A failing seed is found again by its number: `python -m tests.simulation --first
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.simulation.plan import LENGTH_S, VERSIONS, Send, plan_of
-from tests.simulation.runner import KINDS, SeedResult, Summary, run_seed
+from tests.simulation.runner import KINDS, SeedResult, Summary, frozen_modules, run_seed
 
 TESTS = 10
 SEEDS_OF_A_TEST = 10
 FULL_TESTS = 200
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    with frozen_modules():
+        yield
 
 
 def _runs() -> list[object]:

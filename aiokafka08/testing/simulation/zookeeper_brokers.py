@@ -50,6 +50,7 @@ class BrokerNodes:
         self._cluster = cluster
         self._state = state = cluster._state
         self._publishing = False
+        self._published: object = None  # what the nodes agree with; None: they may not
         self._pending: dict[str, None] = {}  # what clients wrote and the controller hasn't seen
         for path in (_IDS, _TOPICS, _CONFIGS, _CHANGES, _DELETIONS, "/consumers"):
             self._write(path, b"")
@@ -62,7 +63,11 @@ class BrokerNodes:
         """Write what has changed since the last call."""
         if self._publishing:
             return
+        wanted = self._wanted()
+        if wanted == self._published:
+            return
         self._publishing = True
+        self._published = wanted if not self._pending else None
         try:
             state = self._state
             brokers = {
@@ -89,10 +94,32 @@ class BrokerNodes:
         finally:
             self._publishing = False
 
+    def _wanted(self) -> object:
+        """Return all that `publish` writes, to be compared: most requests change none of it."""
+        state = self._state
+        return (
+            [
+                (node.node_id, node.host, node.port, node.in_metadata)
+                for node in state.nodes.values()
+            ],
+            [
+                (
+                    name,
+                    dict(state.topic_configs[name]),
+                    [(tuple(one.replicas), one.leader, tuple(one.isr)) for one in partitions],
+                )
+                for name, partitions in state.topics.items()
+            ],
+        )
+
     # --- the controller ---------------------------------------------------------------------------
 
     def _on_event(self, kind: EventKind, path: str) -> None:
-        if self._publishing or kind not in ("CREATED", "CHANGED"):
+        if self._publishing:
+            return
+        if not path.startswith("/consumers"):
+            self._published = None  # a client may have changed what the brokers write
+        if kind not in ("CREATED", "CHANGED"):
             return
         parent, _ = split(path)
         act = {
