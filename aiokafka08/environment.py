@@ -17,20 +17,20 @@ a generator in compiled code, is set by a function that `on_replace()` registers
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from random import Random
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _thread_pool(threads: int, name: str) -> Executor:
 
 
 def _new_seed(name: str) -> int:
-    return random.getrandbits(64)
+    return int.from_bytes(os.urandom(8), "big")
 
 
 class _RunInThread(Protocol):
@@ -64,8 +64,8 @@ wall_time: Callable[[], float] = time.time
 monotonic: Callable[[], float] = time.monotonic
 """Returns seconds that never go back, in threads and where no event loop runs."""
 
-random: Random = Random()
-"""The generator of all random choices."""
+random: Random
+"""The generator of all random choices; `__getattr__` makes it."""
 
 unique_id: Callable[[], str] = _uuid4
 """Returns a random UUID as text."""
@@ -90,6 +90,19 @@ zookeeper_client: Callable[..., Any] | None = None
 
 is_real: bool = True
 """False while `replace()` is in force."""
+
+if not TYPE_CHECKING:  # type checkers would accept misspelt names
+
+    def __getattr__(name: str) -> Random:
+        """Make `random` when it is read first: an import of the module takes a millisecond."""
+        if name != "random":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from random import Random
+
+        generator = Random()
+        os.register_at_fork(after_in_child=generator.seed)  # forked processes don't choose alike
+        return globals().setdefault("random", generator)
+
 
 _NAMES = frozenset(__annotations__) - {"is_real"}
 _listeners: list[Callable[[], object]] = []
@@ -165,7 +178,7 @@ def replace(**names: Any) -> Iterator[None]:
     names |= {"is_real": False, "_replacing_thread": threading.get_ident()}
     with _lock:
         _refuse_replacement()
-        before = {name: module[name] for name in names}
+        before = {name: getattr(sys.modules[__name__], name) for name in names}
         module.update(names)
     try:
         for listener in _listeners:
@@ -178,15 +191,11 @@ def replace(**names: Any) -> Iterator[None]:
             listener()
 
 
-def _begin_after_fork(generator: Random) -> None:
-    """Forget the loops of threads that the child doesn't have, and a lock that they may hold.
-
-    As the standard library does for `random`: processes that fork don't choose alike.
-    """
+def _begin_after_fork() -> None:
+    """Forget the loops of threads that the child doesn't have, and a lock that they may hold."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     _users.clear()
-    generator.seed()
 
 
-os.register_at_fork(after_in_child=functools.partial(_begin_after_fork, random))
+os.register_at_fork(after_in_child=_begin_after_fork)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from aiokafka08 import environment
@@ -33,7 +33,6 @@ _MAX_LISTED = 20
 """How many partitions or brokers a log line names."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Event(FrozenFields):
     """Base class of all events. `str()` of an event is a sentence, which is logged.
 
@@ -57,7 +56,6 @@ class Event(FrozenFields):
         return 1
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Connected(Event):
     """A lane (a connection with one purpose) was opened.
 
@@ -73,7 +71,6 @@ class Connected(Event):
         return f"connected to {self.address} for {self.lane}, broker line {self.broker}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Disconnected(Event):
     """A lane was closed by the client or the broker.
 
@@ -91,7 +88,6 @@ class Disconnected(Event):
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ConnectFailed(Event):
     """A connection could not be made, or the peer isn't a supported broker."""
 
@@ -104,7 +100,6 @@ class ConnectFailed(Event):
         return f"no connection to {self.address}: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class MetadataChanged(Event):
     """A metadata response changed brokers, topics or leaders.
 
@@ -119,7 +114,6 @@ class MetadataChanged(Event):
         return f"metadata changed: brokers {join_names(self.brokers)}; {self.topics} topics"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class MetadataFailed(Event):
     """No broker responded to a metadata request."""
 
@@ -131,7 +125,6 @@ class MetadataFailed(Event):
         return f"metadata not refreshed: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class BatchRetried(Event):
     """A batch was not acknowledged and is sent again.
 
@@ -151,7 +144,6 @@ class BatchRetried(Event):
         return f"{_name(self.partition)}: {self.messages} messages retried{doubt}: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class BatchFailed(Event):
     """A batch failed: the futures of its messages have the error."""
 
@@ -166,7 +158,6 @@ class BatchFailed(Event):
         return f"{_name(self.partition)}: {self.messages} messages failed: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Acks0Unknown(Event):
     """The broker closed the lane after messages with acks=0: they may be stored or lost."""
 
@@ -184,7 +175,6 @@ class Acks0Unknown(Event):
         return f"{self.messages} messages with acks=0 may be lost: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PartitionFailed(Event):
     """A fetch of a partition failed.
 
@@ -201,7 +191,6 @@ class PartitionFailed(Event):
         return f"{_name(self.partition)}: fetch failed: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OffsetReset(Event):
     """`auto_offset_reset` moved a position that was outside the log."""
 
@@ -217,7 +206,6 @@ class OffsetReset(Event):
         return f"{_name(self.partition)}: auto_offset_reset from {old} to {self.new_offset}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class CommitFailed(Event):
     """An automatic commit failed; the next one is due after the usual interval."""
 
@@ -230,7 +218,6 @@ class CommitFailed(Event):
         return f"automatic commit failed: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupJoined(Event):
     """This member joined a generation of its group; `partitions` are assigned to it."""
 
@@ -250,7 +237,6 @@ class GroupJoined(Event):
         )
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupJoinFailed(Event):
     """Joining the group failed; it is retried."""
 
@@ -264,7 +250,6 @@ class GroupJoinFailed(Event):
         return f"group {self.group!r}: not joined: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupLeft(Event):
     """This member left its group."""
 
@@ -278,7 +263,6 @@ class GroupLeft(Event):
         return f"group {self.group!r}: member {self.member} left: {self.reason}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Rebalanced(Event):
     """The consumer's assignment changed."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from aiokafka08.errors import (
@@ -37,8 +37,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 _TOPIC_NAME = r"[a-zA-Z0-9._-]{1,255}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(FrozenFields):
     """A partition. `leader` is None during an election. Don't rely on `isr`: it is stale on 0.8."""
 
     partition: int
@@ -48,8 +47,7 @@ class PartitionInfo:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(FrozenFields):
     """A topic, with the `error_code` of the last response and the last known `partitions`."""
 
     topic: str
@@ -68,7 +66,6 @@ class TopicInfo:
         return broker_error(self.error_code, where)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ClusterSnapshot(FrozenFields):
     """The brokers and topics at one moment."""
 
@@ -132,7 +129,6 @@ class ClusterSnapshot(FrozenFields):
         )
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PartitionLeaders(FrozenFields):
     """The leaders of some partitions, with their addresses and versions.
 

@@ -13,7 +13,6 @@ import math
 import re
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
@@ -39,7 +38,6 @@ def address_text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class NetConfig(FrozenFields):
     """The checked options of the network layer, with times in seconds."""
 

@@ -332,8 +332,8 @@ class Metadata:
         # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
         # a refresh may overlap.
         snapshot = self.snapshot
-        for response, all_topics in replies:
-            snapshot = snapshot.merge(response, all_topics=all_topics)
+        for reply in replies:
+            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics)
         if not self._stopped and snapshot != self.snapshot:
             self.adopt(snapshot)
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
+from aiokafka08.fields import Slotted
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.connect import connect_to_any_ip, describe_error, timeout_text
 from aiokafka08.net.versions import BrokerVersion
@@ -49,7 +50,7 @@ class ResponseWaiter(Protocol):
         """Take the error after the connection was lost. Must not raise."""
 
 
-class _PendingRequest(NamedTuple):
+class _PendingRequest(Slotted):
     """A request in flight; its caller may have given it up."""
 
     waiter: ResponseWaiter
@@ -253,11 +254,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._receiving:
             self._receiving, self.response_began = True, self.last_used
         try:
-            for correlation_id, response in self._protocol.received(nbytes):
+            for matched in self._protocol.received(nbytes):
                 self.has_responded, self._receiving = True, False
-                waiter = self._pending.pop(correlation_id).waiter
+                waiter = self._pending.pop(matched.correlation_id).waiter
                 if not waiter.done():  # else it timed out or was cancelled
-                    waiter.set_result(response)
+                    waiter.set_result(matched.response)
         except KafkaProtocolError as error:
             self.close(str(error))
         finally:  # also if memory is short: the waiters may have left work for `on_received`

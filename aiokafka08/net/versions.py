@@ -19,8 +19,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import field
+from typing import Any, TypeVar
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -30,6 +30,7 @@ from aiokafka08.errors import (
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
+from aiokafka08.fields import ByFields, FrozenFields
 from aiokafka08.protocol.api import ApiKey, Request, Topic, decode_response
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
@@ -108,8 +109,7 @@ LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
 are of its newest release; what an older one lacks is known from its ApiVersions response."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerVersion:
+class BrokerVersion(FrozenFields):
     """The line of one broker and the API versions that it and this client share.
 
     Attributes:
@@ -199,7 +199,7 @@ class BrokerVersion:
         return versions[-1]
 
 
-class Probe(NamedTuple):
+class Probe(ByFields):
     """A request to send; `fresh`: on a new connection, because the broker closed the last one."""
 
     request: Request[Any]
@@ -210,8 +210,11 @@ class Probe(NamedTuple):
 Steps = Generator[Probe, memoryview | None, T]
 """Yields probes; is sent each response's frame, or None if the broker closed the connection."""
 
-_ALIVE_PROBE = ListOffsetsRequest(-1, [])
-"""Every broker from 0.8.0 to 3.9 responds to it."""
+
+def _alive_probe() -> ListOffsetsRequest:
+    """Return a request to which every broker from 0.8.0 to 3.9 responds."""
+    return ListOffsetsRequest(-1, [])
+
 
 _PROBE_GROUP = "aiokafka08-version-probe"
 """A group that never commits."""
@@ -236,12 +239,12 @@ def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
         KafkaConnectionError: the broker closes the connection on a request to which it responded
             before.
     """
-    frame = yield Probe(_ALIVE_PROBE, 0)
+    frame = yield Probe(_alive_probe(), 0)
     if frame is None:
         # The connection may have been lost by chance. Try once more: that makes it unlikely that
         # ApiVersions reaches a 0.9 broker, which would then lose responses on other connections
         # (docs/brokers.md 2.2).
-        frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
+        frame = yield Probe(_alive_probe(), 0, fresh=True)
         if frame is None:
             return (yield from _detect_from_api_versions())
     decode_response(ListOffsetsRequest, 0, frame)
@@ -327,7 +330,7 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
     frame = yield Probe(request, version)
     if frame is not None:
         return frame
-    frame = yield Probe(_ALIVE_PROBE, 0, fresh=True)
+    frame = yield Probe(_alive_probe(), 0, fresh=True)
     if frame is None:
         raise KafkaConnectionError("it closes its connections while its version is probed")
     decode_response(ListOffsetsRequest, 0, frame)

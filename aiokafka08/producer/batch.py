@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aiokafka08.errors import KafkaError
+from aiokafka08.fields import Slotted
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.structs import TopicPartition
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Batch:
+class Batch(Slotted):
     """Messages of one partition that are sent, and acknowledged, together.
 
     Attributes:
@@ -65,8 +65,7 @@ class Batch:
         return f"<Batch {topic}/{partition} messages={self.count} attempts={self.attempts} {state}>"
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class PartitionQueue:
+class PartitionQueue(Slotted):
     """The batches of one partition that wait to be sent, oldest first.
 
     Attributes:

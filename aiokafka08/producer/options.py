@@ -12,7 +12,7 @@ needs. An option that only some broker lines support is refused when a broker's 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from aiokafka08.errors import (
@@ -40,7 +40,6 @@ Acks = Literal["all"] | int
 CompressionType = Literal["gzip", "snappy", "lz4"]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProducerOptions(FrozenFields):
     """Checked options; sizes in bytes, times in seconds.
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08.errors import (
@@ -37,6 +37,7 @@ from aiokafka08.errors import (
     action_for,
     broker_error,
 )
+from aiokafka08.fields import ByFields
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.producer.accumulator import Accumulator
@@ -59,7 +60,7 @@ class Outcome(enum.Enum):
     FAILED = "fail it"
 
 
-class BatchDecision(NamedTuple):
+class BatchDecision(ByFields):
     """The outcome of a batch, and what else the response calls for.
 
     Attributes:
@@ -75,9 +76,6 @@ class BatchDecision(NamedTuple):
     may_be_stored: bool = False
     refresh: bool = False
     unexplained: bool = False
-
-
-_STORED: Final = BatchDecision(Outcome.STORED)
 
 
 def decide(
@@ -100,7 +98,7 @@ def decide(
             the new leader may have them too (docs/brokers.md 5.16).
     """
     if response is not None and response.error_code == 0 and response.offset >= 0:
-        return _STORED
+        return BatchDecision(Outcome.STORED)
     where = f"produce to {topic_partition.topic}/{topic_partition.partition}"
     if response is None:
         error: KafkaError = KafkaProtocolError(

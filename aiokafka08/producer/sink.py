@@ -63,8 +63,6 @@ from aiokafka08.protocol.requests.produce import (
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.telemetry import Acks0Unknown
 
-_PING: Final = ListOffsetsRequest(-1, [])
-
 _BROKER_TIMEOUT_SHARE: Final = 0.9
 """Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
 error code, then arrives before the client times out."""
@@ -489,7 +487,7 @@ class Sink:
         try:
             connection.send(produce, request)
             if acks == 0:
-                connection.send(_PING, request, version=0)
+                connection.send(ListOffsetsRequest(-1, []), request, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
                 self._resolver.retry(batch, error, now, may_be_stored=False)

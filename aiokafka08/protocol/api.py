@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
@@ -51,7 +50,6 @@ P = TypeVar("P")
 R = TypeVar("R", bound="Response")
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Topic(ByFields, Generic[P]):
     """What most requests and responses consist of: a topic, and one item per partition."""
 
@@ -70,13 +68,10 @@ def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
 class Response(ByFields):
     """The base class of all responses."""
 
-    __slots__ = ()
-
 
 class Request(ByFields, Generic[R]):
     """The base class of all requests; `R` is the response's class."""
 
-    __slots__ = ()
     api: ClassVar[ApiKey]
     versions: ClassVar[range]
     response: ClassVar[type[Response]]
@@ -90,7 +85,6 @@ class Request(ByFields, Generic[R]):
 # --- frames: header and body, of requests and responses -------------------------------------------
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class RequestHeader(ByFields):
     api_key: Int16
     api_version: Int16

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka08.errors import CorrelationIdError
+from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import (
     ApiKey,
     Request,
@@ -29,7 +30,7 @@ from aiokafka08.protocol.single_produce import decode_single_produce, encode_sin
 from aiokafka08.protocol.types import Buffer
 
 
-class InFlight(NamedTuple):
+class InFlight(ByFields):
     """A request whose response hasn't arrived."""
 
     correlation_id: int
@@ -37,7 +38,7 @@ class InFlight(NamedTuple):
     version: int
 
 
-class MatchedResponse(NamedTuple):
+class MatchedResponse(ByFields):
     """A response, and the correlation id of its request."""
 
     correlation_id: int

@@ -1,6 +1,6 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a `@dataclass(slots=True)` whose fields are annotated with the wire types below.
+A struct is a dataclass (`fields.ByFields`) whose fields are annotated with the wire types below.
 `requests`, `coordinator.protocol` and the sticky assignor declare structs; `compiled(struct,
 version)` compiles each once per version. Neighbouring fixed-width fields become one
 `struct.Struct`.
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.fields import FrozenFields
+from aiokafka08.fields import ByFields, Slotted
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
@@ -34,15 +34,16 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
-@dataclasses.dataclass(slots=True, eq=False, repr=False)
-class Fixed(FrozenFields):
+class Fixed(ByFields):
     """A fixed-width big-endian integer; `code` is its letter in `struct` formats."""
 
     code: str
 
+    def __init__(self, code: str) -> None:  # an import of this module calls it
+        self.code = code
 
-@dataclasses.dataclass(slots=True, eq=False, repr=False)
-class Sized(FrozenFields):
+
+class Sized(ByFields):
     """A length field, then that many bytes; a negative length means null.
 
     `code` is the letter of the length field in `struct` formats.
@@ -52,9 +53,11 @@ class Sized(FrozenFields):
     text: bool
     nullable: bool
 
+    def __init__(self, code: str, *, text: bool, nullable: bool) -> None:  # as with `Fixed`
+        self.code, self.text, self.nullable = code, text, nullable
 
-@dataclasses.dataclass(slots=True, eq=False, repr=False)
-class Since(FrozenFields):
+
+class Since(ByFields):
     """The field is in versions `first` to `last`; in others its value is `absent`."""
 
     first: int
@@ -62,8 +65,7 @@ class Since(FrozenFields):
     last: int = 0x7FFF
 
 
-@dataclasses.dataclass(slots=True, eq=False, repr=False)
-class NullSince(FrozenFields):
+class NullSince(ByFields):
     """The array may be null from version `first` on. Before, null can't be encoded or decoded."""
 
     first: int
@@ -80,7 +82,7 @@ Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
 memoryview, the value is a view of it, not a copy."""
 
 
-class CompiledType(typing.NamedTuple):
+class CompiledType(Slotted):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
@@ -153,7 +155,7 @@ def _counted(read: Reader, item_size: int) -> Reader:
     return read_counted
 
 
-class _Mode(typing.NamedTuple):
+class _Mode(Slotted):
     """How a compiled reader differs from the client's."""
 
     lenient: bool = False
@@ -272,7 +274,8 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
 
 
 def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> CompiledType:
-    read_item, write_item, item_size, read_items, write_items = item
+    read_item, write_item, item_size = item.read, item.write, item.min_size
+    read_items, write_items = item.read_items, item.write_items
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -70,7 +71,8 @@ class Reader:
     def trouble(self) -> None:
         effects: list[Effect] = [Close(), Close(after_bytes=50), Answer(6), Omit()]
         effect = self.choose.choice(effects)
-        request = self.choose.choice([FetchRequest, ListOffsetsRequest])
+        requests: list[type[Request[Any]]] = [FetchRequest, ListOffsetsRequest]
+        request = self.choose.choice(requests)
         if request is FetchRequest and not self.choose.randrange(4):
             effect = Answer(1)  # KAFKA-2477
         self.cluster.fault(request, then=effect, where=lambda request: bool(request.topics))

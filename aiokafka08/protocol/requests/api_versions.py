@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class VersionRange(ByFields):
     api_key: Int16
     min_version: Int16
     max_version: Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ApiVersionsResponse(Response):
     error_code: Int16
     api_versions: list[VersionRange]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """For brokers ≥ 0.10: 0.8 closes the connection, 0.9 never responds (docs/brokers.md 2.2)."""
 

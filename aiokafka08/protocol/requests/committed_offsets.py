@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.fields import ByFields
@@ -10,7 +9,6 @@ from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, NullSince, Since, String
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class CommitPartition(ByFields):
     partition: Int32
     offset: Int64
@@ -18,18 +16,15 @@ class CommitPartition(ByFields):
     metadata: NullableString
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PartitionError(ByFields):
     partition: Int32
     error_code: Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OffsetCommitResponse(Response):
     topics: list[Topic[PartitionError]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Offsets to commit.
 
@@ -48,7 +43,6 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     topics: list[Topic[CommitPartition]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class CommittedPartition(ByFields):
     partition: Int32
     offset: Int64
@@ -56,7 +50,6 @@ class CommittedPartition(ByFields):
     error_code: Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchResponse(Response):
     """`error_code` is that of the whole group, such as NotCoordinatorForGroup."""
 
@@ -64,7 +57,6 @@ class OffsetFetchResponse(Response):
     error_code: Annotated[Int16, Since(2, absent=0)] = 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Version 0 reads from ZooKeeper, 1 and 2 from `__consumer_offsets`.
 

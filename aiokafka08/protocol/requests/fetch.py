@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.fields import ByFields
@@ -10,14 +9,12 @@ from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class FetchPartition(ByFields):
     partition: Int32
     fetch_offset: Int64
     max_bytes: Int32
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class FetchedPartition(ByFields):
     partition: Int32
     error_code: Int16
@@ -25,13 +22,11 @@ class FetchedPartition(ByFields):
     message_set: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class FetchResponse(Response):
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
     topics: list[Topic[FetchedPartition]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 

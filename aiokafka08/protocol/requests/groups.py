@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import Bytes, Int16, Int32, NullableString, String
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupCoordinatorResponse(Response):
     error_code: Int16
     node_id: Int32
@@ -17,7 +14,6 @@ class GroupCoordinatorResponse(Response):
     port: Int32
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
     """Named ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
 
@@ -28,19 +24,16 @@ class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
     group: NullableString
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupProtocol(ByFields):
     name: String
     metadata: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class JoinedMember(ByFields):
     member: String
     metadata: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class JoinGroupResponse(Response):
     error_code: Int16
     generation: Int32
@@ -50,7 +43,6 @@ class JoinGroupResponse(Response):
     members: list[JoinedMember]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """In version 0 the session timeout is also the limit for a rebalance."""
 
@@ -65,14 +57,12 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     protocols: list[GroupProtocol]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class GroupError(Response):
     """A response that is only an error code (Heartbeat, LeaveGroup)."""
 
     error_code: Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class HeartbeatRequest(Request[GroupError]):
     api = ApiKey.HEARTBEAT
     versions = range(1)
@@ -83,7 +73,6 @@ class HeartbeatRequest(Request[GroupError]):
     member: String
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class LeaveGroupRequest(Request[GroupError]):
     api = ApiKey.LEAVE_GROUP
     versions = range(1)
@@ -93,19 +82,16 @@ class LeaveGroupRequest(Request[GroupError]):
     member: String
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class MemberAssignment(ByFields):
     member: String
     assignment: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SyncGroupResponse(Response):
     error_code: Int16
     assignment: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SyncGroupRequest(Request[SyncGroupResponse]):
     api = ApiKey.SYNC_GROUP
     versions = range(1)
@@ -117,7 +103,6 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     assignments: list[MemberAssignment]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DescribedMember(ByFields):
     member: String
     client_id: String
@@ -126,7 +111,6 @@ class DescribedMember(ByFields):
     assignment: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DescribedGroup(ByFields):
     error_code: Int16
     group: String
@@ -136,12 +120,10 @@ class DescribedGroup(ByFields):
     members: list[DescribedMember]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DescribeGroupsResponse(Response):
     groups: list[DescribedGroup]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     api = ApiKey.DESCRIBE_GROUPS
     versions = range(1)
@@ -150,38 +132,32 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     groups: list[String]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListedGroup(ByFields):
     group: String
     protocol_type: String
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListGroupsResponse(Response):
     error_code: Int16
     groups: list[ListedGroup]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListGroupsRequest(Request[ListGroupsResponse]):
     api = ApiKey.LIST_GROUPS
     versions = range(1)
     response = ListGroupsResponse
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DeletedGroup(ByFields):
     group: String
     error_code: Int16
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DeleteGroupsResponse(Response):
     throttle_time_ms: Int32
     groups: list[DeletedGroup]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """Remove groups without members, with their committed offsets (brokers from 1.1 on)."""
 

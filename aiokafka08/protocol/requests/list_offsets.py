@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.fields import ByFields
@@ -15,14 +14,12 @@ EARLIEST = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListOffsetsPartition(ByFields):
     partition: Int32
     timestamp: Int64
     max_num_offsets: Annotated[Int32, Since(0, last=0, absent=1)] = 1
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListedOffsets(ByFields):
     """The offsets of one partition.
 
@@ -39,12 +36,10 @@ class ListedOffsets(ByFields):
     offset: Annotated[Int64, Since(1, absent=-1)] = -1
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListOffsetsResponse(Response):
     topics: list[Topic[ListedOffsets]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Offsets by time: version 0 compares with the times of segment files, version 1 with the
     timestamps of messages (KIP-79, brokers from 0.10.1 on)."""

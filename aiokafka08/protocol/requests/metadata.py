@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.fields import ByFields
@@ -18,7 +17,6 @@ from aiokafka08.protocol.types import (
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Broker(ByFields):
     node_id: Int32
     host: String
@@ -26,7 +24,6 @@ class Broker(ByFields):
     rack: Annotated[NullableString, Since(1, absent=None)] = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PartitionState(ByFields):
     error_code: Int16
     partition: Int32
@@ -35,7 +32,6 @@ class PartitionState(ByFields):
     isr: list[Int32]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class TopicState(ByFields):
     error_code: Int16
     topic: String
@@ -43,14 +39,12 @@ class TopicState(ByFields):
     partitions: list[PartitionState]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class MetadataResponse(Response):
     brokers: list[Broker]
     controller_id: Annotated[Int32, Since(1, absent=-1)]
     topics: list[TopicState]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class MetadataRequest(Request[MetadataResponse]):
     """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.fields import ByFields
@@ -10,13 +9,11 @@ from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProducePartition(ByFields):
     partition: Int32
     message_set: Bytes
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProducedPartition(ByFields):
     """The result for one partition.
 
@@ -30,13 +27,11 @@ class ProducedPartition(ByFields):
     timestamp: Annotated[Int64, Since(2, absent=-1)] = -1
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProduceResponse(Response):
     topics: list[Topic[ProducedPartition]]
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)] = 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProduceRequest(Request[ProduceResponse]):
     """Message sets to store.
 

@@ -142,7 +142,7 @@ def drop_partitions(
         for topic in _topics(request)
     ]
     kept = [topic for topic in topics if topic.partitions]
-    return dataclasses.replace(request, topics=kept)  # type: ignore[type-var]
+    return dataclasses.replace(request, topics=kept)  # type: ignore[call-arg]
 
 
 def with_partition_errors(
@@ -169,7 +169,7 @@ def with_partition_errors(
     for (name, _), one in kept.items():
         by_topic.setdefault(name, []).append(one)
     topics = [api.Topic(name, partitions) for name, partitions in by_topic.items()]
-    return dataclasses.replace(response, topics=topics)  # type: ignore[type-var]
+    return dataclasses.replace(response, topics=topics)  # type: ignore[call-arg]
 
 
 def _topics(message: Any) -> list[api.Topic[Any]]:
