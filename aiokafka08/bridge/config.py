@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from aiokafka08.bridge.topic_map import TopicMap, compiled, rename_rule
+from aiokafka08.concurrency.rate import parse_rate
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.net.config import parse_bootstrap_servers
 from aiokafka08.properties import (
@@ -162,6 +163,11 @@ class BridgeConfig:
         """The topic of the target that has the exact runs of offsets."""
         return f"aiokafka08-bridge.{self.name}.offsets"
 
+    @property
+    def state_topic(self) -> str:
+        """The topic of the target in which each start of the bridge claims it."""
+        return f"aiokafka08-bridge.{self.name}.state"
+
     def transactional_id(self, number: int) -> str:
         """Return the transactional id of a producer, from 0 on."""
         return f"aiokafka08-bridge.{self.name}.{number}"
@@ -255,12 +261,10 @@ def _renames(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _rate(value: object) -> float:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(k|M|G|Ki|Mi|Gi)?B(?:/s)?", str(value).strip())
-    factors = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-    rate = float(match[1]) * factors[match[2] or ""] if match else 0.0
-    if rate <= 0:
-        raise ValueError('bytes per second, such as "20MB/s" or "512KiB/s"')
-    return rate
+    try:
+        return parse_rate(str(value))
+    except IllegalArgumentError:
+        raise ValueError('bytes per second > 0, such as "20MB/s" or "512KiB/s"') from None
 
 
 SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {

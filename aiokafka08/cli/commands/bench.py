@@ -83,8 +83,8 @@ def produce(
     """Send random messages to TOPIC."""
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.moving.benchmark import measure_produce
-    from aiokafka08.cli.moving.rate import parse_rate
     from aiokafka08.cli.output import write_rows
+    from aiokafka08.concurrency.rate import parse_rate
 
     row = run(
         measure_produce(

@@ -149,11 +149,11 @@ def consume(
     from aiokafka08.cli.moving.consuming import consume as read
     from aiokafka08.cli.moving.pipes import open_stdout
     from aiokafka08.cli.moving.positions import PositionKind, parse_bounds
-    from aiokafka08.cli.moving.rate import parse_rate
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.records.delimiters import unescape
     from aiokafka08.cli.records.formats import OutputOptions, parse_serdes, record_encoder
     from aiokafka08.cli.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08.concurrency.rate import parse_rate
     from aiokafka08.errors import IllegalArgumentError
 
     start, end = parse_bounds(starts, ends, now_ms=int(time.time() * 1000))

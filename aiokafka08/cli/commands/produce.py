@@ -92,11 +92,11 @@ def produce(
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.moving.producing import ProduceJob, max_message_bytes
     from aiokafka08.cli.moving.producing import produce as send
-    from aiokafka08.cli.moving.rate import parse_rate
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.records.delimiters import unescape
     from aiokafka08.cli.records.formats import InputOptions
     from aiokafka08.cli.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08.concurrency.rate import parse_rate
     from aiokafka08.errors import IllegalArgumentError
 
     if partition is not None and keep_partition:

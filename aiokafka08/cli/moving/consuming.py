@@ -19,7 +19,6 @@ from typing import Final
 from aiokafka08.cli.connection import consumer, range_router
 from aiokafka08.cli.moving.pipes import Output
 from aiokafka08.cli.moving.positions import Bounds, PositionKind
-from aiokafka08.cli.moving.rate import RateLimit
 from aiokafka08.cli.moving.read_group import GroupReader
 from aiokafka08.cli.moving.read_plan import (
     Note,
@@ -38,6 +37,7 @@ from aiokafka08.cli.records.types import (
     RecordFormatError,
 )
 from aiokafka08.cli.settings import Settings
+from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.consumer.config import AutoOffsetReset
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.net.router import Router

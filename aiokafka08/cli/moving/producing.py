@@ -27,13 +27,13 @@ from aiokafka08 import AIOKafkaProducer, Deliveries
 from aiokafka08.cli.connection import producer
 from aiokafka08.cli.moving.input_messages import delimited_messages, file_messages, total_bytes
 from aiokafka08.cli.moving.pipes import BLOCK_BYTES, Output, open_stdout
-from aiokafka08.cli.moving.rate import RateLimit
 from aiokafka08.cli.moving.read_plan import Note
 from aiokafka08.cli.progress import Progress
 from aiokafka08.cli.records.formats import InputOptions, record_decoder
 from aiokafka08.cli.records.raw import with_fixed_key
 from aiokafka08.cli.records.types import InputMessages, RecordFormatError
 from aiokafka08.cli.settings import Settings
+from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.errors import (
     KafkaError,
     MessageSizeTooLargeError,

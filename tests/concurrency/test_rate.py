@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.cli.moving.rate import RateLimit, parse_rate
+from aiokafka08.concurrency.rate import RateLimit, parse_rate
 from aiokafka08.errors import IllegalArgumentError
 
 

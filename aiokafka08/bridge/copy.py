@@ -1,0 +1,395 @@
+"""`CopySession`: copy from one connection of both clusters to the next, exactly once.
+
+A session prepares the target's topics, starts the sink (which fences older starts), reads the
+positions, and then moves records. It ends with an error when either cluster has failed in a way
+that new connections may cure; `daemon` then begins another one. So a restart after a crash and one
+after an outage are the same.
+
+Invariants:
+- One task reads records, applies the sink's events and seeks. So a seek after an abort never falls
+  between the read of records and their way into the sink, which would copy them twice.
+- A partition that can't go on stops with a reason, or skips if it was told to. The others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import BridgeError, TargetError
+from aiokafka08.bridge.positions import (
+    StoredRuns,
+    find_positions,
+    lost_position,
+    owned_topics,
+    read_stored_runs,
+)
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    RecordRefused,
+    TransactionAborted,
+    TransactionCommitted,
+    WorkerFailed,
+)
+from aiokafka08.bridge.sink.sink import Sink
+from aiokafka08.bridge.source import PartitionLostError, Records, Source
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.topics import apply_plan, create_own_topics, plan_topics
+from aiokafka08.concurrency.rate import RateLimit
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_READ_S = 0.2
+CHUNK_RECORDS = 2000
+"""The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
+STOP_S = 4.0
+"""How long the last transactions may take after SIGTERM."""
+
+OnCommit = Callable[[TransactionCommitted], None]
+
+
+class CopySession:
+    """Copy until `run` is cancelled, has caught up, or fails.
+
+    Args:
+        config: the file of the bridge.
+        status: updated as the copy goes on.
+        run: the id of this start of the process.
+        on_commit: called after each commit, in the event loop.
+    """
+
+    def __init__(
+        self, config: BridgeConfig, status: CopyStatus, run: str, on_commit: OnCommit | None = None
+    ) -> None:
+        self._config = config
+        self._status = status
+        self._target = Target(config)
+        self._source = Source(config)
+        self._sink = Sink(config, self._target, run)
+        self._on_commit = on_commit
+        self._client_id = config.client_id
+        self._topics: dict[TopicPartition, TopicPartition] = {}
+        self._stored = StoredRuns()
+        self._epochs: dict[int, int] = {}
+        self._put: dict[TopicPartition, int] = {}
+        """The offset behind what was put into the sink."""
+        self._found: asyncio.Queue[dict[TopicPartition, TopicPartition]] = asyncio.Queue()
+        self._committed_at: dict[TopicPartition, float] = {}
+        rate, loop = config.copy.rate, asyncio.get_running_loop()
+        self._rate = None if rate is None else RateLimit(rate, loop.time())
+
+    async def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy.
+
+        Args:
+            until_caught_up: True ends as soon as all that the source has at the start is committed
+                (default False).
+
+        Raises:
+            BridgeFencedError: a newer start has taken over.
+            BridgeError: something has to be changed by hand.
+            KafkaError: one of the clusters failed.
+        """
+        refresh: asyncio.Task[None] | None = None
+        try:
+            await self._start()
+            ends = await self._ends() if until_caught_up else None
+            refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
+            self._status.problem = None
+            while ends is None or not self._has_reached(ends):
+                if refresh.done():
+                    refresh.result()
+                await self._step(ends)
+        finally:
+            if refresh is not None:
+                refresh.cancel()
+                await asyncio.gather(refresh, return_exceptions=True)
+            await self._close()
+
+    async def _close(self) -> None:
+        """Commit what was put, and release everything; also if the task was cancelled."""
+        await self._sink.stop(STOP_S)
+        for event in iter(self._sink.next_event, None):
+            if isinstance(event, TransactionCommitted):
+                self._apply_commit(event)
+        await asyncio.gather(self._source.stop(), self._sink.close(), return_exceptions=True)
+        await self._target.close()
+
+    # --- the start --------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        await self._source.start()
+        there = await self._target.partition_counts()
+        await create_own_topics(self._config, self._target, there)
+        await self._sink.start()
+        self._stored = await read_stored_runs(self._config, self._target)
+        self._sink.run_workers(self._stored.run_logs())
+        pairs = await self._prepare_topics()
+        await self._add(pairs)
+
+    async def _prepare_topics(self) -> dict[TopicPartition, TopicPartition]:
+        """Create and grow topics of the target; return the partitions that aren't copied yet."""
+        source = await self._source.partition_counts()
+        target = await self._target.partition_counts()
+        names = self._config.topics.pairs(source)
+        there = [
+            TopicPartition(name, number)
+            for topic, name in names.items()
+            for number in range(min(source[topic], target.get(name, 0)))
+        ]
+        owned: set[str] = set()
+        if any(target.get(name, source[topic]) < source[topic] for topic, name in names.items()):
+            committed = await self._target.committed(self._config.position_group, there)
+            owned = owned_topics(committed, self._stored)
+            owned |= {names[one] for one in owned if one in names}
+        configs: Mapping[str, Mapping[str, str]] = {}
+        if any(name not in target for name in names.values()):
+            configs = await self._source_configs()
+        plan = plan_topics(self._config, source, target, configs, owned)
+        for topic, reason in plan.refused.items():
+            if self._status.refused_topics.get(topic) != reason:
+                _log.error("%s: %s", self._client_id, reason)
+        self._status.refused_topics = dict(plan.refused)
+        await apply_plan(self._config, self._target, plan)
+        return {
+            TopicPartition(topic, number): TopicPartition(name, number)
+            for topic, name in names.items()
+            if topic not in plan.refused
+            for number in range(source[topic])
+            if TopicPartition(topic, number) not in self._topics
+        }
+
+    async def _source_configs(self) -> Mapping[str, Mapping[str, str]]:
+        try:
+            return await self._source.topic_configs()
+        except KafkaError as error:
+            raise type(error)(
+                f"settings of the source's topics: {error.text}. Without source.zookeeper in the "
+                "bridge's file topics are created with the target's defaults"
+            ) from error
+
+    async def _add(self, pairs: dict[TopicPartition, TopicPartition]) -> None:
+        """Begin to copy partitions."""
+        if not pairs:
+            return
+        found = await find_positions(
+            self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
+        )
+        for tp in [tp for tp, one in found.items() if one.origin == "lost"]:
+            reason = lost_position(self._config, tp)
+            self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
+            _log.error("%s: %s", self._client_id, reason)
+            del found[tp]
+            self._topics[tp] = pairs.pop(tp)
+        unknown = [tp for tp, one in found.items() if one.offset is None]
+        bounds = await self._source.bounds(unknown) if unknown else {}
+        at = 0 if self._config.copy.start == "earliest" else 1
+        positions = {
+            tp: one.offset if one.offset is not None else bounds[tp][at]
+            for tp, one in found.items()
+        }
+        self._topics |= pairs
+        loop = asyncio.get_running_loop()
+        for tp, offset in positions.items():
+            status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
+            status.position = offset
+            status.stopped = None
+            self._put[tp] = offset
+            self._committed_at[tp] = loop.time()
+        self._source.add(positions)
+        for tp, one in found.items():
+            if one.origin == "offsets topic":
+                _log.warning(
+                    "%s: topic %r, partition %d: the committed position has expired; going on at "
+                    "offset %d, from the offsets topic", self._client_id, *tp, positions[tp],
+                )  # fmt: skip
+            if one.origin != "group" and positions[tp]:
+                await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
+
+    async def _refresh_topics(self) -> None:
+        """Look for new topics and partitions from time to time."""
+        while True:
+            await asyncio.sleep(self._config.copy.refresh_s)
+            try:
+                pairs = await self._prepare_topics()
+            except BridgeError:
+                raise
+            except KafkaError as error:
+                _log.warning("%s: look for new topics: %s", self._client_id, error.text)
+                continue
+            if pairs:
+                await self._found.put(pairs)
+
+    # --- the copy ---------------------------------------------------------------------------------
+
+    async def _step(self, ends: Mapping[TopicPartition, int] | None) -> None:
+        """Apply what has happened, and pass one read on to the sink."""
+        await self._apply_events()
+        while not self._found.empty():
+            pairs = self._found.get_nowait()
+            await self._add({tp: there for tp, there in pairs.items() if tp not in self._topics})
+        if not self._sink.has_room:
+            await self._sink.wait_room()
+            return
+        if not self._topics:
+            await asyncio.sleep(_READ_S)
+            return
+        try:
+            records = await self._source.read(_READ_S)
+        except PartitionLostError as lost:
+            await self._partition_lost(lost)
+            return
+        epochs = dict(self._epochs)
+        for tp, of_partition in records.items():
+            await self._put_records(tp, of_partition, epochs)
+        self._observe(records)
+        if not records:
+            await self._put_positions(ends)
+        await self._recommit()
+
+    async def _put_records(
+        self,
+        tp: TopicPartition,
+        records: Sequence[ConsumerRecord[bytes, bytes]],
+        epochs: Mapping[int, int],
+    ) -> None:
+        epoch = epochs.get(self._sink.worker_of(tp), 0)
+        for start in range(0, len(records), CHUNK_RECORDS):
+            part = records[start : start + CHUNK_RECORDS]
+            await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
+
+    async def _put_chunk(
+        self,
+        tp: TopicPartition,
+        records: Sequence[ConsumerRecord[Any, Any]],
+        next_offset: int,
+        epoch: int | None = None,
+    ) -> None:
+        size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+        if epoch is None:
+            epoch = self._epochs.get(self._sink.worker_of(tp), 0)
+        while not self._sink.has_room:
+            await self._sink.wait_room()
+            if (failure := self._sink.failure) is not None:
+                await self._worker_failed(failure)
+        self._sink.put(Chunk(epoch, tp, self._topics[tp], records, next_offset, size))
+        self._put[tp] = next_offset
+        if self._rate is not None and size:
+            await asyncio.sleep(self._rate.delay_s(size, asyncio.get_running_loop().time()))
+
+    async def _put_positions(self, ends: Mapping[TopicPartition, int] | None) -> None:
+        """Commit positions that have passed a hole at the end of the log."""
+        for tp, end in (ends or {}).items():
+            status = self._status.partitions[tp]
+            if status.stopped is None and self._put[tp] < end:
+                position = await self._source.position(tp)
+                if position > self._put[tp]:
+                    await self._put_chunk(tp, [], position)
+
+    async def _recommit(self) -> None:
+        """Commit idle positions again, so that they don't expire."""
+        now = asyncio.get_running_loop().time()
+        for tp, at in self._committed_at.items():
+            status = self._status.partitions[tp]
+            is_due = now - at >= self._config.copy.recommit_s
+            if is_due and status.stopped is None and status.position == self._put[tp]:
+                self._committed_at[tp] = now
+                if status.position:
+                    await self._put_chunk(tp, [], status.position)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    async def _apply_events(self) -> None:
+        for event in iter(self._sink.next_event, None):
+            match event:
+                case TransactionCommitted():
+                    self._apply_commit(event)
+                case TransactionAborted():
+                    self._status.aborts += 1
+                    _log.warning(
+                        "%s: transaction of producer %d aborted, read again: %s",
+                        self._client_id, event.worker, event.reason,
+                    )  # fmt: skip
+                    self._rewind(event.worker, event.epoch)
+                case RecordRefused():
+                    self._rewind(event.worker, event.epoch)
+                    tp = event.source
+                    self._stop_partition(
+                        tp,
+                        f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the "
+                        f"record at offset {event.offset} of the source: {event.reason}",
+                    )
+                case WorkerFailed():
+                    await self._worker_failed(event)
+                case _:
+                    pass
+
+    def _apply_commit(self, event: TransactionCommitted) -> None:
+        now = asyncio.get_running_loop().time()
+        self._status.transactions += 1
+        self._status.records += event.records
+        self._status.size += event.size
+        for tp, offset in event.positions.items():
+            self._committed_at[tp] = now
+            status = self._status.partitions[tp]
+            status.position = offset
+            status.observe(self._source.end_of(tp), now)
+        if self._on_commit is not None:
+            self._on_commit(event)
+
+    def _rewind(self, worker: int, epoch: int) -> None:
+        """Read a worker's partitions again from their committed positions."""
+        self._epochs[worker] = epoch
+        for tp, status in self._status.partitions.items():
+            if tp in self._topics and self._sink.worker_of(tp) == worker:
+                self._put[tp] = status.position
+                if status.stopped is None:
+                    self._source.seek(tp, status.position)
+
+    async def _worker_failed(self, event: WorkerFailed) -> None:
+        """Raise what ends the session: a newer start has taken over, or the producer has failed."""
+        try:
+            await self._sink.check_owner()
+        except TargetError as error:
+            raise event.error from error
+        raise event.error
+
+    async def _partition_lost(self, lost: PartitionLostError) -> None:
+        tp = lost.partition
+        if self._config.copy.on_loss == "stop" or lost.resume is None:
+            self._stop_partition(tp, f'{lost.text}. Go on with copy.on_loss = "skip"')
+            return
+        status = self._status.partitions[tp]
+        status.skipped += lost.missing
+        _log.warning("%s: %s; skipped to offset %d", self._client_id, lost.text, lost.resume)
+        self._source.seek(tp, lost.resume)
+        await self._put_chunk(tp, [], lost.resume)
+
+    def _stop_partition(self, tp: TopicPartition, reason: str) -> None:
+        self._source.suspend(tp)
+        self._status.partitions[tp].stopped = reason
+        _log.error("%s: %s", self._client_id, reason)
+
+    # --- progress ---------------------------------------------------------------------------------
+
+    def _observe(self, records: Records) -> None:
+        now = asyncio.get_running_loop().time()
+        for tp in records or self._topics:
+            self._status.partitions[tp].observe(self._source.end_of(tp), now)
+
+    async def _ends(self) -> dict[TopicPartition, int]:
+        bounds = await self._source.bounds(self._topics)
+        return {tp: last for tp, (_, last) in bounds.items()}
+
+    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        partitions = self._status.partitions
+        return all(
+            partitions[tp].stopped is not None or partitions[tp].position >= end
+            for tp, end in ends.items()
+        )

@@ -1,0 +1,86 @@
+"""`run_bridge`: sessions one after the other, until there is nothing left to do or to hope for.
+
+A session that fails because a cluster is away is followed by another one, after a pause that grows
+to ten seconds, until the outage has lasted for `copy.outage_s`.
+
+Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never ridden out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy import CopySession, OnCommit
+from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
+from aiokafka08.bridge.sink.sink import new_run
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.backoff import Backoff
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_FINAL = (
+    BridgeFencedError,
+    BridgeError,
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    UnsupportedVersionError,
+)
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 10.0
+
+
+async def run_bridge(
+    config: BridgeConfig,
+    status: CopyStatus,
+    *,
+    until_caught_up: bool = False,
+    on_commit: OnCommit | None = None,
+) -> None:
+    """Copy until cancelled; a cancellation commits what was read and ends within five seconds.
+
+    Args:
+        config: the file of the bridge.
+        status: updated as the copy goes on.
+        until_caught_up: True ends as soon as all that the source has at the start is committed
+            (default False).
+        on_commit: called after each commit, in the event loop (default None).
+
+    Raises:
+        BridgeFencedError: a newer start has taken over.
+        BridgeError: something has to be changed by hand.
+        KafkaError: a cluster has been away for `copy.outage_s`, or refuses what can't work later.
+    """
+    loop = asyncio.get_running_loop()
+    run = new_run()
+    backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    last_progress, transactions = loop.time(), 0
+    while True:
+        status.sessions += 1
+        try:
+            session = CopySession(config, status, run, on_commit)
+            await session.run(until_caught_up=until_caught_up)
+            return
+        except _FINAL:
+            raise
+        except KafkaError as error:
+            now = loop.time()
+            if status.transactions > transactions:
+                last_progress, transactions = now, status.transactions
+                backoff.reset()
+            if now - last_progress >= config.copy.outage_s:
+                raise
+            status.problem = error.text or repr(error)
+            pause = backoff.next()
+            _log.warning(
+                "%s: the copy stopped, next attempt in %.1f s: %s",
+                config.client_id, pause, status.problem,
+            )  # fmt: skip
+            await asyncio.sleep(pause)

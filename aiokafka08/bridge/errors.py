@@ -1,0 +1,23 @@
+"""The errors of a bridge: which of them end the run, and which are ridden out."""
+
+from __future__ import annotations
+
+from aiokafka08.errors import KafkaError
+
+
+class BridgeError(KafkaError):
+    """The bridge can't go on until somebody changes something; the text says what."""
+
+
+class BridgeFencedError(KafkaError):
+    """A newer start of the same bridge has taken over: this process must end, and stay down."""
+
+
+class TargetError(KafkaError):
+    """The target refused a request, or didn't respond."""
+
+
+class TargetUnavailableError(TargetError):
+    """The target can't be reached, or isn't ready: another attempt may succeed."""
+
+    retriable = True

@@ -1,0 +1,158 @@
+"""Where the copy of each partition goes on: read from the target, which is the only state.
+
+The position of a partition is the committed offset of the bridge's group for the *target*
+partition; its value is an offset of the *source*, committed in the transaction that has the
+records. An idle group's offsets expire (`offsets.retention.minutes`, 7 days by default); then the
+last run in the offsets topic, which is in the same transactions, gives the position.
+
+Invariant: a partition of a bridge that has run before never begins anew by itself: if neither the
+group nor the offsets topic knows it, and the target's partition isn't empty, it isn't copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key
+from aiokafka08.bridge.offset_runs import OffsetMap, RunLog, RunRecord
+from aiokafka08.bridge.target import Target, TargetRecord
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.structs import TopicPartition
+
+Origin = Literal["group", "offsets topic", "none", "lost"]
+
+
+@dataclass(slots=True)
+class StoredRuns:
+    """The records of the offsets topic, by partition of the source."""
+
+    records: dict[TopicPartition, dict[int, RunRecord]] = field(default_factory=dict)
+
+    def add(self, record: TargetRecord) -> None:
+        """Apply a record of the topic, in the order of the log.
+
+        Raises:
+            KafkaProtocolError: it can't be read; a newer release may have written it.
+        """
+        if record.key is None:
+            return
+        key: RunsKey = decode_runs_key(record.key)
+        of_partition = self.records.setdefault(TopicPartition(key.topic, key.partition), {})
+        if record.value is None:
+            of_partition.pop(key.source, None)
+            return
+        runs = decode_runs(record.value)
+        if runs is None:
+            raise KafkaProtocolError(
+                f"offset {record.offset} of the offsets topic has an unknown version; run the "
+                "release that wrote it, or a newer one"
+            )
+        of_partition[key.source] = RunRecord(key.source, runs)
+
+    def run_logs(self) -> dict[TopicPartition, RunLog]:
+        """Return the log of each partition, to continue it."""
+        return {tp: RunLog(records.values()) for tp, records in self.records.items()}
+
+    def offset_map(self, tp: TopicPartition) -> OffsetMap:
+        """Return all runs of a partition of the source."""
+        records = self.records.get(tp, {}).values()
+        return OffsetMap(run for record in records for run in record.runs or ())
+
+
+async def read_stored_runs(config: BridgeConfig, target: Target) -> StoredRuns:
+    """Read the offsets topic.
+
+    Raises:
+        TargetError: the target doesn't respond.
+        KafkaProtocolError: a record can't be read.
+    """
+    stored = StoredRuns()
+    for record in await target.read_topic(config.offsets_topic):
+        stored.add(record)
+    return stored
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPosition:
+    """The next source offset of a partition, None to begin; and where that is known from."""
+
+    offset: int | None
+    origin: Origin
+
+
+def choose_position(
+    committed: int | None,
+    runs: OffsetMap,
+    *,
+    has_run: bool,
+    is_empty: bool,
+) -> FoundPosition:
+    """Return where the copy of a partition goes on.
+
+    Args:
+        committed: the offset of the bridge's group.
+        runs: what the offsets topic has of the partition.
+        has_run: whether the bridge has been started before.
+        is_empty: whether the target's partition has never had a record.
+
+    Returns:
+        The position; with origin "lost" if the copy can't go on by itself.
+    """
+    if committed is not None:
+        return FoundPosition(committed, "group")
+    if runs.end_source is not None:
+        return FoundPosition(runs.end_source, "offsets topic")
+    return FoundPosition(None, "lost" if has_run and not is_empty else "none")
+
+
+def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
+    """Return what to tell about a partition whose position is lost."""
+    return (
+        f"topic {tp.topic!r}, partition {tp.partition}: the position of bridge {config.name!r} is "
+        f"lost: group {config.position_group!r} has no offset (expired, or deleted), and topic "
+        f"{config.offsets_topic!r} has no runs, but the target's partition isn't empty. Commit the "
+        "next source offset for that group and target partition, or delete the target topic to "
+        "copy it again"
+    )
+
+
+async def find_positions(
+    config: BridgeConfig,
+    target: Target,
+    pairs: Mapping[TopicPartition, TopicPartition],
+    stored: StoredRuns,
+    *,
+    has_run: bool,
+) -> dict[TopicPartition, FoundPosition]:
+    """Return where the copy of each partition goes on.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection; the sink has fenced older starts.
+        pairs: partition of the source → partition of the target.
+        stored: the offsets topic.
+        has_run: whether the bridge has been started before.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    committed = await target.committed(config.position_group, pairs.values())
+    unknown = [tp for tp, there in pairs.items() if there not in committed]
+    bounds = await target.log_bounds(pairs[tp] for tp in unknown)
+    return {
+        tp: choose_position(
+            committed.get(there),
+            stored.offset_map(tp) if there not in committed else OffsetMap(),
+            has_run=has_run,
+            is_empty=there not in bounds or bounds[there][1] == 0,
+        )
+        for tp, there in pairs.items()
+    }
+
+
+def owned_topics(committed: Iterable[TopicPartition], stored: StoredRuns) -> set[str]:
+    """Return the topics into which the bridge has copied: names of the target and of the source."""
+    return {tp.topic for tp in committed} | {tp.topic for tp in stored.records}

@@ -1,0 +1,90 @@
+"""Which start of a bridge owns it, and which transactional ids must be fenced first. Pure.
+
+Each start writes a claim into the state topic of the bridge (one partition, compacted), so that the
+order of the log is the order of the starts:
+
+1. It reads all claims, and writes its own: its run, and how many transactional ids the bridge has
+   ever had, which is the largest number in any claim or in its own configuration.
+2. It initialises all these ids. That fences every producer of an older start, and ends its open
+   transaction one way or the other.
+3. It reads the claims again. If a claim has more ids, it goes back to 1. If the last claim is of
+   another run, that start is newer, and this one ends.
+4. Only now it reads the positions, and writes.
+
+Invariant: when a start passes step 3, all producers of the starts whose claim is in front of its
+own are fenced; and each start whose claim is behind it will initialise all ids of this one.
+
+The partitions are divided among the producers by `producer_of`, which depends on the partition and
+on the number of producers alone; so the claims hold all that a later start has to know.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.structs import TopicPartition
+
+CLAIM_KEY = b"claim"
+
+
+class Claim(NamedTuple):
+    """A start of the bridge: its random id, its producers, and the ids that were ever in use."""
+
+    run: str
+    producers: int
+    ids: int
+
+
+def producer_of(tp: TopicPartition, producers: int) -> int:
+    """Return the number of the producer that writes a partition of the source.
+
+    Args:
+        tp: the partition of the source.
+        producers: how many producers the bridge has.
+    """
+    return zlib.crc32(f"{tp.topic}/{tp.partition}".encode()) % producers
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """Return the value of a claim's record."""
+    return json.dumps({"version": 0, **claim._asdict()}).encode()
+
+
+def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[Claim]:
+    """Return the claims among the keys and values of the state topic, in the order of the log.
+
+    Raises:
+        KafkaProtocolError: a claim can't be read; a newer release may have written it.
+    """
+    claims: list[Claim] = []
+    for key, value in values:
+        if key != CLAIM_KEY or value is None:
+            continue
+        try:
+            document = json.loads(value)
+            if document["version"] != 0:
+                raise ValueError(f"version {document['version']}")
+            claims.append(
+                Claim(str(document["run"]), int(document["producers"]), int(document["ids"]))
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise KafkaProtocolError(
+                f"a claim in the bridge's state topic can't be read ({error}): {value[:100]!r}; "
+                "expected version 0. Run the release that wrote it, or a newer one"
+            ) from None
+    return claims
+
+
+def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
+    """Return the claim to write in step 1.
+
+    Args:
+        claims: all that were read.
+        run: the id of this start.
+        producers: how many producers it will have.
+    """
+    return Claim(run, producers, max([producers, *(one.ids for one in claims)]))

@@ -1,0 +1,76 @@
+"""What passes between the event loop and the workers: chunks of records in, events out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka08.bridge.errors import TargetError
+from aiokafka08.bridge.offset_runs import OffsetRun
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+
+class Chunk(NamedTuple):
+    """Records of one partition, in order, for one worker.
+
+    Without records it only moves the position: past a hole in the log, or nowhere, in which case
+    the same position is committed again.
+    """
+
+    epoch: int
+    """The worker's epoch when the records were read; after an abort older chunks are dropped."""
+    source: TopicPartition
+    target: TopicPartition
+    records: Sequence[ConsumerRecord[Any, Any]]
+    next_offset: int
+    """The source offset behind the records."""
+    size: int
+    """Bytes of keys and values."""
+
+
+class ChunkTaken(NamedTuple):
+    """A worker has passed a chunk on to librdkafka, or dropped it: its memory is free."""
+
+    size: int
+
+
+class TransactionCommitted(NamedTuple):
+    """A transaction is committed: the target holds its records and its positions."""
+
+    worker: int
+    positions: Mapping[TopicPartition, int]
+    """Source partition → source offset behind what is copied."""
+    runs: Mapping[TopicPartition, Sequence[OffsetRun]]
+    records: int
+    size: int
+    newest_timestamp: Mapping[TopicPartition, int]
+    """Source partition → the largest timestamp of a record, for the lag in seconds."""
+
+
+class TransactionAborted(NamedTuple):
+    """A transaction is aborted: its partitions must be read again from their last positions."""
+
+    worker: int
+    epoch: int
+    """The worker's epoch from now on."""
+    reason: str
+
+
+class RecordRefused(NamedTuple):
+    """The target doesn't take a record, and another attempt wouldn't help."""
+
+    worker: int
+    epoch: int
+    source: TopicPartition
+    offset: int
+    reason: str
+
+
+class WorkerFailed(NamedTuple):
+    """A worker has ended: its transactional id belongs to another producer, or timed out."""
+
+    worker: int
+    error: TargetError
+
+
+SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefused | WorkerFailed

@@ -1,0 +1,205 @@
+"""`Sink`: claim the bridge, run its workers, and pass chunks and events between them and the loop.
+
+`start()` does what `claims` describes; only after it may positions be read. `next_event()` returns
+what the workers report. `check_owner()` tells a fenced producer from one whose transaction took too
+long.
+
+Invariant: the chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the
+caller waits for room. No call blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import BridgeFencedError, TargetError
+from aiokafka08.bridge.offset_runs import RunLog
+from aiokafka08.bridge.sink.claims import (
+    CLAIM_KEY,
+    Claim,
+    decode_claims,
+    encode_claim,
+    next_claim,
+    producer_of,
+)
+from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
+from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
+from aiokafka08.bridge.target import Target, client_settings
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_CLOSE_S = 2.0
+
+
+class Sink:
+    """The transactional producers of a bridge.
+
+    Args:
+        config: the file of the bridge.
+        target: a connection for what isn't a transaction.
+        run: the id of this start; the same one for all sinks of a process.
+
+    Attributes:
+        has_run: whether the bridge was started before this process, as `start()` has found.
+    """
+
+    def __init__(self, config: BridgeConfig, target: Target, run: str) -> None:
+        self._config = config
+        self._target = target
+        self._run = run
+        self.has_run = False
+        self._workers: list[TransactionWorker] = []
+        self._waiting_bytes = 0
+        self._events: deque[SinkEvent] = deque()
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Claim the bridge and fence all older starts.
+
+        Raises:
+            BridgeFencedError: a newer start has claimed it.
+            TargetError: the target doesn't respond, or refuses.
+        """
+        copy = self._config.copy
+        initialised = 0
+        while True:
+            claim = next_claim(await self._claims(), self._run, copy.producers)
+            await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
+            await self._initialise(initialised, claim.ids)
+            initialised = claim.ids
+            claims = await self._claims()
+            self._check(claims)
+            self.has_run = any(one.run != self._run for one in claims)
+            if all(one.ids <= initialised for one in claims):
+                break
+        idle, self._workers = self._workers[copy.producers :], self._workers[: copy.producers]
+        for worker in idle:
+            await self._target.call("close a producer", worker.close)
+
+    async def check_owner(self) -> None:
+        """Verify that no newer start has claimed the bridge.
+
+        Raises:
+            BridgeFencedError: one has.
+            TargetError: the target doesn't respond.
+        """
+        self._check(await self._claims())
+
+    def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
+        """Start the threads.
+
+        Args:
+            run_logs: by partition of the source, what the offsets topic has.
+        """
+        for number, worker in enumerate(self._workers):
+            worker.start({tp: log for tp, log in run_logs.items() if self.worker_of(tp) == number})
+
+    def worker_of(self, tp: TopicPartition) -> int:
+        """Return the number of the worker that writes a partition of the source."""
+        return producer_of(tp, self._config.copy.producers)
+
+    def put(self, chunk: Chunk) -> None:
+        """Pass a chunk to its worker; wait for room first, with `wait_room`."""
+        self._waiting_bytes += chunk.size
+        self._workers[self.worker_of(chunk.source)].put(chunk)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less than `buffer_bytes` wait for the workers."""
+        return self._waiting_bytes < self._config.copy.buffer_bytes
+
+    async def wait_room(self) -> None:
+        """Wait until there is room, or a worker has something to report."""
+        if not self.has_room:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def failure(self) -> WorkerFailed | None:
+        """The failure of a worker among the events that weren't taken; None if there is none."""
+        return next((one for one in self._events if isinstance(one, WorkerFailed)), None)
+
+    def next_event(self) -> SinkEvent | None:
+        """Return the next event of a worker, None if there is none."""
+        return self._events.popleft() if self._events else None
+
+    async def stop(self, timeout_s: float) -> None:
+        """Let the workers commit what they have begun, and end; give up after `timeout_s`."""
+        for worker in self._workers:
+            worker.request_stop(timeout_s)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s + _CLOSE_S
+        for worker in self._workers:
+            await asyncio.to_thread(worker.join, max(deadline - loop.time(), 0.0))
+
+    async def close(self) -> None:
+        """Release what librdkafka holds of the workers that have ended."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            if not worker.is_running:
+                try:
+                    async with asyncio.timeout(_CLOSE_S):
+                        await self._target.call("close a producer", worker.close)
+                except (TargetError, TimeoutError) as error:
+                    _log.debug("%s: closing a producer: %s", self._config.client_id, error)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _claims(self) -> list[Claim]:
+        records = await self._target.read_topic(self._config.state_topic)
+        return decode_claims((one.key, one.value) for one in records)
+
+    def _check(self, claims: list[Claim]) -> None:
+        if claims and claims[-1].run != self._run:
+            raise BridgeFencedError(
+                f"bridge {self._config.name!r}: a newer start has taken over (run "
+                f"{claims[-1].run}); this one ends, and must not be started again beside it"
+            )
+
+    async def _initialise(self, first: int, end: int) -> None:
+        """Make the producers from `first` to before `end`, which fences those of older starts."""
+        loop = asyncio.get_running_loop()
+        for number in range(first, end):
+            settings = WorkerSettings(
+                number,
+                self._config.client_id,
+                self._config.transactional_id(number),
+                self._producer_settings(),
+                self._config.position_group,
+                self._config.offsets_topic,
+                self._config.copy,
+            )
+            what = f"initialise {settings.transactional_id}"
+            worker = await self._target.call(
+                what,
+                TransactionWorker,
+                settings,
+                lambda event: loop.call_soon_threadsafe(self._on_event, event),
+            )
+            self._workers.append(worker)
+            await self._target.call(what, worker.initialise)
+
+    def _producer_settings(self) -> dict[str, Any]:
+        return {
+            **client_settings(self._config),
+            "compression.codec": self._config.target.compression,
+        }
+
+    def _on_event(self, event: SinkEvent) -> None:
+        if isinstance(event, ChunkTaken):
+            self._waiting_bytes -= event.size
+        else:
+            self._events.append(event)
+        self._changed.set()
+
+
+def new_run() -> str:
+    """Return a random id for a start of the bridge."""
+    return uuid.uuid4().hex

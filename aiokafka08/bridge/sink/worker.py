@@ -1,0 +1,353 @@
+"""`TransactionWorker`: one transactional producer, in a thread of its own.
+
+librdkafka's calls block, so the event loop puts chunks into a queue, and the worker reports events.
+A transaction begins with the first chunk, and ends when it is large or old enough: then the records
+are flushed, the runs of offsets that their acknowledgements give are written to the offsets topic,
+the positions are added, and all that is committed at once. So there is no state but the target's.
+
+Invariants:
+- The chunks of a partition are written in the order in which they were put.
+- After an abort the worker's epoch is higher, and it drops chunks with a lower one: the caller
+  reads again from the last committed positions.
+- librdkafka's queue has no limit of its own, since `produce_batch` would skip a record that doesn't
+  fit and take the next. The limits of a transaction bound it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiokafka08.bridge.config import CopyConfig
+from aiokafka08.bridge.errors import TargetError
+from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
+from aiokafka08.bridge.offset_runs import RunLog
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    ChunkTaken,
+    RecordRefused,
+    SinkEvent,
+    TransactionAborted,
+    TransactionCommitted,
+    WorkerFailed,
+)
+from aiokafka08.bridge.sink.transaction import OpenTransaction, SentChunk, batch_messages
+from aiokafka08.bridge.target import import_confluent, is_transient, target_error
+from aiokafka08.structs import TopicPartition
+
+T = TypeVar("T")
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_CALL_S = 10.0
+"""How long one call of librdkafka may block."""
+_POLL_S = 0.05
+_RETRY_S = 0.2
+_FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_REFUSED_NAMES = frozenset(
+    {
+        "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "INVALID_MSG",
+        "POLICY_VIOLATION", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE",
+    }
+)  # fmt: skip
+
+
+class _Abort(Exception):
+    """The transaction must be aborted; the text says why."""
+
+
+class _Stopped(Exception):
+    """`stop()` was called, and its deadline has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker needs to know: its place, librdkafka's settings, and the bridge's topics."""
+
+    number: int
+    client_id: str
+    transactional_id: str
+    producer: Mapping[str, Any]
+    position_group: str
+    offsets_topic: str
+    copy: CopyConfig
+
+
+class TransactionWorker:
+    """Write chunks in transactions.
+
+    Args:
+        settings: of this worker.
+        report: called with each event, in the worker's thread.
+    """
+
+    def __init__(self, settings: WorkerSettings, report: Callable[[SinkEvent], None]) -> None:
+        self._confluent = import_confluent()
+        self._settings = settings
+        self._report = report
+        self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
+        self._epoch = 0
+        self._open: OpenTransaction | None = None
+        self._run_logs: dict[TopicPartition, RunLog] = {}
+        self._acknowledge_all = False
+        self._refused: tuple[TopicPartition, int, str] | None = None
+        self._stop_at: float | None = None
+        self._thread: threading.Thread | None = None
+        self._producer = self._confluent.Producer(
+            {
+                "linger.ms": 20,
+                "message.max.bytes": 1_000_000_000,
+                **settings.producer,
+                "transactional.id": settings.transactional_id,
+                "enable.idempotence": True,
+                "queue.buffering.max.messages": 0,
+                "queue.buffering.max.kbytes": 2_097_151,
+            }
+        )
+        self._group = self._confluent.Consumer(
+            {
+                **{k: v for k, v in settings.producer.items() if not k.startswith("compression")},
+                "group.id": settings.position_group,
+                "enable.auto.commit": False,
+            }
+        )
+
+    # --- called by the event loop -----------------------------------------------------------------
+
+    def initialise(self) -> None:
+        """Fence older producers of this transactional id, and end their transaction; blocks.
+
+        Raises:
+            KafkaException: it failed; `target.target_error` tells whether it may work later.
+        """
+        self._producer.init_transactions(_CALL_S * 3)
+
+    def start(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
+        """Start the thread.
+
+        Args:
+            run_logs: what the offsets topic has of the partitions that this worker will write.
+        """
+        self._run_logs = dict(run_logs)
+        name = f"aiokafka08-bridge-sink-{self._settings.number}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, chunk: Chunk) -> None:
+        """Queue a chunk."""
+        self._chunks.put(chunk)
+
+    def request_stop(self, timeout_s: float) -> None:
+        """Commit the open transaction, and end; after `timeout_s` end without a commit."""
+        self._stop_at = time.monotonic() + timeout_s
+        self._chunks.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the thread has ended, up to `timeout_s`; blocks."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread hasn't ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def close(self) -> None:
+        """Release librdkafka's handles; blocks. The thread has ended, or never began."""
+        self._group.close()
+        self._producer.purge()
+        self._producer.flush(0)
+
+    # --- in the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._take_chunks()
+        except _Stopped:
+            self._failed(TargetError("stopped before the last transaction was committed"))
+        except self._confluent.KafkaException as error:
+            self._failed(target_error(f"producer {self._settings.transactional_id}", error))
+        except Exception as error:
+            _log.exception("%s: the sink has a bug", self._settings.client_id)
+            self._failed(TargetError(f"internal error in the sink: {error!r}"))
+
+    def _failed(self, error: TargetError) -> None:
+        self._report(WorkerFailed(self._settings.number, error))
+
+    def _take_chunks(self) -> None:
+        while True:
+            try:
+                chunk = self._next_chunk()
+                if chunk is not None:
+                    self._take(chunk)
+                if self._open is not None and (chunk is None or self._is_full(self._open)):
+                    self._commit(self._open)
+                if chunk is None and self._stop_at is not None:
+                    return
+            except _Abort as abort:
+                self._abort(str(abort))
+
+    def _next_chunk(self) -> Chunk | None:
+        """Return the next chunk; None if the transaction is old enough, or at the stop."""
+        while True:
+            timeout = None
+            if self._open is not None:
+                age = time.monotonic() - self._open.began_at
+                timeout = self._settings.copy.transaction_s - age
+                if timeout <= 0:
+                    return None
+            try:
+                chunk = self._chunks.get(timeout=timeout)
+            except queue.Empty:
+                return None
+            if chunk is None or chunk.epoch == self._epoch:
+                return chunk
+            self._report(ChunkTaken(chunk.size))
+
+    def _is_full(self, transaction: OpenTransaction) -> bool:
+        limits = self._settings.copy
+        return (
+            transaction.records >= limits.transaction_records
+            or transaction.size >= limits.transaction_bytes
+            or time.monotonic() - transaction.began_at >= limits.transaction_s
+        )
+
+    def _take(self, chunk: Chunk) -> None:
+        if self._open is None:
+            self._producer.begin_transaction()
+            self._open = OpenTransaction(time.monotonic())
+        sent = self._open.add(chunk)
+        try:
+            if sent is not None:
+                self._produce(chunk, sent)
+        finally:
+            self._report(ChunkTaken(chunk.size))
+        self._producer.poll(0)
+
+    def _produce(self, chunk: Chunk, sent: SentChunk) -> None:
+        def callback(index: int) -> Callable[[Any, Any], None]:
+            def acknowledge(error: Any, message: Any) -> None:
+                if error is None:
+                    sent.acknowledged[index] = message.offset()
+                elif error.name() in _REFUSED_NAMES:
+                    self._note_refusal(chunk.source, sent.offsets[index], error)
+
+            return acknowledge
+
+        messages = batch_messages(
+            chunk,
+            callback,
+            keep_timestamps=self._settings.copy.timestamps == "keep",
+            every=self._acknowledge_all,
+        )
+        topic, partition = chunk.target
+        queued = self._producer.produce_batch(topic, messages, partition=partition)
+        if queued < len(messages):
+            [index, error] = next(
+                (index, one["_error"]) for index, one in enumerate(messages) if "_error" in one
+            )
+            if error.name() in _REFUSED_NAMES:
+                self._note_refusal(chunk.source, sent.offsets[index], error)
+            raise _Abort(f"{topic}/{partition}: {error.str()}")
+
+    def _note_refusal(self, tp: TopicPartition, offset: int, error: Any) -> None:
+        if self._refused is None or self._refused[0] != tp or offset < self._refused[1]:
+            self._refused = tp, offset, f"{error.name()}: {error.str()}"
+
+    # --- the end of a transaction -----------------------------------------------------------------
+
+    def _commit(self, transaction: OpenTransaction) -> None:
+        self._flush()
+        try:
+            runs = transaction.runs()
+        except ValueError as error:
+            # A record failed, or the offsets of its batch are unknown. The commit would fail too.
+            self._acknowledge_all = True
+            raise _Abort(str(error)) from None
+        if runs is None:
+            self._acknowledge_all = True
+            raise _Abort(
+                "another producer writes to a target topic: each record's offset is needed"
+            )
+        logs = {}
+        for tp, of_partition in runs.items():
+            records, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
+            for one in records:
+                self._producer.produce(
+                    self._settings.offsets_topic,
+                    None if one.runs is None else encode_runs(one.runs),
+                    encode_runs_key(RunsKey(*tp, one.source)),
+                    0,
+                )
+        self._send_positions(transaction)
+        self._call(lambda: self._producer.commit_transaction(_CALL_S))
+        self._open = None
+        self._acknowledge_all = False
+        self._run_logs |= logs
+        self._report(
+            TransactionCommitted(
+                self._settings.number,
+                transaction.positions,
+                runs,
+                transaction.records,
+                transaction.size,
+                transaction.newest,
+            )
+        )
+
+    def _flush(self) -> None:
+        """Wait until each record of the transaction is acknowledged, or has failed."""
+        while self._producer.flush(_POLL_S):
+            self._check_stop()
+
+    def _send_positions(self, transaction: OpenTransaction) -> None:
+        positions = [
+            self._confluent.TopicPartition(*transaction.targets[tp], offset)
+            for tp, offset in transaction.positions.items()
+        ]
+        group = self._group.consumer_group_metadata()
+        self._call(lambda: self._producer.send_offsets_to_transaction(positions, group, _CALL_S))
+
+    def _abort(self, reason: str) -> None:
+        """Abort the transaction, drop what was read for it, and say so."""
+        self._call(lambda: self._producer.abort_transaction(_CALL_S))
+        self._open = None
+        self._epoch += 1
+        refused, self._refused = self._refused, None
+        number = self._settings.number
+        if refused is not None:
+            self._report(RecordRefused(number, self._epoch, *refused))
+        else:
+            self._report(TransactionAborted(number, self._epoch, reason))
+
+    def _call(self, call: Callable[[], T]) -> T:
+        """Call librdkafka until it neither times out nor asks to try again.
+
+        Raises:
+            _Abort: the transaction must be aborted.
+            KafkaException: the producer can't go on.
+        """
+        while True:
+            try:
+                return call()
+            except self._confluent.KafkaException as error:
+                kafka = error.args[0]
+                if kafka.fatal() or kafka.name() in _FENCED_NAMES:
+                    raise
+                if kafka.txn_requires_abort():
+                    if not is_transient(kafka):
+                        self._acknowledge_all = True  # to name the record that was refused
+                    raise _Abort(f"{kafka.name()}: {kafka.str()}") from None
+                if not is_transient(kafka):
+                    raise
+            self._check_stop()
+            time.sleep(_RETRY_S)
+
+    def _check_stop(self) -> None:
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            raise _Stopped

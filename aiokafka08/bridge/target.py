@@ -1,0 +1,403 @@
+"""`Target`: the cluster that a bridge copies to, through confluent-kafka.
+
+librdkafka's calls block, so each runs in a thread of a pool that this object owns. The
+transactional producers are in `sink/`; everything else that is asked of the target is here. The
+methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted topics.
+
+Invariant: no call blocks the event loop. confluent-kafka is imported on first use only; without it
+the error names the extra `bridge`. Errors are `TargetError`; those that a later attempt may cure
+are `TargetUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.structs import TopicPartition
+
+T = TypeVar("T")
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.5
+_READ_MESSAGES = 10_000
+_THREADS = 4
+
+
+class TargetRecord(NamedTuple):
+    """A record of the target. `key` and `value` are None if they are null."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create at the target; a replication factor of -1 is the target's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+def import_confluent() -> ModuleType:
+    """Import confluent-kafka.
+
+    Raises:
+        KafkaConfigurationError: it isn't installed.
+    """
+    try:
+        import confluent_kafka
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise KafkaConfigurationError(
+            "the bridge needs confluent-kafka, which isn't installed. Install it with: "
+            "pip install 'aiokafka08[bridge]'"
+        ) from None
+    return confluent_kafka
+
+
+def client_settings(config: BridgeConfig) -> dict[str, Any]:
+    """Return the settings that every client of the target has.
+
+    Args:
+        config: the file of the bridge.
+    """
+    return {
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 2000,
+        "topic.metadata.refresh.interval.ms": 30_000,
+        "allow.auto.create.topics": False,
+        "log_level": 3,
+        **config.target.properties,
+        "bootstrap.servers": config.target.bootstrap,
+        "client.id": config.client_id,
+        "logger": logging.getLogger("aiokafka08.bridge.librdkafka"),
+    }
+
+
+def target_error(what: str, error: Any) -> TargetError:
+    """Return our error for one of librdkafka.
+
+    Args:
+        what: what failed.
+        error: a `confluent_kafka.KafkaError`, or an exception with one.
+    """
+    kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
+    if hasattr(kafka, "code"):
+        text = f"{what}: {kafka.name()}: {kafka.str()}"
+        return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
+    return TargetError(f"{what}: {error}")
+
+
+def is_transient(error: Any) -> bool:
+    """Return whether another attempt may succeed.
+
+    Args:
+        error: a `confluent_kafka.KafkaError`.
+    """
+    names = {
+        "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD",
+        "_RESOLVE", "_STATE", "_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_RETRY",
+        "_LEADER_NOT_AVAILABLE", "REQUEST_TIMED_OUT", "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "CONCURRENT_TRANSACTIONS", "BROKER_NOT_AVAILABLE",
+        "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_DESTROY", "NOT_CONTROLLER",
+        "INVALID_REPLICATION_FACTOR", "BROKER_ID_NOT_REGISTERED", "UNKNOWN_LEADER_EPOCH",
+    }  # fmt: skip
+    return bool(error.retriable()) or error.name() in names
+
+
+class Target:
+    """A connection to the target cluster; `close()` ends it.
+
+    Args:
+        config: the file of the bridge.
+
+    Raises:
+        KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
+    """
+
+    def __init__(self, config: BridgeConfig) -> None:
+        self.confluent = import_confluent()
+        self._config = config
+        self._settings = client_settings(config)
+        self._threads = ThreadPoolExecutor(_THREADS, "aiokafka08-bridge-target")
+        self._admin_types: Any = importlib.import_module("confluent_kafka.admin")
+        try:
+            self._admin = self._admin_types.AdminClient(dict(self._settings))
+        except self.confluent.KafkaException as error:
+            self._threads.shutdown(wait=False)
+            raise KafkaConfigurationError(f"target.properties: {error.args[0].str()}") from None
+
+    async def close(self) -> None:
+        """End the threads; a call in progress ends by its timeout."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        metadata = await self.call("list the topics", self._admin.list_topics, timeout=_TIMEOUT_S)
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+
+    async def create_topic(self, spec: TopicSpec) -> bool:
+        """Create a topic, and wait until its partitions have leaders.
+
+        Returns:
+            False if it was there already.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+        topic = self._admin_types.NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=dict(spec.config),
+        )
+        what = f"create the topic {spec.name!r}"
+        futures = self._admin.create_topics([topic], request_timeout=_TIMEOUT_S)
+        try:
+            await self.call(what, futures[spec.name].result)
+        except TargetError as error:
+            if "TOPIC_ALREADY_EXISTS" in error.text:
+                return False
+            raise
+        await self._wait_leaders(spec.name, spec.partitions)
+        return True
+
+    async def grow_topic(self, name: str, partitions: int) -> None:
+        """Raise the number of partitions of a topic.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+        futures = self._admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
+        what = f"grow the topic {name!r} to {partitions} partitions"
+        await self.call(what, futures[name].result)
+        await self._wait_leaders(name, partitions)
+
+    async def _wait_leaders(self, name: str, partitions: int) -> None:
+        """Wait until all partitions have leaders."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _TIMEOUT_S
+        while True:
+            what = f"describe the topic {name!r}"
+            metadata = await self.call(what, self._admin.list_topics, name, timeout=_TIMEOUT_S)
+            found = metadata.topics[name].partitions.values()
+            if sum(one.leader >= 0 for one in found) >= partitions:
+                return
+            if loop.time() > deadline:
+                raise TargetUnavailableError(
+                    f"topic {name!r}: {partitions} partitions were created, but not all have "
+                    f"leaders after {_TIMEOUT_S:.0f} s"
+                )
+            await asyncio.sleep(0.1)
+
+    async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings in force of each topic.
+
+        Raises:
+            TargetError: a topic doesn't exist, or the target doesn't respond.
+        """
+        if not topics:
+            return {}
+        types = self._admin_types
+        wanted = [types.ConfigResource(types.ResourceType.TOPIC, name) for name in topics]
+        futures = self._admin.describe_configs(wanted, request_timeout=_TIMEOUT_S)
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            entries = await self.call(f"describe the topic {resource.name!r}", future.result)
+            found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    async def committed(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; a partition without one is left out.
+
+        Offsets of a transaction in progress are waited for.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        wanted = [self.confluent.TopicPartition(*tp) for tp in partitions]
+        if not wanted:
+            return {}
+
+        def read() -> dict[TopicPartition, int]:
+            consumer = self._consumer(group)
+            try:
+                found: dict[TopicPartition, int] = {}
+                for one in consumer.committed(wanted, timeout=_TIMEOUT_S):
+                    if one.error is not None:
+                        raise self.confluent.KafkaException(one.error)
+                    if one.offset >= 0:
+                        found[TopicPartition(one.topic, one.partition)] = one.offset
+                return found
+            finally:
+                consumer.close()
+
+        return await self.call(f"read the offsets of group {group!r}", read)
+
+    async def log_bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset of each partition, and the offset behind its last stable record.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        wanted = list(partitions)
+
+        def read() -> dict[TopicPartition, tuple[int, int]]:
+            consumer = self._consumer(self._config.position_group)
+            try:
+                return {
+                    tp: consumer.get_watermark_offsets(
+                        self.confluent.TopicPartition(*tp), timeout=_TIMEOUT_S
+                    )
+                    for tp in wanted
+                }
+            finally:
+                consumer.close()
+
+        return await self.call("read the bounds of the logs", read) if wanted else {}
+
+    async def read_topic(self, topic: str) -> list[TargetRecord]:
+        """Return all records of a small topic up to its present end, committed ones only.
+
+        A topic that doesn't exist has none.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
+        records: list[TargetRecord] = []
+        for tp, (first, end) in bounds.items():
+            if first < end:
+                records += await self.read_range(tp, first, end)
+        return records
+
+    async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
+        """Return the committed records from `first` to before `end`.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
+
+    def _read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
+        confluent = self.confluent
+        consumer = self._consumer(self._config.position_group)
+        records: list[TargetRecord] = []
+        try:
+            consumer.assign([confluent.TopicPartition(*tp, first)])
+            idle = 0
+            while True:
+                messages = consumer.consume(_READ_MESSAGES, _POLL_S)
+                at_end = False
+                for one in messages:
+                    if one.error() is None:
+                        if one.offset() < end:
+                            stamp = one.timestamp()[1]
+                            records.append(
+                                TargetRecord(
+                                    one.partition(), one.offset(), one.key(), one.value(), stamp
+                                )
+                            )
+                        at_end = at_end or one.offset() >= end - 1
+                    elif one.error().code() == confluent.KafkaError._PARTITION_EOF:
+                        at_end = True
+                    else:
+                        raise confluent.KafkaException(one.error())
+                if at_end:
+                    return records
+                idle = 0 if messages else idle + 1
+                if idle * _POLL_S > _TIMEOUT_S:
+                    raise TargetUnavailableError(
+                        f"read {tp.topic}/{tp.partition}: no progress for {_TIMEOUT_S:.0f} s "
+                        f"before offset {end}"
+                    )
+        finally:
+            consumer.close()
+
+    async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Write one record to partition 0 of a topic, and wait until all replicas have it.
+
+        Raises:
+            TargetError: it wasn't written.
+        """
+
+        def produce() -> None:
+            failed: list[Any] = []
+            producer = self.confluent.Producer(
+                {**self._settings, "enable.idempotence": True, "message.timeout.ms": 30_000}
+            )
+            producer.produce(
+                topic, value, key, 0, lambda error, _: failed.append(error) if error else None
+            )
+            left = producer.flush(_TIMEOUT_S + 5)
+            if failed or left:
+                reason = failed[0] if failed else self.confluent.KafkaError._TIMED_OUT
+                raise self.confluent.KafkaException(reason)
+
+        await self.call(f"write to {topic}", produce)
+
+    async def call(
+        self, what: str, function: Callable[..., T], *arguments: Any, **options: Any
+    ) -> T:
+        """Run a call that blocks in a thread.
+
+        Args:
+            what: the call in words, for errors.
+            function: what to call.
+            arguments: its positional arguments.
+            options: its keyword arguments.
+
+        Raises:
+            TargetError: librdkafka raised an error.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._threads, lambda: function(*arguments, **options)
+            )
+        except self.confluent.KafkaException as error:
+            raise target_error(what, error) from error
+
+    def _consumer(self, group: str) -> Any:
+        return self.confluent.Consumer(
+            {
+                **self._settings,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+            }
+        )

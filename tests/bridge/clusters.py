@@ -1,0 +1,94 @@
+"""A source and a target of a bridge in tests, and a reader that shares no code with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import confluent_kafka
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.bridge.config import BridgeConfig, parse_config
+from tests.brokers import RealCluster
+
+EOF = confluent_kafka.KafkaError._PARTITION_EOF
+
+
+class Message(NamedTuple):
+    """What must arrive, byte for byte."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+def bridge_text(
+    name: str, source: RealCluster, target: RealCluster, topics: str, more: str = ""
+) -> str:
+    """Return a bridge's file; `more` are further sections."""
+    return (
+        f'name = "{name}"\n'
+        f'[source]\nbootstrap = "{source.bootstrap_servers}"\n'
+        f'zookeeper = "{source.zookeeper_connect}"\n'
+        f'[target]\nbootstrap = "{target.bootstrap_servers}"\n'
+        f'[topics]\ninclude = ["{topics}"]\n{more}'
+    )
+
+
+def bridge_config(
+    name: str, source: RealCluster, target: RealCluster, topics: str, more: str = ""
+) -> BridgeConfig:
+    return parse_config(bridge_text(name, source, target, topics, more))
+
+
+async def write(source: RealCluster, topic: str, messages: Mapping[int, Sequence[Message]]) -> None:
+    """Write messages to the partitions of a topic."""
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        for partition, of_partition in messages.items():
+            for one in of_partition:
+                await producer.send(topic, one.value, one.key, partition=partition)
+        await producer.flush()
+
+
+class TargetReader:
+    """Reads a topic of the target with librdkafka, committed records only."""
+
+    def __init__(self, target: RealCluster) -> None:
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": target.bootstrap_servers,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+
+    def read(self, topic: str) -> dict[int, list[confluent_kafka.Message]]:
+        """Return all committed records by partition, up to the present end; blocks."""
+        count = len(self._consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        found: dict[int, list[confluent_kafka.Message]] = {number: [] for number in range(count)}
+        self._consumer.assign([confluent_kafka.TopicPartition(topic, one, 0) for one in found])
+        ended: set[int] = set()
+        while len(ended) < count:
+            messages = self._consumer.consume(10_000, 30.0)
+            assert messages, f"no answer about {topic} within 30 s; at their ends: {ended}"
+            for one in messages:
+                error, partition = one.error(), one.partition()
+                assert partition is not None
+                if error is None:
+                    found[partition].append(one)
+                else:
+                    assert error.code() == EOF, error
+                    ended.add(partition)
+        return found
+
+    def messages(self, topic: str) -> dict[int, list[Message]]:
+        """Return keys and values by partition."""
+        return {
+            number: [Message(one.key(), one.value()) for one in records]
+            for number, records in self.read(topic).items()
+        }
+
+    def close(self) -> None:
+        self._consumer.close()

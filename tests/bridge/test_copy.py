@@ -1,0 +1,100 @@
+"""A copy from real brokers to a real 4.1.0, read back by a client that isn't ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import BridgeFencedError
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, TargetReader, bridge_config, write
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.waiting import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+MESSAGES = [
+    Message(b"key", b"value"),
+    Message(None, b"without key"),
+    Message(b"", b""),
+    Message(b"deleted", None),
+    Message(b"\x00\xff", b"\xff\x00" * 1000),
+]
+
+
+@pytest.fixture(scope="module")
+def source(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("0.8.2.2")
+
+
+@pytest.fixture(scope="module")
+def target(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("4.1.0")
+
+
+@pytest.fixture
+def reader(target: RealCluster) -> Iterator[TargetReader]:
+    made = TargetReader(target)
+    yield made
+    made.close()
+
+
+async def test_copy_is_equal_and_goes_on_where_it_ended(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Keys, values, nulls, order and partition; each message once, over two runs."""
+    topic = unique_topic("copy")
+    source.create_topic(topic, partitions=3)
+    config = bridge_config(topic, source, target, topic)
+    written: dict[int, list[Message]] = {0: [*MESSAGES], 1: [Message(b"1", b"one")] * 3, 2: []}
+    await write(source, topic, written)
+    first = CopyStatus()
+    await run_bridge(config, first, until_caught_up=True)
+    assert await asyncio.to_thread(reader.messages, topic) == written
+    more = {0: MESSAGES, 2: [Message(b"2", b"two")]}
+    await write(source, topic, more)
+    second = CopyStatus()
+    await run_bridge(config, second, until_caught_up=True)
+    for partition, messages in more.items():
+        written[partition] += messages
+    assert await asyncio.to_thread(reader.messages, topic) == written
+    assert (first.records, second.records) == (8, 6)
+    assert second.lag() == 0
+    assert second.partitions[TopicPartition(topic, 0)].position == 10
+
+
+async def test_newer_start_fences_older_one(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The older process ends with the error for exit code 3, and no message is there twice."""
+    topic = unique_topic("fence")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_s = 0.2\n")
+    await write(source, topic, {0: MESSAGES})
+    old, new = CopyStatus(), CopyStatus()
+    older = asyncio.create_task(run_bridge(config, old))
+    try:
+        await until(lambda: old.records == 5, "the older start copies", 60)
+        newer = asyncio.create_task(run_bridge(config, new))
+        await until(lambda: new.problem is None, "the newer start has claimed the bridge", 60)
+        await write(source, topic, {0: MESSAGES})
+        with pytest.raises(BridgeFencedError, match="a newer start has taken over"):
+            await asyncio.wait_for(older, 60)
+        await until(lambda: new.records == 5, "the newer start copies", 60)
+        newer.cancel()
+        await asyncio.gather(newer, return_exceptions=True)
+    finally:
+        older.cancel()
+        await asyncio.gather(older, return_exceptions=True)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2}

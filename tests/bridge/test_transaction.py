@@ -1,0 +1,105 @@
+"""The offsets of a transaction are what the target acknowledged, not what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aiokafka08.bridge.offset_runs import OffsetRun
+from aiokafka08.bridge.sink.events import Chunk
+from aiokafka08.bridge.sink.transaction import OpenTransaction, batch_messages
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def record(
+    offset: int, timestamp: int | None = None, value: bytes | None = b"v"
+) -> ConsumerRecord[bytes, bytes]:
+    return ConsumerRecord("t", 0, offset, timestamp, None, None, value, None, -1, 1, ())
+
+
+def chunk(offsets: Sequence[int], timestamp: int | None = None) -> Chunk:
+    records = [record(one, timestamp) for one in offsets]
+    return Chunk(0, TP, TP, records, offsets[-1] + 1, len(records))
+
+
+def sent(transaction: OpenTransaction, offsets: Sequence[int], targets: dict[int, int]) -> None:
+    made = transaction.add(chunk(offsets))
+    assert made is not None
+    made.acknowledged.update(targets)
+
+
+def test_run_begins_where_it_was_acknowledged() -> None:
+    transaction = OpenTransaction(0.0)
+    sent(transaction, range(10, 15), {0: 107, 4: 111})
+    sent(transaction, range(15, 17), {0: 112, 1: 113})
+    assert transaction.runs() == {TP: [OffsetRun(10, 107, 7)]}
+    assert transaction.positions == {TP: 17}
+
+
+def test_hole_of_source_begins_a_run() -> None:
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 2, 5, 6, 9], {0: 20, 4: 24})
+    assert transaction.runs() == {
+        TP: [OffsetRun(1, 20, 2), OffsetRun(5, 22, 2), OffsetRun(9, 24, 1)]
+    }
+
+
+def test_foreign_record_asks_for_each_offset() -> None:
+    """Somebody else has written between ours: two acknowledgements aren't enough."""
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 2, 3, 4], {0: 20, 3: 25})
+    assert transaction.runs() is None
+
+
+def test_runs_between_foreign_records_are_exact() -> None:
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 2, 3, 4], {0: 20, 1: 21, 2: 24, 3: 25})
+    assert transaction.runs() == {TP: [OffsetRun(1, 20, 2), OffsetRun(3, 24, 2)]}
+
+
+def test_missing_acknowledgement_is_an_error() -> None:
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 2], {0: 20})
+    with pytest.raises(ValueError, match="weren't acknowledged"):
+        transaction.runs()
+
+
+def test_position_without_records_has_no_run() -> None:
+    transaction = OpenTransaction(0.0)
+    assert transaction.add(Chunk(0, TP, TP, [], 7, 0)) is None
+    assert transaction.runs() == {}
+    assert transaction.positions == {TP: 7}
+
+
+@pytest.mark.parametrize(("every", "expected"), [(False, {0, 3}), (True, {0, 1, 2, 3})])
+def test_first_and_last_message_have_callbacks(every: bool, expected: set[int]) -> None:
+    made = batch_messages(
+        chunk(range(4)),
+        lambda index: lambda error, message: None,
+        keep_timestamps=True,
+        every=every,
+    )
+    assert {index for index, one in enumerate(made) if "callback" in one} == expected
+
+
+def test_single_message_has_one_callback() -> None:
+    made = batch_messages(
+        chunk([4]), lambda index: lambda error, message: None, keep_timestamps=True, every=False
+    )
+    assert set(made[0]) == {"key", "value", "callback"}
+
+
+@pytest.mark.parametrize(
+    ("stamp", "keep", "expected"), [(5000, True, 5000), (5000, False, None), (-1, True, None)]
+)
+def test_timestamp_is_kept_where_there_is_one(stamp: int, keep: bool, expected: int | None) -> None:
+    made = batch_messages(
+        chunk([1], stamp),
+        lambda index: lambda error, message: None,
+        keep_timestamps=keep,
+        every=False,
+    )
+    assert made[0].get("timestamp") == expected
