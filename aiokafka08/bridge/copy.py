@@ -34,8 +34,8 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import Sink
-from aiokafka08.bridge.source import PartitionLostError, Records, Source
+from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import apply_plan, create_own_topics, plan_topics
@@ -48,7 +48,7 @@ _log = logging.getLogger("aiokafka08.bridge")
 _READ_S = 0.2
 CHUNK_RECORDS = 2000
 """The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
-STOP_S = 4.0
+STOP_S = 3.5
 """How long the last transactions may take after SIGTERM."""
 
 OnCommit = Callable[[TransactionCommitted], None]
@@ -70,8 +70,8 @@ class CopySession:
         self._config = config
         self._status = status
         self._target = Target(config)
-        self._source = Source(config)
-        self._sink = Sink(config, self._target, run)
+        self._source = SourceReader(config)
+        self._sink = TransactionSink(config, self._target, run)
         self._on_commit = on_commit
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}

@@ -1,4 +1,4 @@
-"""`Source`: read the partitions of the source cluster in order, with bounded memory.
+"""`SourceReader`: read the partitions of the source cluster in order, with bounded memory.
 
 A consumer without a group reads, by long polls: from offsets that the bridge gives, never from a
 reset. Topics and their settings come from an admin client.
@@ -81,7 +81,7 @@ class PartitionLostError(KafkaError):
         )
 
 
-class Source:
+class SourceReader:
     """The source cluster; `start()` connects, `stop()` ends.
 
     Args:

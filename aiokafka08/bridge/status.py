@@ -63,6 +63,10 @@ class CopyStatus:
     translated_groups: int = 0
     translated_at: float | None = None
     """Seconds since 1970 of the last translation of groups."""
+    verified_equal: int | None = None
+    """1 if the last verification found no difference, 0 if it did, None without one."""
+    verified_at: float | None = None
+    """Seconds since 1970 of the last verification."""
 
     @property
     def stopped(self) -> dict[TopicPartition, str]:

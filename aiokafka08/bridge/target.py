@@ -1,6 +1,6 @@
 """`Target`: the cluster that a bridge copies to, through confluent-kafka.
 
-librdkafka's calls block, so each runs in a thread of a pool that this object owns. The
+librdkafka's calls block, so each runs in a thread of its own. The
 transactional producers are in `sink/`; everything else that is asked of the target is here. The
 methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted topics.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
@@ -31,7 +31,6 @@ _log = logging.getLogger("aiokafka08.bridge")
 _TIMEOUT_S = 30.0
 _POLL_S = 0.5
 _READ_MESSAGES = 10_000
-_THREADS = 4
 
 
 class TargetRecord(NamedTuple):
@@ -124,6 +123,34 @@ def is_transient(error: Any) -> bool:
     return bool(error.retriable()) or error.name() in names
 
 
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Run a call that blocks in a thread that doesn't keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def resolve(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return  # the caller was cancelled
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as raised:
+            error = raised
+        try:
+            loop.call_soon_threadsafe(resolve, result, error)
+        except RuntimeError:
+            pass  # the loop is closed: the caller is gone
+
+    threading.Thread(target=run, name="aiokafka08-bridge-target", daemon=True).start()
+    return await done
+
+
 class Target:
     """A connection to the target cluster; `close()` ends it.
 
@@ -138,17 +165,15 @@ class Target:
         self.confluent = import_confluent()
         self._config = config
         self._settings = client_settings(config)
-        self._threads = ThreadPoolExecutor(_THREADS, "aiokafka08-bridge-target")
         self._admin_types: Any = importlib.import_module("confluent_kafka.admin")
         try:
             self._admin = self._admin_types.AdminClient(dict(self._settings))
         except self.confluent.KafkaException as error:
-            self._threads.shutdown(wait=False)
             raise KafkaConfigurationError(f"target.properties: {error.args[0].str()}") from None
 
     async def close(self) -> None:
-        """End the threads; a call in progress ends by its timeout."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Release librdkafka's handle; a call in progress ends by its timeout."""
+        del self._admin
 
     async def partition_counts(self) -> dict[str, int]:
         """Return the number of partitions of each topic.
@@ -382,11 +407,8 @@ class Target:
         Raises:
             TargetError: librdkafka raised an error.
         """
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(
-                self._threads, lambda: function(*arguments, **options)
-            )
+            return await _in_thread(lambda: function(*arguments, **options))
         except self.confluent.KafkaException as error:
             raise target_error(what, error) from error
 

@@ -5,6 +5,7 @@
 | 0 | done |
 | 1 | Kafka or the system said no, or something that was named doesn't exist |
 | 2 | the call was wrong: an option, an argument, a configuration file |
+| 3 | a newer start of the same bridge has taken over (`bridge run`) |
 | 130 | Ctrl-C |
 | 141 | the reader of stdout has closed it (silent, as after SIGPIPE) |
 | 143 | SIGTERM |
@@ -25,6 +26,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, Kaf
 DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
+FENCED = 3
 INTERRUPTED = 130
 STDOUT_CLOSED = 141
 TERMINATED = 143

@@ -51,6 +51,11 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
     "Change": {
         "topic": CommandEntry("topic", "Create, delete, grow and configure topics."),
     },
+    "Migrate": {
+        "bridge": CommandEntry(
+            "bridge", "Move topics and groups to a cluster of Kafka 4.x, exactly once."
+        ),
+    },
     "Watch": {
         "exporter": CommandEntry("exporter", "Serve metrics to Prometheus."),
         "doctor": CommandEntry("doctor", "Find what is wrong with a cluster, or soon will be."),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from tests.bridge.clusters import bridge_text
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import RunCommand
@@ -78,11 +79,14 @@ def test_every_example_runs(
     cluster = broker_clusters.get("0.8.2.2")
     before = topics_of_kafka(cluster)
     cluster.create_topic("orders", partitions=2)
+    bridge = tmp_path / "bridge.toml"
+    bridge.write_text(bridge_text("examples", cluster, broker_clusters.get("4.1.0"), "orders"))
     try:
         asyncio.run(prepare(cluster))
         for name, example in examples():
             command = example.command.replace("kafka1:9092", cluster.bootstrap_servers)
             command = command.replace("zk1:2181", cluster.zookeeper_connect)
+            command = command.replace("bridge.toml", str(bridge))
             command = re.sub(r"-c 1000\b|-c 1000000\b", "-c 100", command)
             if name == "cluster":
                 command += " --port 0"  # 9092 may be in use

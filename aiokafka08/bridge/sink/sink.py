@@ -1,4 +1,4 @@
-"""`Sink`: claim the bridge, run its workers, and pass chunks and events between them and the loop.
+"""`TransactionSink`: claim the bridge, run its workers, pass chunks to them and events back.
 
 `start()` does what `claims` describes; only after it may positions be read. `next_event()` returns
 what the workers report. `check_owner()` tells a fenced producer from one whose transaction took too
@@ -35,10 +35,10 @@ from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
 
-_CLOSE_S = 2.0
+_CLOSE_S = 0.5
 
 
-class Sink:
+class TransactionSink:
     """The transactional producers of a bridge.
 
     Args:

@@ -44,8 +44,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger("aiokafka08.bridge")
 
-_CALL_S = 10.0
+_CALL_S = 1.0
 """How long one call of librdkafka may block."""
+_INITIALISE_S = 30.0
 _POLL_S = 0.05
 _RETRY_S = 0.2
 _FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
@@ -125,7 +126,7 @@ class TransactionWorker:
         Raises:
             KafkaException: it failed; `target.target_error` tells whether it may work later.
         """
-        self._producer.init_transactions(_CALL_S * 3)
+        self._producer.init_transactions(_INITIALISE_S)
 
     def start(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the thread.

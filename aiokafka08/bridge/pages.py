@@ -1,0 +1,100 @@
+"""The pages /metrics and /healthz of a run. Pure: `CopyStatus` in, bytes out.
+
+| metric | |
+|---|---|
+| `aiokafka08_bridge_position` | source offset of the next message to copy, by topic and partition |
+| `aiokafka08_bridge_source_end` | where the source's log ends |
+| `aiokafka08_bridge_lag_messages` | the difference |
+| `aiokafka08_bridge_lag_seconds` | how long the copy hasn't reached the end |
+| `aiokafka08_bridge_stopped` | 1 for a partition that isn't copied any more |
+| `aiokafka08_bridge_skipped_total` | offsets that were lost at the source and passed by |
+| `aiokafka08_bridge_messages_total`, `…_bytes_total` | copied since the start of the process |
+| `aiokafka08_bridge_transactions_total`, `…_aborts_total` | committed and aborted since then |
+| `aiokafka08_bridge_sessions_total` | connections to both clusters since then |
+| `aiokafka08_bridge_refused_topics` | topics that can't be copied |
+| `aiokafka08_bridge_up` | 1 while the copy goes on |
+| `aiokafka08_bridge_translated_groups` | groups of the last translation |
+| `aiokafka08_bridge_translation_timestamp_seconds` | when that was |
+| `aiokafka08_bridge_verification_equal` | 1 if the last verification found no difference |
+| `aiokafka08_bridge_verification_timestamp_seconds` | when that was |
+
+/healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.monitoring.endpoint import Page
+from aiokafka08.monitoring.metric_families import MetricFamily
+from aiokafka08.monitoring.text_format import CONTENT_TYPE, write_text
+
+_PREFIX: Final = "aiokafka08_bridge"
+_BY_PARTITION: Final = ("topic", "partition")
+
+
+def metrics_page(status: CopyStatus, now: float) -> Page:
+    """Return /metrics.
+
+    Args:
+        status: of the run; another thread may write to it.
+        now: the loop's time.
+    """
+    return Page(CONTENT_TYPE, write_text([*_partitions(status, now), *_totals(status)]))
+
+
+def health_page(status: CopyStatus) -> Page:
+    """Return /healthz."""
+    problems = [
+        *([status.problem] if status.problem is not None else []),
+        *status.stopped.values(),
+        *status.refused_topics.values(),
+    ]
+    kind = "text/plain; charset=utf-8"
+    if problems:
+        body = "\n".join(problems).encode() + b"\n"
+        return Page(kind, body, status=HTTPStatus.SERVICE_UNAVAILABLE)
+    return Page(kind, b"ok\n")
+
+
+def _partitions(status: CopyStatus, now: float) -> Iterator[MetricFamily]:
+    position = MetricFamily(f"{_PREFIX}_position", "Next source offset to copy", _BY_PARTITION)
+    end = MetricFamily(f"{_PREFIX}_source_end", "End of the source's log", _BY_PARTITION)
+    lag = MetricFamily(f"{_PREFIX}_lag_messages", "Offsets not copied yet", _BY_PARTITION)
+    lag_s = MetricFamily(f"{_PREFIX}_lag_seconds", "Seconds behind the end", _BY_PARTITION)
+    stopped = MetricFamily(f"{_PREFIX}_stopped", "1: not copied any more", _BY_PARTITION)
+    skipped = MetricFamily(f"{_PREFIX}_skipped_total", "Lost offsets passed by", _BY_PARTITION)
+    for (topic, number), one in list(status.partitions.items()):
+        labels = topic, str(number)
+        position.add(one.position, *labels)
+        if one.end is not None:
+            end.add(one.end, *labels)
+            lag.add(max(one.end - one.position, 0), *labels)
+        lag_s.add(one.lag_s(now), *labels)
+        stopped.add(int(one.stopped is not None), *labels)
+        skipped.add(one.skipped, *labels)
+    yield from (position, end, lag, lag_s, stopped, skipped)
+
+
+def _totals(status: CopyStatus) -> Iterator[MetricFamily]:
+    values: list[tuple[str, str, float | None]] = [
+        ("messages_total", "Messages copied", status.records),
+        ("bytes_total", "Bytes of keys and values copied", status.size),
+        ("transactions_total", "Transactions committed", status.transactions),
+        ("aborts_total", "Transactions aborted and read again", status.aborts),
+        ("sessions_total", "Connections to both clusters that were begun", status.sessions),
+        ("refused_topics", "Topics that can't be copied", len(status.refused_topics)),
+        ("up", "1 while the copy goes on", int(status.problem is None)),
+        ("translated_groups", "Groups of the last translation", status.translated_groups),
+        ("translation_timestamp_seconds", "Time of the last translation", status.translated_at),
+        ("verification_equal", "1: the last verification was equal", status.verified_equal),
+        ("verification_timestamp_seconds", "Time of the last verification", status.verified_at),
+    ]  # fmt: skip
+    for name, text, value in values:
+        if value is not None:
+            family = MetricFamily(f"{_PREFIX}_{name}", text)
+            family.add(value)
+            yield family

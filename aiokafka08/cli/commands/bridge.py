@@ -1,0 +1,20 @@
+"""`bridge`: copy topics and groups to a modern cluster, and prove that all arrived."""
+
+from __future__ import annotations
+
+import click
+
+from aiokafka08.cli.commands.bridge_run import run_, status_
+from aiokafka08.cli.declare import CommandGroup
+
+
+@click.group("bridge", cls=CommandGroup)
+def bridge() -> None:
+    """Move topics and groups to a cluster of Kafka 4.x, exactly once.
+
+    FILE is the bridge's TOML file; docs/bridge.md has a walk from the first look to the end.
+    """
+
+
+for one in (run_, status_):
+    bridge.add_command(one)

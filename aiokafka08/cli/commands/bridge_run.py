@@ -1,0 +1,157 @@
+"""`bridge run` and `bridge status`: copy, and show how far the copy is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08.cli.declare import LOG_LEVELS, Example, command, format_option, log_to_stderr
+from aiokafka08.cli.main import DONE, FAILED, FENCED, Terminated, fail
+
+if TYPE_CHECKING:
+    from aiokafka08.bridge.config import BridgeConfig
+    from aiokafka08.bridge.status import CopyStatus
+
+FIELDS = {
+    "topic": "the topic at the source",
+    "partition": "the partition's number",
+    "target": "the topic at the target",
+    "position": "the source offset of the next message to copy; null: nothing is copied yet",
+    "end": "the source offset after the last message",
+    "lag": "end - position; all of the log if nothing is copied yet",
+}
+
+
+@command(
+    "run",
+    examples=[
+        Example(
+            "Copy what is there, and end", "aiokafka08 bridge run bridge.toml --until-caught-up"
+        ),
+        Example(
+            "Copy at most 20 MB/s",
+            "aiokafka08 bridge run bridge.toml --rate 20MB/s --until-caught-up",
+        ),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="End as soon as all that the source has at the start is copied.",
+)
+@click.option("--rate", metavar="RATE", help='The most bytes per second, such as "20MB/s".')
+@click.option(
+    "--listen",
+    metavar="[HOST]:PORT",
+    help="Serve /metrics and /healthz there (default: listen of FILE, or not at all).",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    help="What to log on stderr (default: info).",
+)
+def run_(
+    file: Path, until_caught_up: bool, rate: str | None, listen: str | None, log_level: str
+) -> int:
+    """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
+
+    Each transaction of the target has records and the positions behind them, so the copy goes on
+    where it ended, however it ended. SIGTERM commits what was read. The newest start fences older
+    ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition could
+    not be copied to its end.
+    """
+    from dataclasses import replace
+
+    from aiokafka08.bridge.config import read_config
+    from aiokafka08.bridge.errors import BridgeFencedError
+    from aiokafka08.bridge.status import CopyStatus
+    from aiokafka08.cli.connection import run
+    from aiokafka08.concurrency.rate import parse_rate
+
+    config = read_config(file)
+    if rate is not None:
+        config = replace(config, copy=replace(config.copy, rate=parse_rate(rate)))
+    if listen is not None:
+        config = replace(config, listen=listen)
+    log_to_stderr(log_level)
+    status = CopyStatus()
+    try:
+        run(_run(config, status, until_caught_up))
+    except BridgeFencedError as error:
+        return fail(error.text, FENCED)
+    except Terminated:
+        return DONE  # the last transactions are committed, or aborted
+    problems = [*status.stopped.values(), *status.refused_topics.values()]
+    for problem in problems:
+        fail(problem, FAILED)
+    return FAILED if problems else DONE
+
+
+async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
+    from aiokafka08.bridge.daemon import run_bridge
+
+    with _pages(config, status):
+        await run_bridge(config, status, until_caught_up=until_caught_up)
+
+
+@contextmanager
+def _pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
+    """Serve /metrics and /healthz while the block runs, if the file or the option says where."""
+    if config.listen is None:
+        yield
+        return
+    from aiokafka08.bridge.pages import health_page, metrics_page
+    from aiokafka08.cli.commands.exporter import parse_listen
+    from aiokafka08.monitoring.endpoint import MetricsEndpoint
+
+    loop = asyncio.get_running_loop()
+    host, port = parse_listen(config.listen)
+    try:
+        endpoint = MetricsEndpoint(
+            host,
+            port,
+            lambda: metrics_page(status, loop.time()),
+            lambda: health_page(status),
+            client_id=config.client_id,
+        )
+    except OSError as error:
+        where = f"{host}:{port}"
+        raise OSError(error.errno, f"{error.strerror}: choose another --listen", where) from None
+    click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
+    try:
+        yield
+    finally:
+        endpoint.close()
+
+
+@command(
+    "status",
+    fields=FIELDS,
+    examples=[Example("How far the copy is", "aiokafka08 bridge status bridge.toml")],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@format_option
+def status_(file: Path, format: str | None) -> None:
+    """Show the positions of the copy, as the target has committed them.
+
+    It needs no running bridge, and fences none.
+    """
+    from aiokafka08.bridge.config import read_config
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.output import write_rows
+
+    rows = run(_status(read_config(file)))
+    write_rows(rows, FIELDS, format)
+
+
+async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
+    from aiokafka08.bridge.progress import read_progress
+
+    return [one._asdict() for one in await read_progress(config)]
