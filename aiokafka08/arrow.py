@@ -21,9 +21,10 @@ from __future__ import annotations
 import sys
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka08.concurrency.offload import Offload
@@ -333,6 +334,19 @@ def count_filled_lists(column: Any) -> int:
 
     count: int | None = pc.sum(pc.greater(pc.list_value_length(column), scalar(0))).as_py()
     return count or 0
+
+
+def count_rows_by_partition(batch: Any) -> Counter[TopicPartition]:
+    """Count the rows of a batch by its columns `topic` and `partition`, run by run."""
+    import pyarrow.compute as pc
+
+    columns = batch.column("topic"), batch.column("partition")
+    ends = sorted({end for one in columns for end in pc.run_end_encode(one).run_ends.to_pylist()})
+    counts: Counter[TopicPartition] = Counter()
+    for start, end in pairwise([0, *ends]):
+        topic, partition = (one[start].as_py() for one in columns)
+        counts[TopicPartition(topic, partition)] += end - start
+    return counts
 
 
 def _int64_values(column: Any) -> memoryview[int]:

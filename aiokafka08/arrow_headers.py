@@ -2,7 +2,8 @@
 
 Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source. The consumer's
 `getmany_arrow` and Spark's reader call `extract_rows`, the producer (`producer/headers.py`) calls
-`embed_rows` and `count_rows_with_headers`.
+`embed_rows` and `count_rows_with_headers`, `opentelemetry` calls `read_headers` and
+`change_headers`.
 
 Invariant: as in `arrow`, no column is made from Python objects, and a batch that has no envelope,
 or needs none, keeps its columns uncopied.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from aiokafka08.arrow import Array, DataType, RecordBatch
 
 _PER_STEP = 256
-"""Rows that one step of `embed_rows` handles."""
+"""Rows that one step of `embed_rows` or `change_headers` handles."""
+
+_HEADERS_PER_STEP = 256
+"""A step of `extract_rows` ends when it has read this many headers."""
 
 
 @cache
@@ -39,8 +43,8 @@ def headers_type() -> DataType:
 
 def extract_rows(
     batch: RecordBatch, counts: Sequence[int]
-) -> tuple[RecordBatch, list[int], EmbeddedHeadersError | None]:
-    """Return a received batch with payloads as values, and the column `headers` at the end.
+) -> Generator[None, None, tuple[RecordBatch, list[int], EmbeddedHeadersError | None]]:
+    """Return a received batch with payloads as values, and the column `headers`, in steps.
 
     Each run of rows ends before its first row whose envelope is damaged.
 
@@ -59,7 +63,7 @@ def extract_rows(
     marked = _marked_rows(batch.column("value"))
     rows: list[int] = []
     kept: list[int] = []
-    start = 0
+    start = headers_read = 0
     for count in counts:
         stop = end = start + count
         for row in marked[bisect_left(marked, start) : bisect_left(marked, end)]:
@@ -71,6 +75,10 @@ def extract_rows(
                 error = error or _located(damaged, batch, row)
                 stop = row
                 break
+            headers_read += 1 + len(headers[row])
+            if headers_read >= _HEADERS_PER_STEP:
+                headers_read = 0
+                yield
         rows += range(start, stop)
         kept.append(stop - start)
         start = end
@@ -84,7 +92,8 @@ def extract_rows(
         replaced = [payloads.get(row, values[row]) for row in rows]
         column = _binary_array(pa, pa.binary(), replaced)
         batch = batch.set_column(position, batch.schema.field(position), column)
-    column = _headers_array(pa, [headers.get(row, ()) for row in rows])
+        yield
+    column = yield from _headers_array(pa, [headers.get(row, ()) for row in rows])
     return batch.append_column(pa.field("headers", headers_type()), column), kept, error
 
 
@@ -131,7 +140,7 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
         if start:
             yield
         stop = min(start + _PER_STEP, batch.num_rows)
-        for row, headers in enumerate(_headers_column(batch, start, stop), start):
+        for row, headers in enumerate(read_headers(batch, start, stop), start):
             if headers:
                 try:
                     made[row] = embed(values[row], headers)
@@ -145,6 +154,41 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
         column = _binary_array(pa, pa.large_binary(), replaced)
         batch = batch.set_column(position, "value", column)
     return batch, dropped
+
+
+def change_headers(
+    batch: RecordBatch, change: Callable[[bool, Headers | None], Headers | None]
+) -> Generator[None, None, RecordBatch]:
+    """Return a batch with the column `headers` changed, or added, in steps.
+
+    A batch with a null header or a null name is returned as it is: `embed_rows` refuses it.
+
+    Args:
+        batch: has a column `value`.
+        change: returns the headers of a row, from whether it has a value, and its headers.
+
+    Raises:
+        TypeError: the column `headers` has a wrong type.
+    """
+    pa = require_pyarrow()
+    filled = batch.column("value").is_valid().to_pylist()
+    changed: list[Headers] = []
+    for start in range(0, batch.num_rows, _PER_STEP):
+        if start:
+            yield
+        stop = min(start + _PER_STEP, batch.num_rows)
+        for has_value, headers in zip(
+            filled[start:stop], read_headers(batch, start, stop), strict=True
+        ):
+            pairs: Sequence[Any] = headers or ()
+            if not all(one and one[0] is not None for one in pairs):
+                return batch
+            changed.append(change(has_value, headers) or ())
+    column = yield from _headers_array(pa, changed)
+    field = pa.field("headers", headers_type())
+    if "headers" in batch.schema.names:
+        return batch.set_column(batch.schema.get_field_index("headers"), field, column)
+    return batch.append_column(field, column)
 
 
 def _marked_rows(column: Any) -> list[int]:
@@ -163,8 +207,12 @@ def _marked_rows(column: Any) -> list[int]:
     ]
 
 
-def _headers_column(batch: RecordBatch, start: int, stop: int) -> Iterable[Headers | None]:
-    """Return the headers of some rows."""
+def read_headers(batch: RecordBatch, start: int, stop: int) -> Sequence[Headers | None]:
+    """Return the headers of the rows from `start` to before `stop`.
+
+    Raises:
+        TypeError: the column `headers` has a wrong type.
+    """
     if "headers" not in batch.schema.names:
         return [None] * (stop - start)
     column = batch.column("headers")
@@ -192,15 +240,17 @@ def _check_headers_type(type_: DataType) -> None:
     )
 
 
-def _headers_array(pa: Any, headers: Sequence[Headers]) -> Array:
-    """Return the column of these headers, row by row."""
+def _headers_array(pa: Any, headers: Sequence[Headers]) -> Generator[None, None, Array]:
+    """Return the column of these headers, row by row, in steps."""
     type_ = headers_type()
     count = len(headers)
     if not any(headers):
         return pa.nulls(count, type_)
     found = [one for row in headers for one in row]
     keys = _binary_array(pa, pa.string(), [key.encode() for key, _ in found])
+    yield
     values = _binary_array(pa, pa.binary(), [value for _, value in found])
+    yield
     offsets = array("i", [0])
     for row in headers:
         offsets.append(offsets[-1] + len(row))

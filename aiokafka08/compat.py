@@ -11,7 +11,8 @@ or, for a program that stays as it is:
 
 `install()` adds a finder to `sys.meta_path`: `aiokafka` and its modules become other names of
 `aiokafka08` and its modules, so classes are the same objects under both names. Nothing is written
-to disk, and the distribution aiokafka may be installed or not.
+to disk, and the distribution aiokafka may be installed or not: programs that ask for its version
+(FastStream, OpenTelemetry's instrumentor) get that of the release whose interface this package has.
 
 Options that a framework doesn't pass get defaults from environment variables while this is
 installed: AIOKAFKA08_ZOOKEEPER_CONNECT is `zookeeper_connect` of consumers and admin clients,
@@ -28,8 +29,9 @@ import importlib
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -40,10 +42,13 @@ from aiokafka08.errors import IllegalStateError
 
 _REAL: Final = "aiokafka"
 _OURS: Final = "aiokafka08"
+_VERSION: Final = "0.14.0"
+"""The release of aiokafka whose names and signatures this package has."""
 _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
     "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
 }
+_EVERYTHING: Final = DistributionFinder.Context()
 
 
 class AliasFinder:
@@ -66,6 +71,28 @@ class AliasFinder:
             ImportError: it is one of aiokafka's internal modules; the text says what to use.
         """
         sys.modules[module.__name__] = importlib.import_module(_own_name(module.__name__))
+
+    @staticmethod
+    def find_distributions(
+        context: DistributionFinder.Context = _EVERYTHING,
+    ) -> Iterator[AliasDistribution]:
+        """Return the distribution aiokafka if it is the one looked for, before one on disk."""
+        if context.name is not None and context.name.lower() == _REAL:
+            yield AliasDistribution()
+
+
+class AliasDistribution(Distribution):
+    """The distribution aiokafka as `importlib.metadata` shows it: name and version, no files."""
+
+    def read_text(self, filename: str) -> str | None:
+        """Return the metadata; None for other files."""
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: {_REAL}\nVersion: {_VERSION}\n"
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Path:
+        """Return where a file of this package is."""
+        return Path(__file__).parent.parent / path
 
 
 def install() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -69,6 +70,43 @@ def test_alias_is_reversible_and_refused_after_the_real_one(tmp_path: Path) -> N
     printed = run("-c", ALIAS, cwd=tmp_path)
     assert "aiokafka was imported before, from " in printed
     assert "before the first import of aiokafka" in printed
+
+
+VERSION = """
+import email.parser, importlib.metadata as metadata, sys
+import aiokafka08.compat as compat
+
+def version():
+    try:
+        return metadata.version("aiokafka"), "aiokafka" in [
+            one.metadata["Name"] for one in metadata.distributions() if one.version == "0.14.0"
+        ]
+    except metadata.PackageNotFoundError:
+        return None
+
+sys.meta_path[:] = [one for one in sys.meta_path if not hasattr(one, "find_distributions")]
+print(version())
+compat.install()
+print(version())
+print(metadata.distribution("aiokafka").metadata["Name"], metadata.files("aiokafka"))
+compat.uninstall()
+print(version())
+"""
+
+
+def test_installed_alias_has_a_version_without_the_distribution(tmp_path: Path) -> None:
+    assert run("-c", VERSION, cwd=tmp_path).splitlines() == [
+        "None",
+        "('0.14.0', False)",
+        "aiokafka None",
+        "None",
+    ]
+
+
+def test_version_is_that_of_the_compared_release() -> None:
+    from aiokafka08.compat import _VERSION
+
+    assert importlib.metadata.version("aiokafka") == _VERSION
 
 
 DEFAULTS = """

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -19,11 +20,18 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08 import opentelemetry as ours
+from aiokafka08.arrow_headers import headers_type
+from aiokafka08.embedded_headers import embed
 from aiokafka08.errors import (
     EmbeddedHeadersError,
+    IllegalArgumentError,
     IllegalStateError,
     MessageSizeTooLargeError,
+    OffsetMetadataTooLargeError,
 )
+from aiokafka08.opentelemetry import context
+from aiokafka08.producer import BatchBuilder
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.waiting import until
@@ -31,8 +39,13 @@ from tests.waiting import until
 METHODS = {
     (cls, name): vars(cls)[name]
     for cls, names in {
-        AIOKafkaProducer: ["send", "send_and_wait", "send_many", "send_arrow", "send_batch"],
-        AIOKafkaConsumer: ["getone", "getmany", "getmany_arrow", "__aiter__", "__anext__"],
+        AIOKafkaProducer: [
+            *("send", "send_and_wait", "send_many", "send_arrow", "send_batch", "create_batch")
+        ],
+        BatchBuilder: ["append"],
+        AIOKafkaConsumer: [
+            *("getone", "getmany", "getmany_arrow", "commit", "__aiter__", "__anext__")
+        ],
     }.items()
     for name in names
 }
@@ -348,12 +361,125 @@ async def test_arrow_and_prepared_batches_have_spans(
     async with consumer(cluster) as reader:
         assert (await reader.getmany_arrow(timeout_ms=10_000)).num_rows == 5
     arrow, prepared = recorded.spans("send t")
+    [created] = recorded.spans("create")
+    assert attributes(created) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "create",
+        "messaging.operation.type": "create",
+        "messaging.client.id": "sender",
+    }
+    assert links(arrow) == []
+    assert links(prepared) == [ids(created)]
+    assert links(await recorded.span("poll t")) == [ids(arrow), ids(created)]
     assert attributes(arrow)["messaging.batch.message_count"] == 2
     assert attributes(prepared)["messaging.batch.message_count"] == 3
     assert attributes(prepared)["messaging.kafka.offset"] == 2
     assert attributes(await recorded.span("poll t"))["messaging.batch.message_count"] == 5
     [sent] = recorded.points("messaging.client.sent.messages")
     assert sent.value == 5
+
+
+async def test_contexts_of_rows_and_prepared_messages_are_kept(
+    cluster: EmbeddedCluster, recorded: Recorded
+) -> None:
+    """Null values get no context: they can't have headers."""
+    given = ("traceparent", b"00-0000000000000000000000000000000a-000000000000000b-01")
+    headers: list[list[tuple[str, bytes]] | None] = [[given], None, [("own", b"x")], []]
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "value": [b"1", None, b"3", b"4"],
+            "headers": pa.array(
+                [
+                    None if row is None else [{"key": key, "value": value} for key, value in row]
+                    for row in headers
+                ],
+                headers_type(),
+            ),
+        }
+    )
+    async with producer(cluster) as sender:
+        await (await sender.send_arrow("t", rows))
+        batch = sender.create_batch()
+        for value, one in ((b"5", [given]), (None, None), (b"7", [])):
+            batch.append(key=b"k", value=value, timestamp=None, headers=one)
+        await (await sender.send_batch(batch, "t", partition=0))
+        assert sender.metrics()["headers_dropped"] == 0
+    arrow, prepared = recorded.spans("send t")
+    [created] = recorded.spans("create")
+    async with consumer(cluster) as reader:
+        found = [await reader.getone() for _ in range(7)]
+    contexts = [
+        trace.get_current_span(ours.message_context(one)).get_span_context() for one in found
+    ]
+    a, b, c = (10, 11), ids(arrow), ids(created)
+    none = (0, 0)
+    assert [(one.trace_id, one.span_id) for one in contexts] == [a, none, b, b, a, none, c]
+    assert [name for name, _ in found[2].headers] == ["own", "traceparent"]
+    assert links(arrow) == [a]
+    assert links(prepared) == [c, a]
+
+
+async def test_rows_with_wrong_headers_raise_the_producers_error(
+    cluster: EmbeddedCluster, recorded: Recorded
+) -> None:
+    one = pa.array([[None]], headers_type())
+    rows = pa.RecordBatch.from_arrays([pa.array([b"1"]), one], ["value", "headers"])
+    async with producer(cluster) as sender:
+        with pytest.raises(TypeError, match="expected pairs"):
+            await sender.send_arrow("t", rows)
+        for wrong in (rows.select(["headers"]), None):
+            with pytest.raises((TypeError, IllegalArgumentError)):
+                await sender.send_arrow("t", wrong)
+    assert len(recorded.spans("send t")) == 3
+
+
+async def test_links_come_from_the_first_messages_that_differ(
+    cluster: EmbeddedCluster, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking for contexts is bounded: it may hold the event loop for a short time only."""
+    values = [embed(b"v", [("n", b"%d" % number)]) for number in range(1000)]
+    read = mock.Mock(side_effect=context.creation_context)
+    monkeypatch.setattr(context, "creation_context", read)
+    for poll in ("getmany", "getmany_arrow"):
+        cluster.append("t", 0, values)
+        async with consumer(cluster) as reader:
+            await until(lambda: reader.metrics()["lag"] >= 1000, "the messages are known")
+            await until(lambda: reader.metrics()["buffered_bytes"] > 9000, "they are buffered")
+            await getattr(reader, poll)(timeout_ms=10_000)
+    assert 256 <= read.call_count <= 512
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+async def test_commit_has_a_span(cluster: EmbeddedCluster, recorded: Recorded) -> None:
+    async with consumer(cluster, group_id="g", enable_auto_commit=False) as reader:
+        await reader.commit()
+        await reader.commit({TopicPartition("t", 0): 0})
+        cluster.fault(OffsetCommitRequest, then=Answer(OffsetMetadataTooLargeError.errno))
+        with pytest.raises(OffsetMetadataTooLargeError):
+            await reader.commit({TopicPartition("t", 0): 0})
+        with pytest.raises(ValueError, match="offsets=1"):
+            await reader.commit(1)  # type: ignore[arg-type]
+    spans = recorded.spans("commit t")
+    assert {span.kind for span in spans} == {trace.SpanKind.CLIENT}
+    assert attributes(spans[0]) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "commit",
+        "messaging.operation.type": "settle",
+        "messaging.destination.name": "t",
+        "messaging.destination.partition.id": "0",
+        "messaging.client.id": "reader",
+        "messaging.consumer.group.name": "g",
+    }
+    errors = [attributes(span).get("error.type") for span in (*spans, *recorded.spans("commit"))]
+    assert errors == [None, None, "OffsetMetadataTooLargeError", "ValueError"]
+    counts = [
+        point.count
+        for point in recorded.points("messaging.client.operation.duration")
+        if point.attributes["messaging.operation.name"] == "commit"
+    ]
+    assert sum(counts) == 4
 
 
 # --- errors ---------------------------------------------------------------------------------------

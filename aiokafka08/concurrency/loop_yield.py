@@ -60,6 +60,27 @@ class LoopSlice:
         await asyncio.sleep(0)
         self.restart()
 
+    async def run_steps(self, steps: Generator[None, None, T]) -> T:
+        """Run a generator to its end and return its result; yield to the loop between its steps."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if self.is_over():
+                await self.next()
+
+
+def finish_steps(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its result, for code outside an event loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
 
 class LoopYield:
     """Measure how long the running task has held the event loop. For use in one loop only.

@@ -23,9 +23,9 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from operator import length_hint
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
@@ -52,6 +52,8 @@ CALL_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 fewer than its limit."""
 
 RecordsByPartition = dict[TopicPartition, list[Record]]
+
+T = TypeVar("T")
 
 
 class CollectedColumns(NamedTuple):
@@ -203,6 +205,10 @@ class Collector:
                     return collected
         except ConsumerStoppedError:
             return self._no_columns(max_bytes)
+
+    async def run_steps(self, steps: Generator[None, None, T]) -> T:
+        """Run a generator on the messages of a call; yield to the loop as the call itself does."""
+        return await self._slice.run_steps(steps)
 
     # --- waiting ----------------------------------------------------------------------------------
 

@@ -554,29 +554,52 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             limit, max_bytes = min(limit, EMBEDDED_ARROW_ROWS), EMBEDDED_ARROW_BYTES
         timeout_s = _seconds(timeout_ms)
         collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
+        rewind = self._rewinder(collected)
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)
-            return self._extract_headers(batch, collected) if decoding.embedded_headers else batch
+            if not decoding.embedded_headers:
+                return batch
+            return await self._extract_headers(batch, collected, rewind)
         except BaseException:
             for tp, position in collected.positions.items():  # the messages were not returned
-                self.seek(tp, position)
+                rewind(tp, position)
             raise
 
-    def _extract_headers(
-        self, received: arrow.RecordBatch, collected: CollectedColumns
+    async def _extract_headers(
+        self,
+        received: arrow.RecordBatch,
+        collected: CollectedColumns,
+        rewind: Callable[[TopicPartition, int], None],
     ) -> arrow.RecordBatch:
-        """Return each partition's rows before its first damaged envelope; `seek()` back to that."""
+        """Return each partition's rows before its first damaged envelope, and rewind to that."""
         counts = [count for _, count in collected.runs]
-        batch, kept, error = arrow_headers.extract_rows(received, counts)
+        steps = arrow_headers.extract_rows(received, counts)
+        batch, kept, error = await self._collector.run_steps(steps)
         if error is not None:
             if not batch.num_rows:
                 raise error
             start = 0
             for (tp, count), left in zip(collected.runs, kept, strict=True):
                 if left < count:
-                    self.seek(tp, received["offset"][start + left].as_py())
+                    rewind(tp, received["offset"][start + left].as_py())
                 start += count
         return batch
+
+    def _rewinder(self, collected: CollectedColumns) -> Callable[[TopicPartition, int], None]:
+        """Return a function that seeks back to messages that aren't returned.
+
+        It does nothing for a partition that was revoked or moved by a `seek()` since this call.
+        """
+        cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
+        fetches = {tp: cursor.next_fetch for tp, cursor in cursors.items()}
+
+        def rewind(tp: TopicPartition, offset: int) -> None:
+            cursor = cursors[tp]
+            is_moved = cursor.next_fetch is not fetches[tp]  # a seek replaces the object
+            if self._engine.assigned.get(tp) is cursor and not is_moved:
+                self._engine.seek(cursor, offset)
+
+        return rewind
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Iterate over the messages, each as from `getone()`, until the consumer is stopped.

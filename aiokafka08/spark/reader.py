@@ -34,6 +34,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from aiokafka08.arrow import record_batch, scalar, schema
 from aiokafka08.arrow_headers import extract_rows, headers_type
+from aiokafka08.concurrency.loop_yield import finish_steps
 from aiokafka08.concurrency.merge import merge
 from aiokafka08.consumer.range import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
 from aiokafka08.consumer.range_fetches import RangeFetches
@@ -420,7 +421,7 @@ def _to_spark_batch(
     """
     batch = record_batch(runs, columns)
     if options.embedded_headers:
-        batch, _, error = extract_rows(batch, [batch.num_rows])
+        batch, _, error = finish_steps(extract_rows(batch, [batch.num_rows]))
         if error is not None:
             raise error
     arrays = {name: batch.column(name) for name in batch.schema.names}

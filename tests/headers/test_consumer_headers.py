@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -238,9 +239,43 @@ async def test_messages_with_many_headers_are_read_in_steps(
         with pytest.raises(EmbeddedHeadersError, match="offset 100: "):
             await consumer.getone()
     assert read == [(value, MANY) for value in values]
-    # A message may exceed the limit of a step, and 32 messages the bytes of an Arrow batch.
-    limit = 1250 if how in ("getone", "getmany") else 64 * 1024 // 10 + 32 * 250
-    assert max(steps) <= limit
+    assert max(steps) <= (1250 if how != "getmany_arrow" else 512)
+
+
+@pytest.mark.parametrize("event", ["cancel", "seek", "unassign"])
+async def test_arrow_call_interrupted_between_steps_loses_nothing(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """The call yields while it reads headers. A seek() then stands, and nothing is skipped."""
+    cluster.append("t", 0, [*(embed(b"%d" % number, MANY) for number in range(10)), DAMAGED])
+    async with consumer_of(cluster) as consumer:
+        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
+        read: list[bytes] = []
+
+        def note_extract(value: bytes) -> Any:
+            read.append(value)
+            return extract(value)
+
+        monkeypatch.setattr(arrow_headers, "extract", note_extract)
+        monkeypatch.setattr(LoopSlice, "is_over", lambda _: bool(read))
+        call = asyncio.create_task(consumer.getmany_arrow(timeout_ms=5000))
+        await until(lambda: bool(read), "the call reads headers")
+        assert not call.done()
+        if event == "cancel":
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        else:
+            if event == "seek":
+                consumer.seek(TP, 5)
+            else:
+                consumer.assign([OTHER])
+            assert (await call)["value"].to_pylist() == [b"%d" % number for number in range(10)]
+        if event == "unassign":
+            assert consumer.assignment() == {OTHER}
+            return
+        first = 0 if event == "cancel" else 5
+        assert (await consumer.getone(TP)).value == b"%d" % first
 
 
 async def test_getmany_with_many_headers_returns_its_limit(

@@ -139,7 +139,7 @@ def test_counting_rows_with_headers_reads_no_header() -> None:
     rows = [None, header, [], header * 2, [None], None, header]
     for type_ in (ARROW_HEADERS, pa.large_list(ARROW_HEADERS.value_type)):
         batch = pa.RecordBatch.from_pydict({"headers": pa.array(rows, type_)})
-        with mock.patch.object(arrow_headers, "_headers_column", side_effect=AssertionError):
+        with mock.patch.object(arrow_headers, "read_headers", side_effect=AssertionError):
             assert arrow_headers.count_rows_with_headers(batch) == 4
             assert arrow_headers.count_rows_with_headers(batch.slice(2, 3)) == 2
             assert arrow_headers.count_rows_with_headers(batch.slice(0, 0)) == 0
@@ -224,22 +224,21 @@ async def test_arrow_rows_are_embedded(cluster: EmbeddedCluster, type_: pa.DataT
 CONVERT_BATCHES = """
 import pyarrow as pa
 from aiokafka08.arrow_headers import (
-    _binary_array, count_rows_with_headers, embed_rows, extract_rows, headers_type
+    _binary_array, change_headers, count_rows_with_headers, embed_rows, extract_rows, headers_type
 )
+from aiokafka08.concurrency.loop_yield import finish_steps
 
 def batch_of(values):
     return pa.RecordBatch.from_arrays([_binary_array(pa, pa.binary(), values)], ["value"])
 
 def embedded(batch):
-    steps = embed_rows(batch)
-    try:
-        next(steps)
-    except StopIteration as end:
-        return end.value[0]["value"].to_pylist()
+    return finish_steps(embed_rows(batch))[0]["value"].to_pylist()
 
 values = [b"v", b"\\xff\\x01\\x01a\\x00\\x00\\x00\\x03\\"b\\"p", None]
 assert embedded(batch_of([b"\\xff"])) == [b"\\xff\\x00\\xff"]
-assert embedded(extract_rows(batch_of(values), [len(values)])[0]) == values
+assert embedded(finish_steps(extract_rows(batch_of(values), [len(values)]))[0]) == values
+changed = finish_steps(change_headers(batch_of([b"v", None]), lambda *_: [("a", b"b")]))
+assert changed["headers"].to_pylist() == [[{"key": "a", "value": b"b"}]] * 2
 headers = pa.nulls(3, headers_type())
 assert count_rows_with_headers(batch_of(values).append_column("headers", headers)) == 0
 """

@@ -1,0 +1,94 @@
+"""Contexts of spans in the headers of messages: put them in, and find them.
+
+Pure. `sending` puts the context of a producer's span into messages, `receiving` links the span of a
+call to those that it finds.
+
+Invariants: headers that have a context keep it. Headers that aren't pairs of a name and a value are
+neither changed nor an error here, since the producer itself raises the error. The work of
+`created_contexts` is bounded, because no message may be lost by a cancelled call, so the call
+doesn't yield then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
+
+from aiokafka08.embedded_headers import MAX_HEADERS
+from aiokafka08.structs import ConsumerRecord
+
+MAX_LINKS: Final = 128
+"""How many links a span has at most; the SDK drops more than these."""
+
+_MAX_READ: Final = 256
+"""How many messages whose headers differ are looked at for links; reading these takes 2 ms."""
+
+
+def message_context(record: ConsumerRecord[Any, Any]) -> Context:
+    """Return the context that the producer put into a message; an empty one if there is none.
+
+    For a span of the work on the message: `tracer.start_as_current_span("…", context=…)`.
+    """
+    return propagate.extract(_carrier(record.headers), Context())
+
+
+def creation_context(headers: Any) -> SpanContext | None:
+    """Return the context of the span that created a message, if its headers have one."""
+    if not headers or not isinstance(headers, tuple | list):
+        return None
+    found = propagate.extract(_carrier(headers), Context())
+    context = trace.get_current_span(found).get_span_context()
+    return context if context.is_valid else None
+
+
+def context_headers(span: trace.Span) -> list[tuple[str, bytes]]:
+    """Return the headers with the span's context; none if nothing is recorded."""
+    carrier: dict[str, str] = {}
+    if span.get_span_context().is_valid:
+        propagate.inject(carrier, trace.set_span_in_context(span))
+    return [(name, text.encode()) for name, text in carrier.items()]
+
+
+def with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
+    """Return a message's headers and ours; only the message's if an envelope hasn't the room."""
+    if headers is None:
+        return ours
+    if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
+        return headers
+    return [*headers, *ours]
+
+
+def created_contexts(all_headers: Iterable[Any]) -> Collection[SpanContext]:
+    """Return the distinct contexts in the headers of received messages, the first ones only."""
+    contexts: list[SpanContext | None] = []
+    last: Any = ()
+    for headers in all_headers:
+        if not headers or headers == last:  # as those of messages of one `send_many()`
+            continue
+        last = headers
+        contexts.append(creation_context(headers))
+        if len(contexts) == _MAX_READ:
+            break
+    return distinct(contexts)
+
+
+def distinct(contexts: Iterable[SpanContext | None]) -> Collection[SpanContext]:
+    """Return each context once, in order, up to `MAX_LINKS`."""
+    found = {(one.trace_id, one.span_id): one for one in contexts if one is not None}
+    return list(found.values())[:MAX_LINKS]
+
+
+def _carrier(headers: Iterable[Any]) -> dict[str, str]:
+    """Return the headers as propagators read them; those that aren't pairs are left out."""
+    return {
+        header[0]: header[1].decode(errors="replace")
+        for header in headers
+        if isinstance(header, tuple | list)
+        and len(header) == 2
+        and isinstance(header[0], str)
+        and isinstance(header[1], bytes)
+    }

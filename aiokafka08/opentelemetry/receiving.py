@@ -1,0 +1,162 @@
+"""The wrappers of the consumer's methods: each reports a call as a span.
+
+Those that return messages have the kind CONSUMER and the name `poll`; `commit` has the kind CLIENT.
+
+Invariant: a wrapper doesn't await after the original has returned messages, since a cancellation
+there would lose them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import trace
+
+from aiokafka08.arrow import count_rows_by_partition
+from aiokafka08.arrow_headers import read_headers
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.errors import ConsumerStoppedError
+from aiokafka08.opentelemetry.context import created_contexts, creation_context
+from aiokafka08.opentelemetry.recorder import MessagingOperation, MessagingRecorder
+from aiokafka08.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka08.arrow import RecordBatch
+
+_PER_STEP: Final = 64
+"""Rows whose headers are converted at a time, until there are enough links."""
+
+
+class CallErrors:
+    """A context manager that reports the error of a call, but not the end of the consumer.
+
+    Args:
+        operation: the call, which has no span yet.
+        topics: its topics, if they are known (default ()).
+    """
+
+    def __init__(self, operation: MessagingOperation, topics: Collection[str] = ()) -> None:
+        self._operation = operation
+        self._topics = topics
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, exc_type: object, error: BaseException | None, tb: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ConsumerStoppedError):
+            self._operation.start_span(self._topics)
+            self._operation.end({}, cause=error)
+
+
+def wrap_getone(recorder: MessagingRecorder, original: Any) -> Any:
+    """Return the wrapper of `AIOKafkaConsumer.getone`."""
+
+    async def getone(self: AIOKafkaConsumer[Any, Any], *partitions: TopicPartition) -> Any:
+        operation = MessagingOperation(recorder, self, "poll")
+        with CallErrors(operation):
+            record = await original(self, *partitions)
+        operation.note_place(record.topic, record.partition, record.offset)
+        if record.serialized_value_size < 0:
+            operation.attributes["messaging.kafka.message.tombstone"] = True
+        created = creation_context(record.headers)
+        ambient = trace.get_current_span().get_span_context().is_valid
+        operation.start_span(
+            [record.topic],
+            [] if created is None else [created],
+            parent=None if ambient else created,
+        )
+        operation.end({record.topic: 1})
+        return record
+
+    return getone
+
+
+def wrap_getmany(recorder: MessagingRecorder, original: Any) -> Any:
+    """Return the wrapper of `AIOKafkaConsumer.getmany`."""
+    return _wrap_batch(recorder, original, _count_records, _record_headers)
+
+
+def wrap_getmany_arrow(recorder: MessagingRecorder, original: Any) -> Any:
+    """Return the wrapper of `AIOKafkaConsumer.getmany_arrow`."""
+    return _wrap_batch(recorder, original, count_rows_by_partition, _row_headers)
+
+
+def _wrap_batch(
+    recorder: MessagingRecorder,
+    original: Any,
+    count: Callable[[Any], Counter[TopicPartition]],
+    headers_of: Callable[[Any], Iterable[Any]],
+) -> Any:
+    """Return the wrapper of a method that returns messages of several partitions.
+
+    An empty poll has a duration, but no span.
+
+    Args:
+        recorder: the instruments.
+        original: the method.
+        count: counts the messages of a result by partition.
+        headers_of: returns an iterator over the headers of the messages of a result.
+    """
+
+    async def poll(
+        self: AIOKafkaConsumer[Any, Any],
+        *partitions: TopicPartition,
+        timeout_ms: int = 0,
+        max_records: int | None = None,
+    ) -> Any:
+        operation = MessagingOperation(recorder, self, "poll")
+        with CallErrors(operation):
+            found = await original(
+                self, *partitions, timeout_ms=timeout_ms, max_records=max_records
+            )
+        by_partition = count(found)
+        by_topic: Counter[str] = Counter()
+        for tp, messages in by_partition.items():
+            by_topic[tp.topic] += messages
+        if by_partition:
+            if len(by_partition) == 1:
+                operation.note_place(*next(iter(by_partition)))
+            operation.attributes["messaging.batch.message_count"] = by_topic.total()
+            operation.start_span(by_topic.keys(), created_contexts(headers_of(found)))
+        operation.end(by_topic)
+        return found
+
+    return poll
+
+
+def _count_records(found: dict[TopicPartition, list[Any]]) -> Counter[TopicPartition]:
+    return Counter({tp: len(records) for tp, records in found.items()})
+
+
+def _record_headers(found: dict[TopicPartition, list[Any]]) -> Iterator[Any]:
+    return (record.headers for records in found.values() for record in records)
+
+
+def _row_headers(batch: RecordBatch) -> Iterator[Any]:
+    if "headers" in batch.schema.names and batch.column("headers").null_count < batch.num_rows:
+        for start in range(0, batch.num_rows, _PER_STEP):
+            yield from read_headers(batch, start, min(start + _PER_STEP, batch.num_rows))
+
+
+def wrap_commit(recorder: MessagingRecorder, original: Any) -> Any:
+    """Return the wrapper of `AIOKafkaConsumer.commit`."""
+
+    async def commit(self: AIOKafkaConsumer[Any, Any], offsets: Any = None) -> None:
+        operation = MessagingOperation(recorder, self, "commit")
+        given = self.assignment() if offsets is None else offsets
+        partitions = (
+            [tp for tp in given if isinstance(tp, TopicPartition)]
+            if isinstance(given, Collection)
+            else []
+        )
+        topics = {tp.topic for tp in partitions}
+        if len(partitions) == 1:
+            number = str(partitions[0].partition)
+            operation.attributes["messaging.destination.partition.id"] = number
+        with CallErrors(operation, topics):
+            await original(self, offsets)
+        operation.start_span(topics)
+        operation.end({})
+
+    return commit
