@@ -506,7 +506,7 @@ class ClusterState:
     def offsets_partition(self, group: str | None) -> Partition:
         """Return the group's partition of the offsets topic, which exists."""
         partitions = self.topics[OFFSETS_TOPIC]
-        return partitions[_java_hash(group or "") % len(partitions)]
+        return partitions[abs(_java_hash(group or "")) % len(partitions)]  # brokers.md 8.9
 
     def create_offsets_topic(self, now_ms: int) -> None:
         """Create the offsets topic, as brokers do at the first GroupCoordinator request."""
@@ -531,9 +531,10 @@ def valid_topic_name(name: str) -> bool:
 
 @functools.lru_cache(maxsize=64)  # one request may need a long name's hash many times
 def _java_hash(text: str) -> int:
-    """Return Java's `String.hashCode` without its sign."""
+    """Return Java's `String.hashCode`; 0 for the smallest, as brokers take it."""
     value = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    signed = value - (value >> 31 << 32)
+    return signed if signed > -(2**31) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -16,8 +17,9 @@ from aiokafka08.protocol.requests.committed_offsets import (
 )
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
 from aiokafka08.testing.broker_lines import SupportedVersions
+from tests.brokers.waiting import wait_for
 from tests.contract.targets import on_lines
-from tests.contract.wire.requests import commit, committed, find_coordinator
+from tests.contract.wire.requests import commit, committed, find_coordinator, list_offsets, metadata
 from tests.contract.wire.target import Target
 from tests.contract.wire.wire_client import WireClient
 from tests.names import unique_name
@@ -55,6 +57,44 @@ def test_offset_requests_close_0_8_0(target: Target, topic: str) -> None:
             with WireClient(target.address(0)) as wire:
                 wire.send(request)
                 assert wire.is_closed()
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode` of ASCII text."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)
+
+
+@coordinates
+@pytest.mark.usefixtures("ready")
+def test_groups_partition_is_its_absolute_hash(wire: WireClient, topic: str, group: str) -> None:
+    """Not the hash without its sign, as the Scala producers before 0.8.2 take it."""
+    offsets_topic = "__consumer_offsets"
+    [state] = metadata(wire, [offsets_topic]).topics
+    count = len(state.partitions)
+
+    def ends() -> list[int]:
+        return [
+            list_offsets(wire, offsets_topic, -1, partition=number)[1][0] for number in range(count)
+        ]
+
+    names = (f"{number}-{group}" for number in itertools.count())
+    hashes = {name: java_hash(name) for name in itertools.islice(names, 10_000)}
+    name, signed = next(
+        (name, signed)
+        for name, signed in hashes.items()
+        if signed < 0 and -signed % count != (signed & 0x7FFFFFFF) % count
+    )
+    before = ends()
+    wait_for(lambda: commit(wire, name, topic, 3, version=1) == 0, 10, "the group is served")
+    grown = [
+        number
+        for number, (one, other) in enumerate(zip(before, ends(), strict=True))
+        if other > one
+    ]
+    assert grown == [-signed % count]
 
 
 # --- version 0: ZooKeeper -------------------------------------------------------------------------
