@@ -157,3 +157,38 @@ def test_leaks_and_hangs_fail_in_their_own_name(run: Run) -> None:
         assert "      inner (" in fails
     assert "unclosed <socket.socket" in section(result, "ERROR at teardown of test_socket")
     assert "coroutine 'outer' was never awaited" in section(result, " test_coroutine")
+
+
+CLUSTERS = """
+from tests.brokers import fixtures
+
+class FakeCluster:
+    closed = False
+    def __init__(self, version, brokers): pass
+    def start(self): pass
+    def heal(self): assert not self.closed
+    def close(self): self.closed = True
+
+fixtures.RealCluster = FakeCluster
+seen = []
+
+def test_1_passes(broker_clusters):
+    seen.append(broker_clusters.get("0.8.2.2"))
+
+def test_2_shares_it_and_fails(broker_clusters):
+    assert broker_clusters.get("0.8.2.2") is seen[0]
+    assert not seen
+
+def test_3_gets_a_new_one(broker_clusters):
+    assert seen[0].closed
+    assert broker_clusters.get("0.8.2.2") is not seen[0]
+"""
+
+
+def test_a_failed_test_leaves_its_cluster_to_no_other(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIOKAFKA08_NO_REAL_BROKERS", raising=False)
+    result = run(CLUSTERS)
+    assert result.parseoutcomes() == {"passed": 2, "failed": 1}
+    result.stdout.fnmatch_lines(["*test_2_shares_it_and_fails FAILED*"])

@@ -1,8 +1,9 @@
 """Provide real clusters and topic names to tests; ``pytest_plugins`` in tests/conftest.py loads it.
 
 A cluster per version and number of brokers is started at its first use, and closed at the end of
-the session, or when `tests.schedule` knows that this process has no more tests for it. Without Java
-or Maven a test on real brokers *fails*, with what to install: a suite that skips them silently
+the session, or when `tests.schedule` knows that this process has no more tests for it. A test that
+fails may leave brokers in any state, so the clusters are closed behind it: what fails next fails by
+itself. Without Java or Maven a test on real brokers *fails*, with what to install: a suite that skips them silently
 proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
 """
 
@@ -12,7 +13,7 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -66,12 +67,26 @@ class BrokerClusters:
 
 
 _clusters = pytest.StashKey[BrokerClusters]()
+_failed = pytest.StashKey[bool]()
 
 
 def close_clusters(config: pytest.Config) -> None:
     """Close the clusters that run; a later test starts its own again."""
     if (clusters := config.stash.get(_clusters, None)) is not None:
         clusters.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if "broker_clusters" in getattr(item, "fixturenames", ()):
+        item.stash[_failed] = item.stash.get(_failed, False) or report.failed
+        # Not before the teardown: what the test has opened is closed there.
+        if report.when == "teardown" and item.stash[_failed]:
+            close_clusters(item.config)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -6,35 +6,48 @@ They run an event loop without asyncio's debug mode, which would take half of th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from tests.brokers.fixtures import BrokerClusters
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.differential.campaign import difference_of
 from tests.differential.cases import Case
 from tests.differential.compare import Difference
 from tests.differential.run import HURRIED, PATIENT
-from tests.differential.targets import Pair, pair_of
+from tests.differential.targets import PROPERTIES, Pair, pair_of
 
 OnPair = Callable[[Callable[[Pair], Awaitable[Any]]], Any]
 Differ = Callable[..., list[Difference | None]]
 
 
 @pytest.fixture
-def on_pair(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> OnPair:
-    """Run a coroutine function on the pair of clusters of the parameter, `(release, brokers)`."""
-    real = broker_clusters.get(*request.param)
+def on_pair(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> Iterator[OnPair]:
+    """Run a coroutine function on the pair of clusters of the parameter, `(release, brokers)`.
 
-    def run(act: Callable[[Pair], Awaitable[Any]]) -> Any:
-        async def in_loop() -> Any:
-            async with pair_of(real) as pair:
-                return await act(pair)
+    Several brokers are started for the test alone: in a cluster in which other tests killed leaders
+    and coordinators, both have moved, and they move back while this test runs.
+    """
+    require_real_brokers()
+    release, brokers = request.param
+    shared = brokers == 1
+    with (
+        nullcontext(broker_clusters.get(release))
+        if shared
+        else RealCluster(release, brokers, PROPERTIES)
+    ) as real:
 
-        return asyncio.run(in_loop(), debug=False)
+        def run(act: Callable[[Pair], Awaitable[Any]]) -> Any:
+            async def in_loop() -> Any:
+                async with pair_of(real) as pair:
+                    return await act(pair)
 
-    return run
+            return asyncio.run(in_loop(), debug=False)
+
+        yield run
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 
 def pairs(releases: Sequence[str], brokers: int) -> list[Any]:
-    # Other tests start three brokers of 0.8.2.2 anyway.
+    # Each start of three brokers takes some seconds.
     return [
         pytest.param(
             (release, brokers),
