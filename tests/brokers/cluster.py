@@ -231,7 +231,7 @@ class RealCluster:
     # ---- brokers ------------------------------------------------------------------------------
 
     def kill(self, node_id: int) -> None:
-        """Send SIGKILL, as in a crash. ZooKeeper keeps the session until its timeout (6 s)."""
+        """Send SIGKILL, as in a crash. ZooKeeper keeps the session until its timeout (30 s)."""
         self._node(node_id).process.kill()
 
     def stop(self, node_id: int, timeout: float = 60.0) -> None:

@@ -81,8 +81,10 @@ def server_properties(
             "broker.id": node_id,
             "zookeeper.connect": zookeeper_connect,
             "zookeeper.connection.timeout.ms": 30000,
-            # The default up to 2.4, here for all versions (18 s later on).
-            "zookeeper.session.timeout.ms": 6000,
+            # 6 s by default up to 2.4. On a busy machine such sessions expire, and a controller of
+            # 0.8.2 may then never work again (docs/brokers.md 9.9). RealCluster.expire() removes a
+            # killed broker at once.
+            "zookeeper.session.timeout.ms": 30000,
             # 30 s by default: a broker makes known no new leaders while it waits as long, twice,
             # for a paused one that it replicates from (docs/brokers.md 9.4).
             "replica.socket.timeout.ms": 5000,
