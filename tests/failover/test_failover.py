@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from aiokafka08.telemetry import Disconnected, Event
 from tests.brokers.cluster import RealCluster
-from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.delivery_check import DeliveryCheck
 
@@ -25,6 +25,21 @@ PARTITIONS = 4
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 NewName = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[RealCluster]:
+    require_real_brokers()
+    # As by default; the clusters of other tests keep the sessions of dead brokers for 30 s.
+    with RealCluster(VERSION, 3, {"zookeeper.session.timeout.ms": 6000}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(own_cluster: RealCluster) -> RealCluster:
+    """The cluster of this file, with all its brokers running."""
+    own_cluster.heal()
+    return own_cluster
 
 
 async def create_safe_topic(cluster: RealCluster, name: str) -> None:
@@ -38,8 +53,7 @@ async def wait_full_isr(cluster: RealCluster, topic: str) -> None:
         await asyncio.to_thread(cluster.wait_isr, topic, partition, cluster.nodes, timeout=60.0)
 
 
-async def kill_leaders(broker_clusters: BrokerClusters, topic: str, rounds: int) -> None:
-    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
+async def kill_leaders(cluster: RealCluster, topic: str, rounds: int) -> None:
     await create_safe_topic(cluster, topic)
     work = DeliveryCheck(
         cluster.bootstrap_servers,
@@ -59,23 +73,22 @@ async def kill_leaders(broker_clusters: BrokerClusters, topic: str, rounds: int)
 
 
 async def test_no_acknowledged_message_is_lost_when_leaders_are_killed(
-    broker_clusters: BrokerClusters, unique_topic: NewName
+    cluster: RealCluster, unique_topic: NewName
 ) -> None:
-    await kill_leaders(broker_clusters, unique_topic("kill"), rounds=2)
+    await kill_leaders(cluster, unique_topic("kill"), rounds=2)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 async def test_no_acknowledged_message_is_lost_in_ten_kills(
-    broker_clusters: BrokerClusters, unique_topic: NewName
+    cluster: RealCluster, unique_topic: NewName
 ) -> None:
-    await kill_leaders(broker_clusters, unique_topic("kill"), rounds=10)
+    await kill_leaders(cluster, unique_topic("kill"), rounds=10)
 
 
 async def test_a_long_pause_of_a_leader_loses_nothing(
-    broker_clusters: BrokerClusters, unique_topic: NewName
+    cluster: RealCluster, unique_topic: NewName
 ) -> None:
-    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
     topic = unique_topic("pause")
     await create_safe_topic(cluster, topic)
     events: list[Event] = []
@@ -107,9 +120,8 @@ async def test_a_long_pause_of_a_leader_loses_nothing(
 
 
 async def test_a_paused_leader_is_left_before_the_request_timeout(
-    broker_clusters: BrokerClusters, unique_topic: NewName
+    cluster: RealCluster, unique_topic: NewName
 ) -> None:
-    cluster = await asyncio.to_thread(broker_clusters.get, VERSION, 3)
     topic = unique_topic("hang")
     await create_safe_topic(cluster, topic)
     controller = await asyncio.to_thread(cluster.controller)

@@ -45,6 +45,7 @@ async def test_killed_coordinator_loses_no_commit(
                 cluster.wait_isr, "__consumer_offsets", partition, list(cluster.nodes)
             )
         await asyncio.to_thread(cluster.kill, first)
+        await asyncio.to_thread(cluster.expire, first)
         for offset in range(2, 6):
             await consumer.commit({tp: offset})
             assert await consumer.committed(tp) == offset
