@@ -15,6 +15,8 @@
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real cluster
     nox -s demo -- --no-spark                   the same without Spark, which is not installed
+    nox -s bench -- --bridge                    the bridge beside MirrorMaker 2
+    nox -s bridge-rounds -- --rounds 20         kill a bridge and its clusters; nothing may be lost
     nox -s changelog                            the next release's notes
 
 Add `-R` to reuse the environment as it is. After a change to a .pyx leave it out: the installation
@@ -50,7 +52,8 @@ set itself always run for both twins."""
 WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
-        "admin", "brokers", "chaos", "cli", "concurrency", "consumer", "contract", "coordinator",
+        "admin", "bridge", "brokers", "chaos", "cli", "concurrency", "consumer", "contract",
+        "coordinator",
         "differential", "failover", "history", "membership", "monitoring", "mutants", "net",
         "offset_store", "producer", "protocol", "simulation",
         "testing", "zookeeper",
@@ -232,6 +235,9 @@ def bench(session: nox.Session) -> None:
     if "--spark" in session.posargs:
         bench_spark(session, *(option for option in session.posargs if option != "--spark"))
         return
+    if "--bridge" in session.posargs:
+        bench_bridge(session, *(option for option in session.posargs if option != "--bridge"))
+        return
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself, which takes longer than the 0.3 s that nox waits.
     session.run("python", "-m", "tests.bench", *session.posargs, interrupt_timeout=30.0)
@@ -242,6 +248,22 @@ def bench_spark(session: nox.Session, *arguments: str) -> None:
     fetch_brokers(session)
     # On Ctrl-C it stops Spark and its brokers itself.
     session.run("python", "-m", "tests.bench.spark", *arguments, interrupt_timeout=30.0)
+
+
+def bench_bridge(session: nox.Session, *arguments: str) -> None:
+    """Measure the bridge beside MirrorMaker 2: `nox -s bench -- --bridge --help`."""
+    session.install(*nox.project.dependency_groups(PROJECT, "test-client"))
+    # On Ctrl-C it stops its brokers itself.
+    session.run("python", "-m", "tests.bench.bridge", *arguments, interrupt_timeout=30.0)
+
+
+@nox.session(name="bridge-rounds")
+def bridge_rounds(session: nox.Session) -> None:
+    """Kill a bridge, and brokers of both sides, again and again: `-- --help`."""
+    install(session, "test-client")
+    fetch_brokers(session)
+    # On Ctrl-C it stops its brokers itself.
+    session.run("python", "-m", "tests.bridge.rounds", *session.posargs, interrupt_timeout=30.0)
 
 
 @nox.session

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -38,7 +38,12 @@ from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topics import apply_plan, create_own_topics, plan_topics
+from aiokafka08.bridge.topics import (
+    LEAST_MESSAGE_BYTES,
+    apply_plan,
+    create_own_topics,
+    plan_topics,
+)
 from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -102,6 +107,7 @@ class CopySession:
             ends = await self._ends() if until_caught_up else None
             refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
             self._status.problem = None
+            _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
             while ends is None or not self._has_reached(ends):
                 if refresh.done():
                     refresh.result()
@@ -127,11 +133,19 @@ class CopySession:
         await self._source.start()
         there = await self._target.partition_counts()
         await create_own_topics(self._config, self._target, there)
-        await self._sink.start()
+        await self._sink.start(await self._batch_limit(there))
         self._stored = await read_stored_runs(self._config, self._target)
         self._sink.run_workers(self._stored.run_logs())
         pairs = await self._prepare_topics()
         await self._add(pairs)
+
+    async def _batch_limit(self, there: Collection[str]) -> int:
+        """Return the smallest `max.message.bytes` of the target topics that exist."""
+        names = self._config.topics.pairs(await self._source.partition_counts()).values()
+        configs = await self._target.topic_configs([one for one in names if one in there])
+        return min(
+            [LEAST_MESSAGE_BYTES, *(int(one["max.message.bytes"]) for one in configs.values())]
+        )
 
     async def _prepare_topics(self) -> dict[TopicPartition, TopicPartition]:
         """Create and grow topics of the target; return the partitions that aren't copied yet."""
@@ -333,6 +347,7 @@ class CopySession:
     def _apply_commit(self, event: TransactionCommitted) -> None:
         now = asyncio.get_running_loop().time()
         self._status.transactions += 1
+        self._status.committed_at = now
         self._status.records += event.records
         self._status.size += event.size
         for tp, offset in event.positions.items():
@@ -388,8 +403,12 @@ class CopySession:
         return {tp: last for tp, (_, last) in bounds.items()}
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        partitions = self._status.partitions
-        return all(
-            partitions[tp].stopped is not None or partitions[tp].position >= end
-            for tp, end in ends.items()
-        )
+        """Return whether all is committed, and a fetch has shown that the logs aren't shorter."""
+        for tp, end in ends.items():
+            status = self._status.partitions[tp]
+            if status.stopped is not None:
+                continue
+            known_end = self._source.end_of(tp)
+            if known_end is None or not end <= status.position <= known_end:
+                return False
+        return True

@@ -5,7 +5,7 @@
 | `aiokafka08_bridge_position` | source offset of the next message to copy, by topic and partition |
 | `aiokafka08_bridge_source_end` | where the source's log ends |
 | `aiokafka08_bridge_lag_messages` | the difference |
-| `aiokafka08_bridge_lag_seconds` | how long the copy hasn't reached the end |
+| `aiokafka08_bridge_lag_seconds` | how long ago the log reached an end that the copy hasn't |
 | `aiokafka08_bridge_stopped` | 1 for a partition that isn't copied any more |
 | `aiokafka08_bridge_skipped_total` | offsets that were lost at the source and passed by |
 | `aiokafka08_bridge_messages_total`, `…_bytes_total` | copied since the start of the process |
@@ -18,7 +18,8 @@
 | `aiokafka08_bridge_verification_equal` | 1 if the last verification found no difference |
 | `aiokafka08_bridge_verification_timestamp_seconds` | when that was |
 
-/healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons.
+/healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons. The
+copy doesn't go on if messages wait, and none was committed for `SILENT_S`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from aiokafka08.monitoring.endpoint import Page
 from aiokafka08.monitoring.metric_families import MetricFamily
 from aiokafka08.monitoring.text_format import CONTENT_TYPE, write_text
 
+SILENT_S: Final = 30.0
 _PREFIX: Final = "aiokafka08_bridge"
 _BY_PARTITION: Final = ("topic", "partition")
 
@@ -46,9 +48,17 @@ def metrics_page(status: CopyStatus, now: float) -> Page:
     return Page(CONTENT_TYPE, write_text([*_partitions(status, now), *_totals(status)]))
 
 
-def health_page(status: CopyStatus) -> Page:
-    """Return /healthz."""
+def health_page(status: CopyStatus, now: float) -> Page:
+    """Return /healthz.
+
+    Args:
+        status: of the run; another thread may write to it.
+        now: the loop's time.
+    """
+    silent_s = min(status.lag_s(now), now - status.committed_at)
+    silence = f"messages wait, and none was committed for {silent_s:.0f} s"
     problems = [
+        *([silence] if silent_s >= SILENT_S else []),
         *([status.problem] if status.problem is not None else []),
         *status.stopped.values(),
         *status.refused_topics.values(),

@@ -96,7 +96,7 @@ def choose_position(
         committed: the offset of the bridge's group.
         runs: what the offsets topic has of the partition.
         has_run: whether the bridge has been started before.
-        is_empty: whether the target's partition has never had a record.
+        is_empty: whether the target's partition has never had a committed record.
 
     Returns:
         The position; with origin "lost" if the copy can't go on by itself.
@@ -141,13 +141,13 @@ async def find_positions(
     """
     committed = await target.committed(config.position_group, pairs.values())
     unknown = [tp for tp, there in pairs.items() if there not in committed]
-    bounds = await target.log_bounds(pairs[tp] for tp in unknown)
+    written = await target.ever_had_records(pairs[tp] for tp in unknown) if has_run else {}
     return {
         tp: choose_position(
             committed.get(there),
             stored.offset_map(tp) if there not in committed else OffsetMap(),
             has_run=has_run,
-            is_empty=there not in bounds or bounds[there][1] == 0,
+            is_empty=not written.get(there, False),
         )
         for tp, there in pairs.items()
     }

@@ -5,9 +5,13 @@ Pure: `copy` updates it, `pages` and the command `bridge status` show it.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from aiokafka08.structs import TopicPartition
+
+_SAMPLE_S = 0.2
+_MAX_SAMPLES = 500
 
 
 @dataclass(slots=True)
@@ -15,15 +19,16 @@ class PartitionStatus:
     """A partition of the source.
 
     `position` is the committed offset of the next message, `end` the log's end as far as it is
-    known. `behind_since` is the loop's time since which the copy hasn't reached the end. `stopped`
-    is the reason if the partition isn't copied any more; `skipped` counts offsets that were lost.
+    known. `stopped` is the reason if the partition isn't copied any more; `skipped` counts offsets
+    that were lost.
     """
 
     position: int
     end: int | None = None
-    behind_since: float | None = None
     stopped: str | None = None
     skipped: int = 0
+    ends: deque[tuple[float, int]] = field(default_factory=deque)
+    """When the log ended where, for ends that aren't copied yet; the sparser the more there are."""
 
     @property
     def lag(self) -> int | None:
@@ -31,17 +36,21 @@ class PartitionStatus:
         return None if self.end is None else max(self.end - self.position, 0)
 
     def observe(self, end: int | None, now: float) -> None:
-        """Take note of the log's end, and of whether the copy has reached it."""
+        """Take note of the log's end, and of which ends the copy has reached."""
         if end is not None:
             self.end = end
-        if not self.lag:
-            self.behind_since = None
-        elif self.behind_since is None:
-            self.behind_since = now
+            if end > self.position and (
+                not self.ends or (now - self.ends[-1][0] >= _SAMPLE_S and end > self.ends[-1][1])
+            ):
+                self.ends.append((now, end))
+        while self.ends and self.ends[0][1] <= self.position:
+            self.ends.popleft()
+        if len(self.ends) > _MAX_SAMPLES:
+            self.ends = deque(list(self.ends)[::2])
 
     def lag_s(self, now: float) -> float:
-        """Return for how many seconds the copy hasn't reached the end."""
-        return 0.0 if self.behind_since is None else max(now - self.behind_since, 0.0)
+        """Return how old the oldest end is that the copy hasn't reached."""
+        return max(now - self.ends[0][0], 0.0) if self.ends else 0.0
 
 
 @dataclass(slots=True)
@@ -60,6 +69,8 @@ class CopyStatus:
     aborts: int = 0
     sessions: int = 0
     problem: str | None = "starting"
+    committed_at: float = 0.0
+    """The loop's time of the last commit."""
     translated_groups: int = 0
     translated_at: float | None = None
     """Seconds since 1970 of the last translation of groups."""
@@ -78,5 +89,5 @@ class CopyStatus:
         return sum(one.lag or 0 for one in list(self.partitions.values()))
 
     def lag_s(self, now: float) -> float:
-        """Return the longest time for which a partition hasn't reached its end."""
+        """Return the largest lag of a partition in seconds."""
         return max([one.lag_s(now) for one in list(self.partitions.values())], default=0.0)

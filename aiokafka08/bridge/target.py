@@ -312,6 +312,30 @@ class Target:
 
         return await self.call("read the bounds of the logs", read) if wanted else {}
 
+    async def ever_had_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, bool]:
+        """Return whether partitions have a committed record, or have had one.
+
+        Aborted transactions leave offsets, but no records.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        bounds = await self.log_bounds(partitions)
+        return {
+            tp: first > 0
+            or (
+                end > 0
+                and bool(
+                    await self.call(
+                        f"read {tp.topic}/{tp.partition}", self._read_range, tp, 0, end, 1
+                    )
+                )
+            )
+            for tp, (first, end) in bounds.items()
+        }
+
     async def read_topic(self, topic: str) -> list[TargetRecord]:
         """Return all records of a small topic up to its present end, committed ones only.
 
@@ -336,7 +360,9 @@ class Target:
         """
         return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
 
-    def _read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
+    def _read_range(
+        self, tp: TopicPartition, first: int, end: int, most: int | None = None
+    ) -> list[TargetRecord]:
         confluent = self.confluent
         consumer = self._consumer(self._config.position_group)
         records: list[TargetRecord] = []
@@ -360,7 +386,7 @@ class Target:
                         at_end = True
                     else:
                         raise confluent.KafkaException(one.error())
-                if at_end:
+                if at_end or (most is not None and len(records) >= most):
                     return records
                 idle = 0 if messages else idle + 1
                 if idle * _POLL_S > _TIMEOUT_S:

@@ -61,6 +61,7 @@ class TargetReader:
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "log_level": 2,
             }
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka08.bridge.offset_runs import OffsetRun
 from aiokafka08.bridge.sink.events import Chunk
-from aiokafka08.bridge.sink.transaction import OpenTransaction, batch_messages
+from aiokafka08.bridge.sink.transaction import OpenTransaction, batch_messages, is_stamped
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -76,30 +76,15 @@ def test_position_without_records_has_no_run() -> None:
 
 @pytest.mark.parametrize(("every", "expected"), [(False, {0, 3}), (True, {0, 1, 2, 3})])
 def test_first_and_last_message_have_callbacks(every: bool, expected: set[int]) -> None:
-    made = batch_messages(
-        chunk(range(4)),
-        lambda index: lambda error, message: None,
-        keep_timestamps=True,
-        every=every,
-    )
+    made = batch_messages(chunk(range(4)), lambda index: lambda error, message: None, every=every)
     assert {index for index, one in enumerate(made) if "callback" in one} == expected
 
 
 def test_single_message_has_one_callback() -> None:
-    made = batch_messages(
-        chunk([4]), lambda index: lambda error, message: None, keep_timestamps=True, every=False
-    )
+    made = batch_messages(chunk([4]), lambda index: lambda error, message: None, every=False)
     assert set(made[0]) == {"key", "value", "callback"}
 
 
-@pytest.mark.parametrize(
-    ("stamp", "keep", "expected"), [(5000, True, 5000), (5000, False, None), (-1, True, None)]
-)
-def test_timestamp_is_kept_where_there_is_one(stamp: int, keep: bool, expected: int | None) -> None:
-    made = batch_messages(
-        chunk([1], stamp),
-        lambda index: lambda error, message: None,
-        keep_timestamps=keep,
-        every=False,
-    )
-    assert made[0].get("timestamp") == expected
+@pytest.mark.parametrize(("stamp", "expected"), [(5000, True), (-1, False), (None, False)])
+def test_chunk_with_timestamps_is_recognised(stamp: int | None, expected: bool) -> None:
+    assert is_stamped(chunk([1, 2], stamp)) is expected

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.offset_runs import OffsetRun
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 
@@ -67,10 +67,13 @@ class RecordRefused(NamedTuple):
 
 
 class WorkerFailed(NamedTuple):
-    """A worker has ended: its transactional id belongs to another producer, or timed out."""
+    """A worker has ended: its transactional id belongs to another producer, or timed out.
+
+    A `BridgeError` is a bug, which another session wouldn't cure.
+    """
 
     worker: int
-    error: TargetError
+    error: KafkaError
 
 
 SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefused | WorkerFailed

@@ -36,6 +36,8 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger("aiokafka08.bridge")
 
 _CLOSE_S = 0.5
+_BATCH_BYTES = 1_000_000
+"""The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 
 
 class TransactionSink:
@@ -60,8 +62,11 @@ class TransactionSink:
         self._events: deque[SinkEvent] = deque()
         self._changed = asyncio.Event()
 
-    async def start(self) -> None:
+    async def start(self, batch_bytes: int) -> None:
         """Claim the bridge and fence all older starts.
+
+        Args:
+            batch_bytes: the largest batch that all target topics take.
 
         Raises:
             BridgeFencedError: a newer start has claimed it.
@@ -72,7 +77,7 @@ class TransactionSink:
         while True:
             claim = next_claim(await self._claims(), self._run, copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
-            await self._initialise(initialised, claim.ids)
+            await self._initialise(initialised, claim.ids, batch_bytes)
             initialised = claim.ids
             claims = await self._claims()
             self._check(claims)
@@ -163,7 +168,7 @@ class TransactionSink:
                 f"{claims[-1].run}); this one ends, and must not be started again beside it"
             )
 
-    async def _initialise(self, first: int, end: int) -> None:
+    async def _initialise(self, first: int, end: int, batch_bytes: int) -> None:
         """Make the producers from `first` to before `end`, which fences those of older starts."""
         loop = asyncio.get_running_loop()
         for number in range(first, end):
@@ -171,7 +176,7 @@ class TransactionSink:
                 number,
                 self._config.client_id,
                 self._config.transactional_id(number),
-                self._producer_settings(),
+                self._producer_settings(batch_bytes),
                 self._config.position_group,
                 self._config.offsets_topic,
                 self._config.copy,
@@ -186,8 +191,9 @@ class TransactionSink:
             self._workers.append(worker)
             await self._target.call(what, worker.initialise)
 
-    def _producer_settings(self) -> dict[str, Any]:
+    def _producer_settings(self, batch_bytes: int) -> dict[str, Any]:
         return {
+            "batch.size": min(_BATCH_BYTES, batch_bytes),
             **client_settings(self._config),
             "compression.codec": self._config.target.compression,
         }

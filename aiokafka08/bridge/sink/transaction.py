@@ -8,7 +8,7 @@ have a callback. If the offsets between them don't fit, somebody else writes to 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -95,28 +95,27 @@ Callback = Callable[[Any, Any], None]
 
 
 def batch_messages(
-    chunk: Chunk, callback: Callable[[int], Callback], *, keep_timestamps: bool, every: bool
+    chunk: Chunk, callback: Callable[[int], Callback], *, every: bool
 ) -> list[dict[str, Any]]:
-    """Return the messages of a chunk for `produce_batch`.
+    """Return the messages of a chunk for `produce_batch`, which takes no timestamps.
 
     Args:
         chunk: has records.
         callback: makes the callback of a record by its index.
-        keep_timestamps: False leaves the timestamps to the target.
         every: True gives each record a callback, False the first and the last one.
     """
-    records: Sequence[Any] = chunk.records
-    stamped = records[0].timestamp is not None and keep_timestamps
-    if stamped:
-        messages = [
-            {"key": one.key, "value": one.value, "timestamp": one.timestamp}
-            if one.timestamp is not None and one.timestamp > 0
-            else {"key": one.key, "value": one.value}
-            for one in records
-        ]
-    else:
-        messages = [{"key": one.key, "value": one.value} for one in records]
-    last = len(messages) - 1
-    for index in range(last + 1) if every else {0, last}:
+    messages: list[dict[str, Any]] = [{"key": one.key, "value": one.value} for one in chunk.records]
+    for index in acknowledged_indexes(chunk, every=every):
         messages[index]["callback"] = callback(index)
     return messages
+
+
+def acknowledged_indexes(chunk: Chunk, *, every: bool) -> set[int]:
+    """Return which records of a chunk have a callback: all, or the first and the last one."""
+    last = len(chunk.records) - 1
+    return set(range(last + 1)) if every else {0, last}
+
+
+def is_stamped(chunk: Chunk) -> bool:
+    """Return whether a record of the chunk has a timestamp; those of format 0 have none."""
+    return any(one.timestamp is not None and one.timestamp > 0 for one in chunk.records)

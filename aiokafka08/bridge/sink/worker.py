@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
-from aiokafka08.bridge.errors import TargetError
+from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import RunLog
 from aiokafka08.bridge.sink.events import (
@@ -36,8 +36,15 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.transaction import OpenTransaction, SentChunk, batch_messages
+from aiokafka08.bridge.sink.transaction import (
+    OpenTransaction,
+    SentChunk,
+    acknowledged_indexes,
+    batch_messages,
+    is_stamped,
+)
 from aiokafka08.bridge.target import import_confluent, is_transient, target_error
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 
 T = TypeVar("T")
@@ -175,9 +182,10 @@ class TransactionWorker:
             self._failed(target_error(f"producer {self._settings.transactional_id}", error))
         except Exception as error:
             _log.exception("%s: the sink has a bug", self._settings.client_id)
-            self._failed(TargetError(f"internal error in the sink: {error!r}"))
+            text = f"internal error in the sink, see the log for the traceback: {error!r}"
+            self._failed(BridgeError(text))
 
-    def _failed(self, error: TargetError) -> None:
+    def _failed(self, error: KafkaError) -> None:
         self._report(WorkerFailed(self._settings.number, error))
 
     def _take_chunks(self) -> None:
@@ -240,12 +248,10 @@ class TransactionWorker:
 
             return acknowledge
 
-        messages = batch_messages(
-            chunk,
-            callback,
-            keep_timestamps=self._settings.copy.timestamps == "keep",
-            every=self._acknowledge_all,
-        )
+        if self._settings.copy.timestamps == "keep" and is_stamped(chunk):
+            self._produce_stamped(chunk, callback)
+            return
+        messages = batch_messages(chunk, callback, every=self._acknowledge_all)
         topic, partition = chunk.target
         queued = self._producer.produce_batch(topic, messages, partition=partition)
         if queued < len(messages):
@@ -255,6 +261,34 @@ class TransactionWorker:
             if error.name() in _REFUSED_NAMES:
                 self._note_refusal(chunk.source, sent.offsets[index], error)
             raise _Abort(f"{topic}/{partition}: {error.str()}")
+
+    def _produce_stamped(
+        self, chunk: Chunk, callback: Callable[[int], Callable[[Any, Any], None]]
+    ) -> None:
+        """Produce records one by one: `produce_batch` takes no timestamps.
+
+        A timestamp of 0 or below is none to librdkafka.
+        """
+        topic, partition = chunk.target
+        produce = self._producer.produce
+        acknowledged = acknowledged_indexes(chunk, every=self._acknowledge_all)
+        for index, one in enumerate(chunk.records):
+            on_delivery = callback(index) if index in acknowledged else None
+            stamp = max(one.timestamp or 0, 0)
+            try:
+                produce(
+                    topic,
+                    one.value,
+                    one.key,
+                    partition,
+                    on_delivery=on_delivery,
+                    timestamp=stamp,
+                )
+            except self._confluent.KafkaException as error:
+                kafka = error.args[0]
+                if kafka.name() in _REFUSED_NAMES:
+                    self._note_refusal(chunk.source, one.offset, kafka)
+                raise _Abort(f"{topic}/{partition}: {kafka.str()}") from None
 
     def _note_refusal(self, tp: TopicPartition, offset: int, error: Any) -> None:
         if self._refused is None or self._refused[0] != tp or offset < self._refused[1]:

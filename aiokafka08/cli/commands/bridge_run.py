@@ -118,7 +118,7 @@ def _pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
             host,
             port,
             lambda: metrics_page(status, loop.time()),
-            lambda: health_page(status),
+            lambda: health_page(status, loop.time()),
             client_id=config.client_id,
         )
     except OSError as error:

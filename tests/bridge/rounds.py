@@ -1,0 +1,271 @@
+"""Rounds of kill −9 of a bridge, of source leaders and of target brokers, under load.
+
+`python -m tests.bridge.rounds --rounds 20` (`nox -s bridge-rounds -- --rounds 20`) runs them for
+pairs of versions; `test_rounds.py` runs a few. A producer writes numbered messages to the source.
+In each round the bridge's process is killed, in some rounds after a broker of the source or of the
+target. In the end the target holds the source's messages: none lost, none twice, in the same order
+and partition. Messages that the source has doubled itself count as they are: the comparison is with
+what a reader of the source sees.
+
+A broker of the source is killed only while all replicas are in sync: otherwise 0.8 elects one that
+isn't (`unclean.leader.election.enable`), and the source loses messages that were copied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, TargetReader, bridge_text
+from tests.brokers import RealCluster
+from tests.waiting import until
+
+PARTITIONS = 4
+ROOT = Path(__file__).parents[2]
+
+
+class BridgeProcess:
+    """`aiokafka08 bridge run` in a process of its own, which may be killed."""
+
+    def __init__(self, file: Path, *options: str) -> None:
+        self._file, self._options = file, options
+        self.log = file.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; its log goes on in the same file."""
+        command = [sys.executable, "-m", "aiokafka08", "bridge", "run", str(self._file)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        """Send SIGKILL, and wait for the end."""
+        self.process.kill()
+        self.process.wait()
+
+    def finish(self, timeout_s: float = 240.0) -> int:
+        """Wait for the end, and return the exit code; kill it after `timeout_s`."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end within {timeout_s:g} s:\n{self.tail()}") from None
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def tail(self) -> str:
+        """Return the end of the log."""
+        return self.log.read_text(errors="replace")[-4000:]
+
+
+@dataclass(slots=True)
+class Load:
+    """Writes numbered messages to all partitions of a topic until it is stopped."""
+
+    source: RealCluster
+    topic: str
+    per_second: float = 2000.0
+    sent: int = 0
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.source.bootstrap_servers,
+            acks="all",
+            request_timeout_ms=60_000,
+            linger_ms=5,
+        ) as producer:
+            while not self._stop.is_set():
+                for _ in range(int(self.per_second / 20)):
+                    number = self.sent
+                    await producer.send(
+                        self.topic,
+                        b"%d" % number if number % 10 else None,
+                        b"k%d" % (number % 100) if number % 5 != 1 else None,
+                        partition=number % PARTITIONS,
+                    )
+                    self.sent += 1
+                await asyncio.sleep(0.05)
+            try:
+                await producer.flush()
+            except KafkaError:
+                pass  # the source's own losses don't matter here
+
+
+async def read_source(source: RealCluster, topic: str) -> dict[int, list[Message]]:
+    """Return what the source has, by partition."""
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    found: dict[int, list[Message]] = {number: [] for number in range(PARTITIONS)}
+    async with AIOKafkaConsumer(bootstrap_servers=source.bootstrap_servers) as consumer:
+        ends = await consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        for tp in partitions:
+            consumer.seek(tp, 0)
+        while any([await consumer.position(tp) < ends[tp] for tp in partitions]):
+            for tp, records in (await consumer.getmany(timeout_ms=500)).items():
+                found[tp.partition] += [Message(one.key, one.value) for one in records]
+    return found
+
+
+def kill_leader(source: RealCluster, topic: str, chance: random.Random) -> int:
+    """Kill the leader of some partition as soon as all replicas are in sync; blocks."""
+    for number in range(PARTITIONS):
+        source.wait_isr(topic, number, source.nodes, timeout=60.0)
+    node = source.leader(topic, chance.randrange(PARTITIONS))
+    source.kill(node)
+    return node
+
+
+def difference(source: dict[int, list[Message]], target: dict[int, list[Message]]) -> str | None:
+    """Return the first difference in words; None if both hold the same."""
+    for number, wanted in source.items():
+        got = target.get(number, [])
+        if got == wanted:
+            continue
+        at = next(
+            (i for i, (a, b) in enumerate(zip(got, wanted, strict=False)) if a != b),
+            min(len(got), len(wanted)),
+        )
+        return (
+            f"partition {number}: {len(wanted)} at the source, {len(got)} at the target; at index "
+            f"{at} {wanted[at : at + 2]} became {got[at : at + 2]}"
+        )
+    return None
+
+
+async def play(
+    source: RealCluster,
+    target: RealCluster,
+    topic: str,
+    folder: Path,
+    *,
+    rounds: int,
+    seed: int,
+    producers: Sequence[int] = (1, 2, 4),
+    faults: Sequence[str] = ("bridge", "source", "target"),
+) -> str:
+    """Play rounds on one topic; return a summary.
+
+    Raises:
+        AssertionError: the target differs from the source, or the bridge doesn't end.
+    """
+    chance = random.Random(seed)
+    replicas = min(len(source.nodes), 2)
+    await asyncio.to_thread(source.create_topic, topic, PARTITIONS, replicas)
+    file = folder / f"{topic}.toml"
+    reader = TargetReader(target)
+    load = Load(source, topic)
+    writing = asyncio.create_task(load.run())
+    bridge = BridgeProcess(file)
+    kills = 0
+    began = time.monotonic()
+    try:
+        for _ in range(rounds):
+            more = f"[copy]\nproducers = {chance.choice(producers)}\ntransaction_s = 0.3\n"
+            file.write_text(bridge_text(topic, source, target, topic, more))
+            begun = bridge.log.read_text().count("copying") if bridge.log.exists() else 0
+            bridge.start()
+            await until(
+                lambda: bridge.log.read_text().count("copying") > begun,  # noqa: B023
+                "the bridge copies",
+                120,
+                0.1,
+            )
+            await asyncio.sleep(chance.uniform(0.0, 4.0))
+            fault = chance.choice(faults)
+            if fault == "source":
+                node = await asyncio.to_thread(kill_leader, source, topic, chance)
+                await asyncio.to_thread(source.restart, node)
+                await asyncio.sleep(chance.uniform(0.0, 3.0))
+            elif fault == "target":
+                node = chance.choice(list(target.nodes))
+                await asyncio.to_thread(target.kill, node)
+                await asyncio.sleep(chance.uniform(0.0, 3.0))
+                await asyncio.to_thread(target.restart, node)
+            assert bridge.process.poll() is None, f"the bridge has ended:\n{bridge.tail()}"
+            bridge.kill()
+            kills += 1
+        load.stop()
+        await writing
+        last = BridgeProcess(file, "--until-caught-up")
+        bridge.log = last.log
+        last.start()
+        try:
+            code = await asyncio.to_thread(last.finish)
+        finally:
+            last.close()
+        assert code == 0, f"exit code {code}:\n{last.tail()}"
+        wanted = await read_source(source, topic)
+        got = await asyncio.to_thread(reader.messages, topic)
+        found = difference(wanted, got)
+        assert found is None, f"seed {seed}: {found}"
+        count = sum(map(len, wanted.values()))
+        assert count > 0
+        took = time.monotonic() - began
+        return f"{count} messages, {kills} kills of the bridge, {took:.0f} s: equal"
+    finally:
+        load.stop()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        bridge.close()
+        reader.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.bridge.rounds")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds per pair (default 20)")
+    parser.add_argument("--source", action="append", help="a version; may be repeated")
+    parser.add_argument("--brokers", type=int, default=2, help="brokers of the source (default 2)")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults (default 1)")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: expected at least 1")
+    versions = options.source or ["0.8.0", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"]
+    with tempfile.TemporaryDirectory() as folder, RealCluster("4.1.0") as target:
+        for version in versions:
+            with RealCluster(version, options.brokers) as source:
+                topic = f"rounds-{version.replace('.', '-')}"
+                summary = asyncio.run(
+                    play(
+                        source,
+                        target,
+                        topic,
+                        Path(folder),
+                        rounds=options.rounds,
+                        seed=options.seed,
+                    )
+                )
+                print(f"{version} to 4.1.0, seed {options.seed}: {summary}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

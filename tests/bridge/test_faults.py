@@ -1,0 +1,239 @@
+"""What a bridge does about records, positions and partitions that can't be as they should."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+
+import confluent_kafka
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, TargetReader, bridge_config, write
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def source(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("0.8.2.2")
+
+
+@pytest.fixture(scope="module")
+def target(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("4.1.0")
+
+
+@pytest.fixture
+def reader(target: RealCluster) -> Iterator[TargetReader]:
+    made = TargetReader(target)
+    yield made
+    made.close()
+
+
+async def copy(config: BridgeConfig) -> CopyStatus:
+    """Copy what is there, and return what was done."""
+    status = CopyStatus()
+    await run_bridge(config, status, until_caught_up=True)
+    return status
+
+
+async def stored_runs(config: BridgeConfig) -> StoredRuns:
+    connection = Target(config)
+    try:
+        return await read_stored_runs(config, connection)
+    finally:
+        await connection.close()
+
+
+def numbered(count: int, first: int = 0) -> list[Message]:
+    return [Message(b"%d" % one, b"v" * 50) for one in range(first, first + count)]
+
+
+async def test_refused_record_stops_its_partition_only(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The transaction is aborted and repeated; the runs stay exact, the reason is named."""
+    topic = unique_topic("refused")
+    source.create_topic(topic, partitions=2)
+    config = bridge_config(topic, source, target, topic)
+    connection = Target(config)
+    limit = {"max.message.bytes": "2000"}
+    await connection.create_topic(TopicSpec(topic, 2, 1, limit))
+    await connection.close()
+    large = [*numbered(3), Message(b"large", os.urandom(5000)), *numbered(2)]
+    await write(source, topic, {0: large, 1: numbered(100)})
+    status = await copy(config)
+    reason = status.stopped[TopicPartition(topic, 0)]
+    assert "the target refuses the record at offset 3 of the source: MSG_SIZE_TOO_LARGE" in reason
+    assert status.aborts + status.transactions >= 2
+    copied = await asyncio.to_thread(reader.read, topic)
+    assert [one.key() for one in copied[1]] == [one.key for one in numbered(100)]
+    runs = (await stored_runs(config)).offset_map(TopicPartition(topic, 1))
+    for offset, record in enumerate(copied[1]):
+        assert runs.to_target(offset) == record.offset()
+
+
+async def test_runs_are_exact_beside_a_foreign_producer(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Another program writes to the target's topic at the same time."""
+    topic = unique_topic("foreign")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_records = 3000\n")
+    await write(source, topic, {0: numbered(30_000)})
+    await copy(config)  # creates the topic, and copies the first part
+    await write(source, topic, {0: numbered(30_000, 30_000)})
+    foreign = confluent_kafka.Producer({"bootstrap.servers": target.bootstrap_servers})
+    ended = asyncio.Event()
+
+    async def disturb() -> None:
+        while not ended.is_set():
+            foreign.produce(topic, b"foreign", b"foreign", 0)
+            foreign.poll(0)
+            await asyncio.sleep(0.001)
+
+    disturbing = asyncio.create_task(disturb())
+    try:
+        await copy(config)
+    finally:
+        ended.set()
+        await disturbing
+        await asyncio.to_thread(foreign.flush)
+    records = (await asyncio.to_thread(reader.read, topic))[0]
+    ours = [one for one in records if one.value() != b"foreign"]
+    assert [one.key() for one in ours] == [one.key for one in numbered(60_000)]
+    runs = (await stored_runs(config)).offset_map(TopicPartition(topic, 0))
+    assert [runs.to_target(offset) for offset in range(60_000)] == [one.offset() for one in ours]
+
+
+async def test_expired_position_comes_from_the_offsets_topic(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    topic = unique_topic("expired")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    await write(source, topic, {0: numbered(10)})
+    await copy(config)
+    await asyncio.to_thread(delete_group, target, config.position_group)
+    await write(source, topic, {0: numbered(5, 10)})
+    status = await copy(config)
+    assert status.records == 5
+    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(15)}
+
+
+async def test_lost_position_copies_nothing_twice(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Neither the group nor the offsets topic is left: the partition isn't copied, and says why."""
+    topic = unique_topic("lost")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    await write(source, topic, {0: numbered(10)})
+    await copy(config)
+    admin = AdminClient({"bootstrap.servers": target.bootstrap_servers})
+    await asyncio.to_thread(delete_group, target, config.position_group)
+    await asyncio.to_thread(
+        admin.delete_topics([config.offsets_topic])[config.offsets_topic].result
+    )
+    status = await copy(config)
+    assert "the position of bridge" in status.stopped[TopicPartition(topic, 0)]
+    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(10)}
+
+
+def delete_group(target: RealCluster, group: str) -> None:
+    """Remove a group, as the brokers do when its offsets expire."""
+    admin = AdminClient({"bootstrap.servers": target.bootstrap_servers})
+    admin.delete_consumer_groups([group])[group].result()
+    [listing] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    assert not [one for one in listing.result().topic_partitions if one.offset >= 0]
+
+
+async def test_recreated_source_topic_stops_its_partition(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The log ends before the position: the range is named, and with `skip` the copy goes on."""
+    topic, other = unique_topic("recreated"), unique_topic("other")
+    source.create_topic(topic)
+    source.create_topic(other)
+    config = bridge_config(topic, source, target, f"{topic}|{other}")
+    await write(source, topic, {0: numbered(10)})
+    await copy(config)
+    await asyncio.to_thread(source.delete_topic, topic)
+    source.create_topic(topic)
+    await write(source, topic, {0: numbered(4)})
+    await write(source, other, {0: numbered(3)})
+    status = await copy(config)
+    reason = status.stopped[TopicPartition(topic, 0)]
+    assert "the source's log ends at 4, but offsets up to 9 were copied" in reason
+    assert await asyncio.to_thread(reader.messages, other) == {0: numbered(3)}
+    more = '[copy]\non_loss = "skip"\n'
+    skipping = bridge_config(topic, source, target, f"{topic}|{other}", more)
+    assert not (await copy(skipping)).stopped
+    await write(source, topic, {0: numbered(2, 4)})
+    assert (await copy(skipping)).records == 2
+    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(10) + numbered(2, 4)}
+
+
+async def test_topic_that_grows_is_followed(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Partitions are added between two runs; the target's topic grows with it."""
+    from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
+
+    topic = unique_topic("grows")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    await write(source, topic, {0: numbered(3)})
+    await copy(config)
+    async with AIOKafkaAdminClient(
+        bootstrap_servers=source.bootstrap_servers, zookeeper_connect=source.zookeeper_connect
+    ) as admin:
+        await admin.create_partitions({topic: NewPartitions(3)})
+    await write(source, topic, {2: numbered(4)})
+    await copy(config)
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {0: numbered(3), 1: [], 2: numbered(4)}
+
+
+async def test_foreign_topic_with_fewer_partitions_is_refused(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    topic = unique_topic("fewer")
+    source.create_topic(topic, partitions=2)
+    config = bridge_config(topic, source, target, topic)
+    connection = Target(config)
+    await connection.create_topic(TopicSpec(topic, 1, 1, {}))
+    await connection.close()
+    await write(source, topic, {0: numbered(3)})
+    status = await copy(config)
+    assert "has only 1; expected at least as many" in status.refused_topics[topic]
+    assert status.records == 0

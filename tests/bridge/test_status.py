@@ -1,0 +1,70 @@
+"""How far a copy is behind, and what the pages show of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.bridge.pages import health_page, metrics_page
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.structs import TopicPartition
+
+TP = TopicPartition("orders", 0)
+
+
+def test_lag_in_seconds_is_the_age_of_an_unreached_end() -> None:
+    """Under a constant load the copy never reaches the end, but its lag doesn't grow."""
+    status = PartitionStatus(0)
+    for second in range(100):
+        status.observe((second + 1) * 10, float(second))
+        status.position = second * 10
+        status.observe(None, float(second))
+        assert status.lag_s(float(second)) <= 1.0
+    assert status.lag == 10
+
+
+def test_lag_grows_while_nothing_is_copied() -> None:
+    status = PartitionStatus(0)
+    for second in range(1000):
+        status.observe((second + 1) * 10, float(second))
+    assert status.lag_s(999.0) == 999.0
+    assert len(status.ends) <= 501
+    status.position = 10_000
+    status.observe(10_000, 1000.0)
+    assert (status.lag, status.lag_s(1000.0)) == (0, 0.0)
+
+
+def test_metrics_have_each_partition() -> None:
+    status = CopyStatus({TP: PartitionStatus(7, 9)}, records=7, problem=None)
+    text = metrics_page(status, 0.0).body.decode()
+    assert 'aiokafka08_bridge_lag_messages{topic="orders",partition="0"} 2\n' in text
+    assert "aiokafka08_bridge_messages_total 7\n" in text
+    assert "aiokafka08_bridge_up 1\n" in text
+    assert "verification" not in text
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        CopyStatus(problem="the target is away"),
+        CopyStatus({TP: PartitionStatus(7, stopped="the target is away")}, problem=None),
+        CopyStatus(refused_topics={"t": "the target is away"}, problem=None),
+    ],
+)
+def test_health_names_what_is_wrong(status: CopyStatus) -> None:
+    page = health_page(status, 0.0)
+    assert (page.status, page.body) == (503, b"the target is away\n")
+
+
+def test_health_is_ok_while_the_copy_goes_on() -> None:
+    assert health_page(CopyStatus(problem=None), 0.0).body == b"ok\n"
+
+
+def test_health_is_bad_while_nothing_is_committed() -> None:
+    """The target hangs: no request fails, but nothing arrives."""
+    partition = PartitionStatus(0)
+    partition.observe(10, 100.0)
+    status = CopyStatus({TP: partition}, problem=None, committed_at=90.0)
+    assert health_page(status, 129.0).status == 200
+    assert b"none was committed for 40 s" in health_page(status, 140.0).body
+    status.committed_at = 135.0
+    assert health_page(status, 140.0).status == 200
