@@ -2,10 +2,10 @@
 //
 //     java -cp <jars> MirrorPeer.java sync <topic> <partition> <upstream> <downstream>
 //     java -cp <jars> MirrorPeer.java checkpoint <group> <topic> <partition> <upstream> <downstream> <metadata>
-//     java -cp <jars> MirrorPeer.java translate <host:port> <alias> <group>
+//     java -cp <jars> MirrorPeer.java translate <host:port> <alias> <group>...
 //
 // The first two print the key and the value (hex) of a record. "translate" prints a line
-// "topic partition offset metadata" for each partition of the group.
+// "group topic partition offset" for each partition of the groups.
 
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
@@ -21,7 +21,11 @@ public class MirrorPeer {
             case "sync" -> print("OffsetSync", partition(args, 1), Long.valueOf(args[3]), Long.valueOf(args[4]));
             case "checkpoint" -> print("Checkpoint", args[1], partition(args, 2), Long.valueOf(args[4]),
                     Long.valueOf(args[5]), args[6]);
-            case "translate" -> translate(args[1], args[2], args[3]);
+            case "translate" -> {
+                for (int at = 3; at < args.length; at++) {
+                    translate(args[1], args[2], args[at]);
+                }
+            }
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -45,7 +49,7 @@ public class MirrorPeer {
     private static void translate(String servers, String alias, String group) throws Exception {
         RemoteClusterUtils.translateOffsets(
                         Map.of("bootstrap.servers", servers), alias, group, Duration.ofSeconds(30))
-                .forEach((place, offset) -> System.out.println(place.topic() + " " + place.partition() + " "
-                        + offset.offset() + " " + offset.metadata()));
+                .forEach((place, offset) -> System.out.println(
+                        group + " " + place.topic() + " " + place.partition() + " " + offset.offset()));
     }
 }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
+from aiokafka08.cli.commands.bridge_cutover import cutover, plan
+from aiokafka08.cli.commands.bridge_groups import groups
 from aiokafka08.cli.commands.bridge_run import run_, status_
+from aiokafka08.cli.commands.bridge_verify import verify
 from aiokafka08.cli.declare import CommandGroup
 
 
@@ -16,5 +19,5 @@ def bridge() -> None:
     """
 
 
-for one in (run_, status_):
+for one in (run_, status_, verify, groups, plan, cutover):
     bridge.add_command(one)

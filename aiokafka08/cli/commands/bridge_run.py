@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,33 @@ async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) 
     from aiokafka08.bridge.daemon import run_bridge
 
     with _pages(config, status):
-        await run_bridge(config, status, until_caught_up=until_caught_up)
+        async with _groups(config, status):
+            await run_bridge(config, status, until_caught_up=until_caught_up)
+
+
+@asynccontextmanager
+async def _groups(config: BridgeConfig, status: CopyStatus) -> AsyncIterator[None]:
+    """Carry groups over while the block runs, if the file says so."""
+    if not config.groups.continuous:
+        yield
+        return
+    import time
+
+    from aiokafka08.bridge.group_plan import GroupMove
+    from aiokafka08.bridge.groups import carry_over_continuously
+    from aiokafka08.cli.commands.bridge_groups import file_offsets
+
+    def note(moves: Sequence[GroupMove]) -> None:
+        done = {move.group for move in moves if move.outcome in ("move", "same")}
+        status.translated_groups, status.translated_at = len(done), time.time()
+
+    work = carry_over_continuously(config, file_offsets(config), note)
+    task = asyncio.create_task(work, name="bridge groups")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextmanager

@@ -1,0 +1,283 @@
+"""Carry groups over: read their offsets at the source, translate them, commit them at the target.
+
+`group_plan` decides. Offsets come from ZooKeeper, from Kafka, from both, or from a file that the
+caller has read (Storm, custom stores). MirrorMaker 2's topics get the same: a checkpoint for each
+translated offset, and for each partition an offset sync of the last message copied. They are
+written after the commit of what they are about, without a transaction, since readers of these
+topics read uncommitted records too.
+
+Invariant: the target's logs are read before the positions of the bridge, and these before its runs
+of offsets, so that each position has its runs, and no copy is in front of an end without a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin.group_lag import LogBounds, StoredGroup
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.formats import (
+    Checkpoint,
+    OffsetSync,
+    checkpoints_topic,
+    encode_checkpoint,
+    encode_sync,
+    offset_syncs_topic,
+)
+from aiokafka08.bridge.group_plan import (
+    CopiedPartition,
+    GroupMove,
+    SourceOffset,
+    merge_stores,
+    plan_group,
+)
+from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.source_clients import source_admin
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_groups import TargetGroups
+from aiokafka08.bridge.target_retry import when_available
+from aiokafka08.errors import KafkaConfigurationError, KafkaError
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
+"""Per group the offsets in a file, with their metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCluster:
+    """What is known of both clusters at one time: partitions, and groups at the source."""
+
+    partitions: Mapping[TopicPartition, CopiedPartition]
+    offsets: Mapping[str, Mapping[TopicPartition, SourceOffset]]
+
+
+class GroupTransfer:
+    """Carries the groups of a bridge to the target; `close()` ends the connection.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has, for `store = "file"` (default None).
+
+    Raises:
+        KafkaConfigurationError: confluent-kafka isn't installed, or the store needs ZooKeeper, and
+            the file doesn't name it.
+    """
+
+    def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
+        store = config.groups.store
+        if store in ("zookeeper", "both") and config.source.zookeeper is None:
+            raise KafkaConfigurationError(
+                f"{config.path}: groups.store={store!r} needs ZooKeeper; expected "
+                'source.zookeeper = "host:2181/chroot"'
+            )
+        self._config = config
+        self._file_offsets = file_offsets or {}
+        self.target = Target(config)
+        self.groups = TargetGroups(self.target, config)
+
+    async def close(self) -> None:
+        """Leave the target."""
+        await self.target.close()
+
+    async def plan(self, *, rewind: bool | None = None) -> list[GroupMove]:
+        """Return what becomes of each offset of each group; change nothing.
+
+        Args:
+            rewind: whether offsets may go back; None as the file says (default None).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a group can't be read.
+        """
+        moves, _ = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        return moves
+
+    async def carry_over(self, *, rewind: bool | None = None) -> list[GroupMove]:
+        """Commit what can be moved, and write MirrorMaker 2's topics; return what was decided.
+
+        Args:
+            rewind: whether offsets may go back; None as the file says (default None).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a group can't be read or committed.
+        """
+        moves, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        for group in sorted({move.group for move in moves}):
+            wanted = {
+                move.copy: (move.target_offset, move.metadata)
+                for move in moves
+                if move.group == group and move.outcome == "move" and move.target_offset is not None
+            }
+            if wanted:
+                await self._commit(group, wanted)
+        alias = self._config.source.alias
+        checkpoints = [
+            encode_checkpoint(
+                Checkpoint(
+                    move.group, *move.copy, move.source_offset, move.target_offset, move.metadata
+                )
+            )
+            for move in moves
+            if move.target_offset is not None and move.outcome != "missing"
+        ]
+        syncs = [
+            encode_sync(OffsetSync(*tp, one.known.end_source - 1, one.known.end_target - 1))
+            for tp, one in cluster.partitions.items()
+            if one.known.end_source is not None and one.known.end_target is not None
+        ]
+        await when_available(lambda: self.groups.write(checkpoints_topic(alias), checkpoints))
+        await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))
+        return moves
+
+    async def _commit(self, group: str, wanted: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        await when_available(lambda: self.groups.commit(group, wanted))
+
+    async def _plan(self, rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
+        async with source_admin(self._config) as admin:
+            # The groups first: a position of the bridge that is read later may only be larger.
+            offsets = await source_offsets(self._config, admin, self._file_offsets)
+            partitions = await copied_partitions(self._config, admin, self.target)
+        cluster = CopiedCluster(partitions, offsets)
+        copies = [one.copy for one in partitions.values() if one.position is not None]
+        members = await when_available(lambda: self.groups.members(sorted(offsets)))
+        moves: list[GroupMove] = []
+        for group in sorted(offsets):
+            before = await self.committed(group, copies)
+            moves += plan_group(
+                group, offsets[group], partitions, before, members[group], rewind=rewind
+            )
+        return moves, cluster
+
+    async def committed(
+        self, group: str, copies: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return what a group has committed at the target.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        return await when_available(lambda: self.target.committed(group, copies))
+
+
+async def carry_over_continuously(
+    config: BridgeConfig,
+    file_offsets: FileOffsets,
+    on_done: Callable[[Sequence[GroupMove]], object],
+) -> None:
+    """Carry the groups over every `groups.interval_s` seconds, until cancelled.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        on_done: called with what was decided, each time.
+
+    Raises:
+        KafkaConfigurationError: the store needs ZooKeeper, and the file doesn't name it.
+    """
+    transfer = GroupTransfer(config, file_offsets)
+    try:
+        while True:
+            try:
+                on_done(await transfer.carry_over())
+            except KafkaError as error:
+                _log.warning("%s: groups not carried over: %s", config.client_id, error.text)
+            await asyncio.sleep(config.groups.interval_s)
+    finally:
+        await transfer.close()
+
+
+async def source_offsets(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
+) -> dict[str, dict[TopicPartition, SourceOffset]]:
+    """Return what the groups of a bridge have committed at the source; groups without are left out.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        file_offsets: what the groups' file has.
+
+    Raises:
+        KafkaError: a group can't be read.
+    """
+    store = config.groups.store
+    if store == "file":
+        return {
+            group: merge_stores([("file", offsets)])
+            for group, offsets in file_offsets.items()
+            if config.groups.includes(group)
+        }
+    stores = ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
+    found = await admin.list_stored_groups()
+    wanted = [one for one in found if one.store in stores and config.groups.includes(one.group)]
+    by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
+    for stored in await admin.list_stored_offsets(wanted):
+        if stored.error is not None:
+            raise stored.error
+        if stored.offsets:
+            values = {tp: (one.offset, one.metadata or "") for tp, one in stored.offsets.items()}
+            by_group.setdefault(stored.group, []).append((stored.store, values))
+    return {group: merge_stores(some) for group, some in by_group.items()}
+
+
+async def source_members(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, groups: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the members at the source of each group that has any.
+
+    Raises:
+        KafkaError: a coordinator or ZooKeeper doesn't respond.
+    """
+    stored: list[StoredGroup] = [
+        one for one in await admin.list_stored_groups() if one.group in groups
+    ]
+    members: dict[str, list[str]] = {}
+    for one in await admin.describe_stored_groups(stored):
+        if one.error is not None:
+            raise one.error
+        if one.description is not None and one.description.members:
+            names = [member.member_id for member in one.description.members]
+            members.setdefault(one.group, []).extend(names)
+    return members
+
+
+async def copied_partitions(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, target: Target
+) -> dict[TopicPartition, CopiedPartition]:
+    """Return what is known of each partition of the bridge's topics.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        target: the target.
+
+    Raises:
+        KafkaError: a cluster doesn't respond.
+    """
+    pairs = config.topics.pairs(await admin.list_topics())
+    tps = [
+        TopicPartition(topic["topic"], one["partition"])
+        for topic in await admin.describe_topics(sorted(pairs))
+        for one in topic["partitions"]
+    ]
+    counts = await when_available(target.partition_counts)
+    copies = {tp: TopicPartition(pairs[tp.topic], tp.partition) for tp in tps}
+    there = [one for one in copies.values() if one.partition < counts.get(one.topic, 0)]
+    target_logs = await when_available(lambda: target.log_bounds(there))
+    positions = await when_available(lambda: target.committed(config.position_group, there))
+    runs = await when_available(lambda: read_stored_runs(config, target))
+    logs = await admin.list_log_bounds(tps)
+    return {
+        tp: CopiedPartition(
+            copy,
+            runs.offset_map(tp),
+            positions.get(copy),
+            logs.get(tp, LogBounds(None, None)),
+            target_logs.get(copy, (0, 0))[1],
+        )
+        for tp, copy in copies.items()
+    }

@@ -1,0 +1,269 @@
+"""The steps of a cut-over, and whether each is ready now.
+
+Each method of `Readiness` looks at one condition and returns a `Step`. `bridge plan` shows all
+of them; `cutover` goes through them in order.
+
+Invariant: a look changes nothing, at neither cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.groups import (
+    FileOffsets,
+    GroupTransfer,
+    copied_partitions,
+    source_members,
+    source_offsets,
+)
+from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
+from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.target_retry import when_available
+from aiokafka08.bridge.verify_state import last_verification, state_path
+from aiokafka08.consumer.range import read_range
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_SAMPLE = 100
+"""How many messages are read at either end of a partition, without `scan`."""
+_SLICE_RECORDS = 2048
+_NAMES = 5
+"""How many names a text has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A condition of the cut-over; `detail` says what was found, and what to do."""
+
+    step: str
+    is_ready: bool
+    detail: str
+
+
+class Readiness:
+    """Looks at both clusters; `close()` ends the connection to the target.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has, for `store = "file"` (default None).
+    """
+
+    def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
+        self._config, self._file_offsets = config, file_offsets or {}
+        self.transfer = GroupTransfer(config, file_offsets)
+
+    async def close(self) -> None:
+        """Leave the target."""
+        await self.transfer.close()
+
+    async def topics(self) -> Step:
+        """Return whether the target has, or can get, each topic.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            described = await admin.describe_topics()
+        counts = {one["topic"]: len(one["partitions"]) for one in described}
+        pairs = self._config.topics.pairs(counts)
+        there = await when_available(self.transfer.target.partition_counts)
+        missing = {name for name in pairs.values() if name not in there}
+        wrong = [f"{name}: {why}" for name, why in refused_names(missing, there).items()]
+        wrong += [
+            f"{name} has {there[name]} partitions, and {topic} {counts[topic]}"
+            for topic, name in pairs.items()
+            if name in there and there[name] < counts[topic]
+        ]
+        if wrong:
+            return Step("topics", False, f"the target refuses: {_some(wrong)}")
+        if not pairs:
+            return Step("topics", False, "no topic of the source matches topics.include")
+        if missing:
+            text = f"{len(missing)} of {len(pairs)} don't exist at the target: 'bridge run' creates"
+            return Step("topics", False, f"{text} {_some(sorted(missing))}")
+        return Step(
+            "topics", True, f"{len(pairs)} topics, {sum(counts[t] for t in pairs)} partitions"
+        )
+
+    async def messages(self, *, scan: bool = False) -> Step:
+        """Return whether the target accepts the messages: samples, or all of them.
+
+        Args:
+            scan: True reads all messages (default False).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a log can't be read.
+        """
+        async with source_admin(self._config) as admin:
+            pairs = self._config.topics.pairs(await admin.list_topics())
+            tps = [
+                TopicPartition(topic["topic"], one["partition"])
+                for topic in await admin.describe_topics(sorted(pairs))
+                for one in topic["partitions"]
+            ]
+            logs = await admin.list_log_bounds(tps)
+        target = self.transfer.target
+        there = await when_available(target.partition_counts)
+        names = [name for name in pairs.values() if name in there]
+        configs = await when_available(lambda: target.topic_configs(names))
+        count, reasons, expired = 0, Counter[str](), Counter[str]()
+        keeps = self._config.copy.timestamps == "keep"
+        async with source_router(self._config) as router:
+            for tp, (start, end) in logs.items():
+                if start is None or end is None:
+                    continue
+                limits = TargetLimits.of(configs.get(pairs[tp.topic], {}))
+                ranges = [(start, end)]
+                if not scan and end - start > 2 * _SAMPLE:
+                    ranges = [(start, start + _SAMPLE), (end - _SAMPLE, end)]
+                for first, last in ranges:
+                    sets = read_range(router, tp, first, last)
+                    async with aclosing(sets):
+                        async for raw in sets:
+                            reader = _reader(tp, raw.message_set, raw.fetch_offset, raw.end_offset)
+                            while records := reader.read(_SLICE_RECORDS):
+                                count += len(records)
+                                now_ms = int(time.time() * 1000)
+                                for one in records:
+                                    _judge(one, limits, keeps, now_ms, reasons, expired)
+                                await asyncio.sleep(0)
+        read = f"{count} messages read" if scan else f"{count} messages sampled; --scan reads all"
+        if reasons:
+            wrong = [f"{where} ({number} messages)" for where, number in reasons.items()]
+            return Step("messages", False, f"the target refuses {_some(wrong)}; {read}")
+        if expired:
+            old = [f"{number} in {topic}" for topic, number in expired.items()]
+            read += f"; older than retention.ms at the target, which deletes them: {_some(old)}"
+        return Step("messages", True, read)
+
+    async def producers(self, quiet_s: float) -> Step:
+        """Return whether nobody has written to the source for some seconds.
+
+        Args:
+            quiet_s: how long to look, in seconds.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            pairs = self._config.topics.pairs(await admin.list_topics())
+            tps = [
+                TopicPartition(topic["topic"], one["partition"])
+                for topic in await admin.describe_topics(sorted(pairs))
+                for one in topic["partitions"]
+            ]
+            before = await admin.list_log_bounds(tps, starts=False)
+            await asyncio.sleep(quiet_s)
+            after = await admin.list_log_bounds(tps, starts=False)
+        written = Counter[str]()
+        for tp, (_, end) in after.items():
+            if (begin := before[tp].end) is not None and end is not None and end > begin:
+                written[tp.topic] += end - begin
+        if written:
+            some = [f"{topic} (+{number})" for topic, number in written.most_common()]
+            return Step("producers", False, f"still write to the source: {_some(some)}")
+        return Step("producers", True, f"nothing was written for {quiet_s:g} s")
+
+    async def copy(self) -> Step:
+        """Return whether the bridge has copied all.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            partitions = await copied_partitions(self._config, admin, self.transfer.target)
+        lags = Counter[str]()
+        for tp, one in partitions.items():
+            if one.lag is None or one.lag > 0:
+                lags[tp.topic] += one.lag or 0
+        if lags:
+            some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
+            return Step("copy", False, f"not copied yet: {_some(some)}; is 'bridge run' up?")
+        return Step("copy", True, f"{len(partitions)} partitions are copied to the end")
+
+    def verification(self) -> Step:
+        """Return whether the last verification found both sides equal."""
+        found = last_verification(state_path(self._config.path))
+        if found is None:
+            return Step("verification", False, "none yet: run 'bridge verify'")
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.at))
+        if not found.is_equal:
+            return Step("verification", False, f"of {at}: not equal, or not complete")
+        return Step("verification", True, f"of {at}: {found.count} messages are equal")
+
+    async def consumers(self) -> Step:
+        """Return whether the groups have no members, at either cluster.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            offsets = await source_offsets(self._config, admin, self._file_offsets)
+            ours = await source_members(self._config, admin, sorted(offsets))
+        theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
+        live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
+        live += [
+            f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
+        ]
+        if live:
+            return Step("consumers", False, f"stop the members of {_some(live)}")
+        return Step("consumers", True, f"{len(offsets)} groups, without members")
+
+    async def groups(self) -> Step:
+        """Return whether the offsets of all groups can be carried over.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        moves = await self.transfer.plan()
+        wrong = [
+            f"{one.group}, {one.source.topic}/{one.source.partition}: {one.outcome}: {one.reason}"
+            for one in moves
+            if one.outcome not in ("move", "same")
+        ]
+        if wrong:
+            return Step("groups", False, _some(wrong))
+        kinds = Counter(one.outcome for one in moves)
+        text = f"{kinds['move']} offsets to commit, {kinds['same']} are at the target"
+        return Step("groups", True, text)
+
+
+def _reader(tp: TopicPartition, data: object, start: int, end: int) -> MessageSetReader:
+    return MessageSetReader(
+        tp,
+        data,  # type: ignore[arg-type]
+        start,
+        check_crcs=True,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        end_offset=end,
+    )
+
+
+def _judge(
+    one: ConsumerRecord[bytes, bytes],
+    limits: TargetLimits,
+    keeps: bool,
+    now_ms: int,
+    reasons: Counter[str],
+    expired: Counter[str],
+) -> None:
+    stamp = one.timestamp if keeps else None
+    if (why := refusal(limits, one.key, one.value, stamp, now_ms)) is not None:
+        where = f"{one.topic}/{one.partition}"
+        if not any(reason.startswith(f"{where} ") for reason in reasons):
+            reasons[f"{where} from offset {one.offset} on: {why}"] += 1
+        else:
+            reasons[next(reason for reason in reasons if reason.startswith(f"{where} "))] += 1
+    elif is_expired(limits, stamp, now_ms):
+        expired[one.topic] += 1
+
+
+def _some(names: list[str]) -> str:
+    more = f", and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more

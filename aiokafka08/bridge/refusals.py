@@ -1,0 +1,106 @@
+"""Which messages the target will refuse, or delete at once, and why. Pure.
+
+Invariant: a message that `refusal` lets pass has a key where the target wants one, fits into a
+batch of the target's size, and has a timestamp in the target's range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+BATCH_BYTES = 61
+RECORD_BYTES = 22
+"""The header of a batch, and the most that a record has besides key and value."""
+
+_ILLEGAL_CHARACTER = re.compile("[^a-zA-Z0-9._-]")
+_NO_LIMIT = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLimits:
+    """What a topic of the target accepts. Times are in milliseconds, sizes in bytes."""
+
+    is_compacted: bool = False
+    max_message_bytes: int = 1_048_588
+    is_create_time: bool = True
+    most_before_ms: int = _NO_LIMIT
+    most_after_ms: int = 3_600_000
+    retention_ms: int = 604_800_000
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> TargetLimits:
+        """Return the limits in a topic's settings; Kafka's defaults for those it doesn't have."""
+        return cls(
+            is_compacted="compact" in config.get("cleanup.policy", "delete"),
+            max_message_bytes=int(config.get("max.message.bytes", cls().max_message_bytes)),
+            is_create_time=config.get("message.timestamp.type", "CreateTime") == "CreateTime",
+            most_before_ms=int(config.get("message.timestamp.before.max.ms", _NO_LIMIT)),
+            most_after_ms=int(config.get("message.timestamp.after.max.ms", 3_600_000)),
+            retention_ms=int(config.get("retention.ms", 604_800_000)),
+        )
+
+
+def refusal(
+    limits: TargetLimits,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_ms: int | None,
+    now_ms: int,
+) -> str | None:
+    """Return why the target refuses a message, or None.
+
+    Args:
+        limits: those of the topic.
+        key: the key; None is null.
+        value: the value; None is null.
+        timestamp_ms: what the bridge writes; None leaves it to the target.
+        now_ms: the time.
+    """
+    if limits.is_compacted and key is None:
+        return "a null key, and the topic is compacted: INVALID_RECORD"
+    size = BATCH_BYTES + RECORD_BYTES + len(key or b"") + len(value or b"")
+    if size > limits.max_message_bytes:
+        return f"{size} bytes, and max.message.bytes={limits.max_message_bytes}: MESSAGE_TOO_LARGE"
+    if timestamp_ms is not None and timestamp_ms >= 0 and limits.is_create_time:
+        if now_ms - timestamp_ms > limits.most_before_ms:
+            return (
+                f"the timestamp {timestamp_ms}, and message.timestamp.before.max.ms="
+                f"{limits.most_before_ms}: INVALID_TIMESTAMP"
+            )
+        if timestamp_ms - now_ms > limits.most_after_ms:
+            return (
+                f"the timestamp {timestamp_ms}, and message.timestamp.after.max.ms="
+                f"{limits.most_after_ms}: INVALID_TIMESTAMP"
+            )
+    return None
+
+
+def is_expired(limits: TargetLimits, timestamp_ms: int | None, now_ms: int) -> bool:
+    """Return whether the target deletes a message at its next check, since it is too old."""
+    return (
+        timestamp_ms is not None
+        and timestamp_ms >= 0
+        and limits.is_create_time
+        and not limits.is_compacted
+        and 0 <= limits.retention_ms < now_ms - timestamp_ms
+    )
+
+
+def refused_names(names: Iterable[str], there: Iterable[str]) -> dict[str, str]:
+    """Return why the target refuses to create topics.
+
+    Args:
+        names: the topics that don't exist there.
+        there: those that do.
+    """
+    taken = {name.replace(".", "_"): name for name in there}
+    refused: dict[str, str] = {}
+    for name in sorted(names):
+        other = taken.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            refused[name] = f"its metrics would collide with those of {other!r}: '.' counts as '_'"
+        if _ILLEGAL_CHARACTER.search(name) or not 1 <= len(name) <= 249 or name in (".", ".."):
+            refused[name] = "expected 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
+    return refused

@@ -1,0 +1,37 @@
+"""Call the target again while it isn't ready: a coordinator that loads, a leader that moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aiokafka08.bridge.errors import TargetUnavailableError
+
+T = TypeVar("T")
+
+_FIRST_S = 0.1
+_LONGEST_S = 2.0
+
+
+async def when_available(call: Callable[[], Awaitable[T]], *, timeout_s: float = 30.0) -> T:
+    """Return the result of a call, which is repeated until the target is ready for it.
+
+    Args:
+        call: starts the call; it changes nothing, or the same again.
+        timeout_s: after this time the last error is raised (default 30.0).
+
+    Raises:
+        TargetUnavailableError: the target wasn't ready in time.
+        KafkaError: what the call raises otherwise, at once.
+    """
+    loop = asyncio.get_running_loop()
+    deadline, wait_s = loop.time() + timeout_s, _FIRST_S
+    while True:
+        try:
+            return await call()
+        except TargetUnavailableError:
+            if loop.time() + wait_s >= deadline:
+                raise
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, _LONGEST_S)

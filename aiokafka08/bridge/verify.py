@@ -1,0 +1,237 @@
+"""`verify`: read each partition and its copy once, and compare them message by message.
+
+Both sides are read at the same time (`checked_source`, `checked_target`) and compared by
+`sequence_check`. `verify_state` keeps the progress in a file, so that an interrupted verification
+continues where it ended.
+
+What is compared: at the source all messages from the start of the log to the bridge's position, or
+to the end of the log if no bridge of this name has committed one; at the target all messages, but
+for copies of those that the source no longer has. So a message that is waiting to be copied isn't a
+difference, and one that was written to the target by somebody else is.
+
+Invariant: each message is read once. The end of the target is read before the bridge's position,
+so that all that is compared at the target was copied before that position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from aiokafka08.bridge.checked_source import SourceChecksums
+from aiokafka08.bridge.checked_target import TargetChecksums
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.offset_runs import OffsetMap
+from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.sequence_check import CheckProgress, Difference, SequenceCheck
+from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_retry import when_available
+from aiokafka08.errors import KafkaUnavailableError
+from aiokafka08.structs import TopicPartition
+
+_AT_ONCE = 4
+"""How many partitions are compared at a time."""
+
+
+class PartitionBounds(NamedTuple):
+    """What is compared of a partition: offsets from the first to before the end, on each side."""
+
+    source_first: int
+    source_end: int
+    target_first: int
+    target_end: int
+    waiting: int
+    """How many offsets the source has behind the bridge's position."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerdict:
+    """The outcome for a partition of the source; `progress` also continues it."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    progress: CheckProgress
+    waiting: int = 0
+    is_complete: bool = False
+
+    @property
+    def difference(self) -> Difference | None:
+        """The first difference; None if there is none."""
+        return self.progress.difference
+
+    @property
+    def is_equal(self) -> bool:
+        """True if both sides were compared to the end, and are the same."""
+        return self.is_complete and self.difference is None
+
+
+def bounds(
+    source: tuple[int, int], target: tuple[int, int], position: int | None, known: OffsetMap
+) -> PartitionBounds:
+    """Return what to compare of a partition.
+
+    Args:
+        source: the first offset of the source's log, and its end.
+        target: the same of the target.
+        position: the bridge's position in the source; None without one.
+        known: the runs of offsets that the bridge has copied; empty without a bridge.
+    """
+    source_first, source_end = source
+    target_first, target_end = target
+    end = source_end if position is None else max(source_first, min(position, source_end))
+    waiting = source_end - end
+    if known.first_source is not None and source_first > known.first_source:
+        # The source has expired messages that the target still has.
+        at = known.to_target(source_first, position)
+        target_first = max(target_first, target_end if at is None else at)
+    if known.first_source is not None and known.first_source > source_first:
+        source_first = min(known.first_source, end)  # the copy began behind the log's start
+    return PartitionBounds(source_first, end, target_first, max(target_first, target_end), waiting)
+
+
+async def verify(
+    config: BridgeConfig,
+    *,
+    resume: Mapping[TopicPartition, PartitionVerdict] | None = None,
+    timestamps: bool = False,
+    on_progress: Callable[[PartitionVerdict], object] = lambda verdict: None,
+) -> list[PartitionVerdict]:
+    """Compare all topics of a bridge with their copies.
+
+    Args:
+        config: the file of the bridge.
+        resume: what an interrupted verification had found; those partitions go on there (default
+            None).
+        timestamps: True compares the timestamps, too (default False).
+        on_progress: called with a partition's verdict so far, often (default: does nothing).
+
+    Returns:
+        A verdict per partition, ordered.
+
+    Raises:
+        KafkaError: a cluster doesn't respond, or a log can't be read.
+    """
+    target = Target(config)
+    try:
+        async with source_admin(config) as admin:
+            pairs = config.topics.pairs(await admin.list_topics())
+            tps = [
+                TopicPartition(topic["topic"], one["partition"])
+                for topic in await admin.describe_topics(sorted(pairs))
+                for one in topic["partitions"]
+            ]
+            counts = await when_available(target.partition_counts)
+            copies = {tp: TopicPartition(pairs[tp.topic], tp.partition) for tp in tps}
+            there = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
+            # Before the position: see the invariant.
+            target_logs = await when_available(lambda: target.log_bounds(there))
+            positions = await when_available(lambda: target.committed(config.position_group, there))
+            runs = await when_available(lambda: read_stored_runs(config, target))
+            source_logs = await admin.list_log_bounds(tps)
+        plan: dict[TopicPartition, PartitionBounds] = {}
+        for tp, copy in copies.items():
+            log = source_logs.get(tp)
+            if log is None or log.start is None or log.end is None:
+                raise KafkaUnavailableError(
+                    f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
+                    "it, so its messages can't be read"
+                )
+            plan[tp] = bounds(
+                (log.start, log.end),
+                target_logs.get(copy, (0, 0)),
+                positions.get(copy),
+                runs.offset_map(tp),
+            )
+        return await _Verification(config, target, timestamps, on_progress).run(
+            plan, copies, resume or {}
+        )
+    finally:
+        await target.close()
+
+
+class _Verification:
+    def __init__(
+        self,
+        config: BridgeConfig,
+        target: Target,
+        timestamps: bool,
+        on_progress: Callable[[PartitionVerdict], object],
+    ) -> None:
+        self._config, self._target = config, target
+        self._timestamps, self._on_progress = timestamps, on_progress
+
+    async def run(
+        self,
+        plan: Mapping[TopicPartition, PartitionBounds],
+        copies: Mapping[TopicPartition, TopicPartition],
+        resume: Mapping[TopicPartition, PartitionVerdict],
+    ) -> list[PartitionVerdict]:
+        verdicts: dict[TopicPartition, PartitionVerdict] = {}
+        async with source_router(self._config) as router:
+            source = SourceChecksums(router, self._timestamps)
+            waiting = sorted(plan)
+
+            async def work() -> None:
+                readers = TargetChecksums(self._target, self._config, self._timestamps)
+                try:
+                    while waiting:
+                        tp = waiting.pop(0)
+                        verdicts[tp] = await self._compare(
+                            tp, copies[tp], plan[tp], resume.get(tp), source, readers
+                        )
+                finally:
+                    await readers.close()
+
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(min(_AT_ONCE, len(plan))):
+                        tasks.create_task(work())
+            finally:
+                await source.close()
+        return [verdicts[tp] for tp in sorted(verdicts)]
+
+    async def _compare(
+        self,
+        tp: TopicPartition,
+        copy: TopicPartition,
+        found: PartitionBounds,
+        before: PartitionVerdict | None,
+        source: SourceChecksums,
+        target: TargetChecksums,
+    ) -> PartitionVerdict:
+        progress = CheckProgress(found.source_first, found.target_first)
+        if before is not None:
+            progress = before.progress
+        check = SequenceCheck(progress)
+        verdict = PartitionVerdict(tp.topic, tp.partition, copy.topic, progress, found.waiting)
+        ours = source.read(tp, progress.source_next, found.source_end)
+        theirs = target.read(copy, progress.target_next, found.target_end)
+        async with aclosing(ours), aclosing(theirs):
+            while not check.is_complete:
+                async with asyncio.TaskGroup() as tasks:
+                    if check.wants_source:
+                        tasks.create_task(_feed(ours, check.add_source))
+                    if check.wants_target:
+                        tasks.create_task(_feed(theirs, check.add_target))
+                verdict = replace(verdict, progress=check.progress)
+                self._on_progress(verdict)
+        verdict = replace(verdict, is_complete=True)
+        self._on_progress(verdict)
+        return verdict
+
+
+async def _feed(
+    portions: AsyncIterator[tuple[Sequence[int], Sequence[int]]],
+    add: Callable[[Sequence[int], Sequence[int]], None],
+) -> None:
+    """Pass on the next portion; nothing at the end."""
+    try:
+        offsets, crcs = await anext(portions)
+    except StopAsyncIteration:
+        offsets, crcs = (), ()
+    add(offsets, crcs)

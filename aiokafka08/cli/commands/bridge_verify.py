@@ -1,0 +1,125 @@
+"""`bridge verify`: is each message at the target, once and in order?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08.cli.declare import Example, command
+from aiokafka08.cli.output import FORMATS
+
+if TYPE_CHECKING:
+    from aiokafka08.bridge.config import BridgeConfig
+    from aiokafka08.bridge.verify import PartitionVerdict
+    from aiokafka08.bridge.verify_state import VerifyState
+
+FIELDS = {
+    "topic": "the topic at the source",
+    "partition": "the partition's number",
+    "source_count": "how many messages were compared at the source",
+    "target_count": "how many were compared at the target",
+    "equal": "whether these are the same messages in the same order",
+    "first_difference": "the source offset of the first one that isn't the same; null: none",
+}
+
+EQUAL = 0
+DIFFERENT = 1
+
+_SAVE_S = 5.0
+
+
+@command(
+    "verify",
+    fields=FIELDS,
+    examples=[
+        Example("Compare all that is copied", "aiokafka08 bridge verify bridge.toml"),
+        Example(
+            "Go on after Ctrl-C, and print one object",
+            "aiokafka08 bridge verify bridge.toml --resume --format json",
+        ),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--timestamps", is_flag=True, help="Compare the timestamps, too.")
+@click.option("--resume", is_flag=True, help="Go on where an interrupted call ended.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Where the progress is kept (default: FILE with the ending .verify.json).",
+)
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help='How the result is printed (default: table on a terminal, tsv elsewhere). "json" is one '
+    'object, {"partitions": [...], "equal": ...}.',
+)
+def verify(
+    file: Path, timestamps: bool, resume: bool, state: Path | None, format: str | None
+) -> int:
+    """Compare each partition with its copy, message by message.
+
+    Keys and values are compared, in order, from the start of the source's log to the bridge's
+    position. Each side is read once. The exit code is 0 if all are equal, 1 if not.
+    """
+    from aiokafka08.bridge.config import read_config
+    from aiokafka08.bridge.verify_state import VerifyState, state_path
+    from aiokafka08.cli.connection import run
+    from aiokafka08.cli.notes import note
+    from aiokafka08.cli.output import write_json, write_rows
+
+    config = read_config(file)
+    kept = VerifyState(state or state_path(file), config.name, timestamps)
+    if resume:
+        kept.load()
+    kept.save(now=time.time())  # says at once if it can't be written
+    verdicts = run(_verify(config, kept, timestamps))
+    rows = [_row(one) for one in verdicts]
+    equal = all(one.is_equal for one in verdicts)
+    if format == "json":
+        write_json({"partitions": rows, "equal": equal})
+    else:
+        write_rows(rows, FIELDS, format)
+    for one in verdicts:
+        if (difference := one.difference) is not None:
+            note(
+                f"{one.topic}/{one.partition}: {difference.kind}: offset "
+                f"{difference.source_offset} of the source, {difference.target_offset} of "
+                f"{one.target_topic}/{one.partition} at the target"
+            )
+    if waiting := sum(one.waiting for one in verdicts):
+        note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
+    return EQUAL if equal else DIFFERENT
+
+
+async def _verify(
+    config: BridgeConfig, kept: VerifyState, timestamps: bool
+) -> list[PartitionVerdict]:
+    from aiokafka08.bridge.verify import verify as compare
+
+    saved_at = time.monotonic()
+
+    def keep(verdict: PartitionVerdict) -> None:
+        nonlocal saved_at
+        kept.note(verdict)
+        if time.monotonic() - saved_at >= _SAVE_S:
+            kept.save(now=time.time())
+            saved_at = time.monotonic()
+
+    try:
+        return await compare(config, resume=kept.verdicts, timestamps=timestamps, on_progress=keep)
+    finally:
+        kept.save(now=time.time())
+
+
+def _row(one: PartitionVerdict) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "source_count": one.progress.source_count,
+        "target_count": one.progress.target_count,
+        "equal": one.is_equal,
+        "first_difference": None if one.difference is None else one.difference.source_offset,
+    }

@@ -1,0 +1,133 @@
+"""What the target refuses: pure rules, and `bridge plan` on real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.bridge.refusals import (
+    BATCH_BYTES,
+    RECORD_BYTES,
+    TargetLimits,
+    is_expired,
+    refusal,
+    refused_names,
+)
+from tests.bridge.hand_copy import create_topics, write_config
+from tests.brokers.fixtures import BrokerClusters
+from tests.cli.conftest import RunCommand
+
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "value", "timestamp", "text"),
+    [
+        ({}, None, b"v", None, None),
+        ({"cleanup.policy": "compact"}, None, b"v", None, "a null key"),
+        ({"cleanup.policy": "compact,delete"}, None, b"v", None, "a null key"),
+        ({"cleanup.policy": "compact"}, b"", b"v", None, None),
+        ({"max.message.bytes": "100"}, None, bytes(100), None, "max.message.bytes=100"),
+        ({"message.timestamp.before.max.ms": "10"}, b"", b"", NOW - 11, "before.max.ms=10"),
+        ({"message.timestamp.before.max.ms": "10"}, b"", b"", NOW - 10, None),
+        ({"message.timestamp.before.max.ms": "10"}, b"", b"", None, None),
+        ({}, b"", b"", NOW + 3_600_001, "after.max.ms=3600000"),
+        ({"message.timestamp.type": "LogAppendTime"}, b"", b"", NOW + 3_600_001, None),
+    ],
+)
+def test_refusal_names_the_setting(
+    config: dict[str, str], key: bytes | None, value: bytes, timestamp: int | None, text: str | None
+) -> None:
+    found = refusal(TargetLimits.of(config), key, value, timestamp, NOW)
+    assert (found is None) == (text is None)
+    assert text is None or (found is not None and text in found)
+
+
+def test_expired_messages_are_older_than_retention() -> None:
+    limits = TargetLimits.of({"retention.ms": "1000"})
+    assert is_expired(limits, NOW - 1001, NOW)
+    assert not is_expired(limits, NOW - 1000, NOW)
+    assert not is_expired(limits, None, NOW)
+    assert not is_expired(TargetLimits.of({"retention.ms": "-1"}), 0, NOW)
+    assert not is_expired(TargetLimits.of({"cleanup.policy": "compact"}), 0, NOW)
+
+
+def test_names_that_kafka_refuses() -> None:
+    assert list(refused_names(["a.b", "c", "x" * 250, "ü"], ["a_b", "c.d"])) == [
+        "a.b",
+        "x" * 250,
+        "ü",
+    ]
+    assert list(refused_names(["m.n", "m_n"], [])) == ["m_n"]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_plan_tells_what_the_target_refuses(
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """And the target itself refuses the same: the limit of a message's size is exact."""
+    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
+    small, compacted, missing = (unique_topic(name) for name in ("small", "keys", "missing"))
+    limit = 2000
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, {small: 1}, {"max.message.bytes": str(limit)}
+    )
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, {compacted: 1}, {"cleanup.policy": "compact"}
+    )
+    for topic in (small, compacted, missing):
+        await asyncio.to_thread(source.create_topic, topic)
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        for topic in (small, compacted):
+            for number in range(450):
+                value = bytes(limit) if number == 225 and topic == small else b"v"
+                key = None if number == 225 and topic == compacted else b"k"
+                await producer.send(topic, value, key)
+
+    async def plan(topic: str, *more: str) -> dict[str, tuple[bool, str]]:
+        config = write_config(tmp_path, unique_topic("b"), source, target, [topic])
+        done = await asyncio.to_thread(
+            cli, "bridge", "plan", str(config.path), "--quiet", "0.1", "--format", "json", *more
+        )
+        assert done.code == 1, done.err  # nothing is copied
+        return {row["step"]: (row["ready"], row["detail"]) for row in done.json}
+
+    assert (await plan(small))["messages"][0]  # in the middle: samples don't find it
+    ready, detail = (await plan(small, "--scan"))["messages"]
+    assert (ready, f"{small}/0 from offset 225 on" in detail) == (False, True)
+    ready, detail = (await plan(compacted, "--scan"))["messages"]
+    assert (ready, "a null key" in detail, "450 messages read" in detail) == (False, True, True)
+    steps = await plan(missing)
+    assert steps["topics"] == (
+        False,
+        f"1 of 1 don't exist at the target: 'bridge run' creates {missing}",
+    )
+    assert steps["producers"][0]
+    assert steps["copy"] == (True, "1 partitions are copied to the end")
+
+    def sent(size: int) -> str | None:
+        errors: list[str | None] = []
+        writer = confluent_kafka.Producer({"bootstrap.servers": target.bootstrap_servers})
+        writer.produce(
+            small,
+            bytes(size),
+            b"k",
+            on_delivery=lambda error, _: errors.append(None if error is None else error.name()),
+        )
+        writer.flush(30)
+        return errors[0]
+
+    room = limit - BATCH_BYTES - RECORD_BYTES - 1
+    assert refusal(TargetLimits(max_message_bytes=limit), b"k", bytes(room), None, NOW) is None
+    assert await asyncio.to_thread(sent, room) is None
+    assert await asyncio.to_thread(sent, limit) == "MSG_SIZE_TOO_LARGE"

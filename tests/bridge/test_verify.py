@@ -1,0 +1,163 @@
+"""`bridge verify` on a real 0.8.2.2 and a real 4.1.0: it finds what was planted, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
+from aiokafka08.bridge.verify import bounds
+from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
+from tests.brokers.fixtures import BrokerClusters
+from tests.cli.conftest import RunCommand
+
+VALUES: list[tuple[bytes | None, bytes]] = [
+    (None, b"0"),
+    (b"", b"1"),
+    (b"k", b""),
+    (b"k", b"3"),
+    *((b"key", b"value %d" % number) for number in range(4, 20)),
+]
+
+
+async def write_source(servers: str, topic: str) -> list[Message]:
+    """Write `VALUES` to a partition of the source, and return them with their offsets."""
+    async with AIOKafkaProducer(bootstrap_servers=servers, acks="all") as producer:
+        sent = [
+            (await producer.send_and_wait(topic, value, key, partition=0)).offset
+            for key, value in VALUES
+        ]
+    return [(offset, *pair) for offset, pair in zip(sent, VALUES, strict=True)]
+
+
+PLANTS: dict[str, Callable[[list[Message]], list[Message]]] = {
+    "changed": lambda some: [*some[:7], (*some[7][:2], b"valuE 7"), *some[8:]],
+    "null-key": lambda some: [some[0], (some[1][0], None, some[1][2]), *some[2:]],
+    "lost": lambda some: [*some[:7], *some[8:]],
+    "lost-last": lambda some: some[:-1],
+    "twice": lambda some: [*some[:8], some[7], *some[8:]],
+    "twice-last": lambda some: [*some, some[-1]],
+    "swapped": lambda some: [*some[:7], some[8], some[7], *some[9:]],
+}
+FIRST = {"null-key": 1, "lost-last": 19, "twice": 8, "twice-last": 20}
+
+
+def write_target(servers: str, topic: str, messages: list[Message]) -> None:
+    """Write messages as another program does: without transactions, positions or runs."""
+    import confluent_kafka
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
+    for _, key, value in messages:
+        producer.produce(topic, value, key, 0)
+    assert not producer.flush(30)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_verify_finds_what_was_planted(
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
+    topics = {kind: unique_topic(kind) for kind in ("same", *PLANTS)}
+    for topic in topics.values():
+        await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, dict.fromkeys(topics.values(), 1)
+    )
+    for kind, topic in topics.items():
+        messages = await write_source(source.bootstrap_servers, topic)
+        wrong = PLANTS.get(kind, list)(messages)
+        await asyncio.to_thread(write_target, target.bootstrap_servers, topic, wrong)
+    config = write_config(tmp_path, unique_topic("b"), source, target, list(topics.values()))
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--format", "json")
+    assert (done.code, done.out != b"") == (1, True), done.err
+    assert done.json["equal"] is False
+    rows = {row["topic"]: row for row in done.json["partitions"]}
+    assert rows.pop(topics["same"]) == {
+        "topic": topics["same"],
+        "partition": 0,
+        "source_count": 20,
+        "target_count": 20,
+        "equal": True,
+        "first_difference": None,
+    }
+    for kind in PLANTS:
+        row = rows[topics[kind]]
+        assert (row["equal"], row["first_difference"]) == (False, FIRST.get(kind, 7)), kind
+        word = {"null-key": "changed"}.get(kind, kind.removesuffix("-last"))
+        assert f"{topics[kind]}/0: {word}: offset" in done.err
+
+    one = write_config(tmp_path, unique_topic("b"), source, target, [topics["same"]])
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(one.path), "--format", "json")
+    assert (done.code, done.json["equal"], done.err) == (0, True, "")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_verify_ends_at_the_position_and_resumes(
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """Aborted messages don't count, those not copied yet neither; a resume reads the rest only."""
+    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
+    topic, name = unique_topic("resume"), unique_topic("b")
+    await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    messages = await write_source(source.bootstrap_servers, topic)
+    config = write_config(tmp_path, name, source, target, [topic])
+    state = tmp_path / f"{name}.verify.json"
+
+    async def verify(*more: str) -> tuple[int, int, str]:
+        done = await asyncio.to_thread(
+            cli, "bridge", "verify", str(config.path), "--format", "json", *more
+        )
+        [row] = done.json["partitions"]
+        assert row["source_count"] == row["target_count"]
+        assert (done.code == 0) == row["equal"]
+        return done.code, row["source_count"], done.err
+
+    copy = await asyncio.to_thread(HandCopy, config)
+    await asyncio.to_thread(copy.copy, topic, 0, messages[:5])
+    await asyncio.to_thread(copy.copy, topic, 0, messages[5:9], abort=True)
+    await asyncio.to_thread(copy.copy, topic, 0, messages[5:8])
+    code, count, err = await verify()
+    assert (code, count) == (0, 8)
+    assert "12 offsets at the source aren't copied yet" in err
+    before = json.loads(state.read_text())["partitions"][0]["progress"]
+    assert before["source_next"] == 8
+
+    await asyncio.to_thread(copy.copy, topic, 0, messages[8:])
+    assert await verify("--resume") == (0, 20, "")
+    after = json.loads(state.read_text())["partitions"][0]["progress"]
+    assert await verify() == (0, 20, "")
+    again = json.loads(state.read_text())["partitions"][0]["progress"]
+    assert after == again != before
+
+    state.write_text("{}")
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--resume")
+    assert done.code == 2
+    assert "Start without --resume" in done.err
+
+
+def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:
+    known = OffsetMap([OffsetRun(10, 0, 5), OffsetRun(15, 6, 5)])
+    assert bounds((10, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10)
+    # The source has expired up to 17: the copies of earlier messages aren't compared.
+    assert bounds((17, 30), (0, 12), 20, known) == (17, 20, 8, 12, 10)
+    assert bounds((25, 30), (0, 12), 20, known) == (25, 25, 12, 12, 5)
+    # The copy began at 10.
+    assert bounds((0, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10)
+    # Without a bridge all is compared.
+    assert bounds((3, 30), (1, 12), None, OffsetMap()) == (3, 30, 1, 12, 0)
