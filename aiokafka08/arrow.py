@@ -27,6 +27,7 @@ from functools import cache, lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
+from aiokafka08 import environment
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.protocol.message_set import Blobs, Column, Columns
@@ -61,9 +62,10 @@ def require_pyarrow() -> Any:
 async def import_pyarrow(offload: Offload) -> None:
     """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet.
 
-    The first import takes up to half a second, which would hold the event loop.
+    The first import takes up to half a second, which would hold the event loop. In a simulation it
+    takes no time, so that a run doesn't depend on what the process has imported before.
     """
-    if _imported.is_set():
+    if _imported.is_set() or not environment.is_real:
         require_pyarrow()
     else:
         await offload.run(require_pyarrow)

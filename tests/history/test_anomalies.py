@@ -495,3 +495,61 @@ def test_generations_that_count_from_1_again_have_other_owners() -> None:
     assert "double-owner" in {one.name for one in check(again)}
     again[1:2] = [owned("assigned", 1, "c"), owned("assigned", 2, "e", 1)]
     assert "double-owner" in {one.name for one in check(again[:3] + again[-2:])}
+
+
+def test_reader_ahead_of_a_truncation_misses_what_refills_the_log() -> None:
+    """The log `abc` is cut to `a` and grows to `axyz`; the reader goes on behind `y`."""
+    cut = {"offsets": {P: 1}, "facts": {"end": 3}}
+    later = [
+        send(2, "xyz", 1),
+        call("log", 9, "o", partitions=(P,), polled=poll(9, "axyz", 0).polled),
+    ]
+    read = [poll(0.6, "abc", 0), poll(4, "z", 3)]
+    truncated = call("truncated", 1, "cluster", **cut)
+    assert check([send(0, "abc", 0), *read, truncated, *later]) == []
+    without_end = replace(truncated, facts={})
+    assert names(check([send(0, "abc", 0), *read, without_end, *later])) == {"unseen"}
+
+
+def test_retry_after_a_truncation_has_another_offset() -> None:
+    """`b` was read at 1 and lost; its retry is stored at 2, behind the `x` of another producer."""
+    history = [
+        send(0, "a", 0),
+        replace(send(0.1, "b", 2), ended=3.5),
+        poll(0.7, "ab", 0),
+        call("truncated", 1, "cluster", offsets={P: 1}, facts={"end": 2}),
+        send(2, "x", 1, "q"),
+        poll(4, "axb", 0),
+        call("log", 9, "o", partitions=(P,), polled=poll(9, "axb", 0).polled),
+    ]
+    assert check(history) == []
+    again = [replace(one, call="election") if one.call == "truncated" else one for one in history]
+    assert "inconsistent-offsets" in names(check(again))
+
+
+def test_commit_below_a_lost_one_is_right_after_a_truncation() -> None:
+    history = [
+        send(0, "abc", 0),
+        poll(0.6, "abc", 0, group="g"),
+        offsets("commit", 1.5, 3),
+        call("truncated", 2.1, "cluster", offsets={P: 1}, facts={"end": 3}),
+        offsets("committed", 3, 1),
+    ]
+    assert "commit-behind" not in names(check(history))
+    kept = replace(history[3], offsets={P: 3})
+    assert "commit-behind" in names(check([*history[:3], kept, history[4]]))
+
+
+@pytest.mark.parametrize(
+    ("between", "is_wrong"),
+    [(None, True), ("revoked", False), ("expired", False), ("stop", False), ("commit", True)],
+)
+def test_owner_without_generation_must_have_given_up(between: str | None, is_wrong: bool) -> None:
+    def assigned(at: float, process: str) -> Operation:
+        return replace(owned("assigned", at, process, None), facts={"exclusive": True})
+
+    given_up = [] if between is None else [owned(between, 2, "a", None)]
+    history = [SENT, assigned(1, "a"), *given_up, assigned(3, "b")]
+    assert ("double-owner" in names(check(history))) == is_wrong
+    unknown = [replace(one, facts={}) for one in history]
+    assert "double-owner" not in names(check(unknown))

@@ -56,7 +56,13 @@ CODES: dict[str, list[Answer]] = {
 """The requests that are struck, with error codes that a broker may send for a while."""
 _GROUP_REQUESTS = ("JoinGroupRequest", "SyncGroupRequest", "HeartbeatRequest")
 
-CALLS = ("send", "send_and_wait", "send_many", "send_batch")
+CALLS = ("send", "send_and_wait", "send_many", "send_batch", "send_arrow")
+TAKES = ("getmany", "getmany", "getone", "getmany_arrow", "anext")
+
+NEXT_LINES = {"0.8.0": "0.8.1", "0.8.1": "0.8.2", "0.8.2": "0.9", "0.9": "0.10"}
+"""To which line brokers are upgraded. From "0.10" they can't go back: its messages are others."""
+NOWHERE = "10.255.255.1"
+"""An address at which nothing responds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +109,77 @@ class ShrinkIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectUnclean:
+    """The followers fall behind; after a while one of them leads, and the log is truncated."""
+
+    partition: int
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoveController:
+    """Another broker becomes the controller."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class StaleMetadata:
+    """A broker learns nothing new from the controller for a while."""
+
+    node: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
-    """A broker dies, and returns later; the others notice after `notice_s`."""
+    """A broker dies, and returns later; the others notice after `notice_s`.
+
+    It loses the last messages of its logs, `unflushed` of each; its replicas have them.
+    """
 
     node: int
     then: AfterDeath
     notice_s: float
     for_s: float
     elsewhere: bool
+    unflushed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FillDisk:
+    """A broker halts when it is to store the next message, and returns later with a larger disk."""
+
+    node: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """All brokers are shut down and return as another line; `back`: later as their own again."""
+
+    version: str
+    down_s: float
+    for_s: float
+    back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SkewClock:
+    """The wall clock of a process is ahead for a while, or behind."""
+
+    party: str
+    seconds: float
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDns:
+    """A broker's name has other addresses for a while, and its connections end."""
+
+    node: int
+    addresses: tuple[str, ...]
+    for_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +296,13 @@ Fault = (
     | MoveLeader
     | DropConnections
     | ShrinkIsr
+    | ElectUnclean
+    | MoveController
+    | StaleMetadata
+    | FillDisk
+    | Upgrade
+    | SkewClock
+    | ChangeDns
     | Kill
     | StopBroker
     | RollSegments
@@ -264,7 +340,7 @@ class Plan:
         producers: the options of each producer.
         member: the options of the group's members.
         commits: whether members commit after each poll ("poll"), or automatically ("auto").
-        takes: how members take messages: "getmany" or "getone".
+        takes: how members take messages: one of `TAKES`.
         latency_ms: of the network.
         fragment: whether what is sent arrives in pieces.
         steps: in the order of their times.
@@ -310,13 +386,20 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
             "request_timeout_ms": rng.choice([5000, 10000]),
             "rebalance_backoff_ms": rng.choice([300, 1000]),
             "auto_commit_interval_ms": rng.choice([200, 1000, 5000]),
+            **_offsets_storage(line, faults),
         },
         rng.choice(["poll", "auto"]),
-        rng.choice(["getmany", "getmany", "getone"]),
+        rng.choice(TAKES),
         rng.choice([(0.1, 0.5), (0.5, 2.0), (1.0, 30.0), (20.0, 80.0)]),
         rng.random() < 0.3,
         tuple(sorted([*sends, *faults], key=lambda step: step.at)),
     )
+
+
+def _offsets_storage(line: str, faults: list[Step]) -> dict[str, object]:
+    """Return one storage for all members, also for those that begin after an upgrade."""
+    upgraded = any(isinstance(step.do, Upgrade) for step in faults)
+    return {"offsets_storage": "zookeeper"} if upgraded and line in WITH_ZOOKEEPER else {}
 
 
 def _producer(rng: random.Random, line: str, number: int) -> dict[str, object]:
@@ -385,8 +468,15 @@ def _fault(rng: random.Random, line: str) -> Fault:
             round(rng.uniform(0.05, 7), 2),
             for_s,
             rng.random() < 0.3,
+            rng.choice([0, 0, 3]),
         ),
         lambda: StopBroker(node, for_s),
+        lambda: FillDisk(node, for_s),
+        lambda: ElectUnclean(partition, for_s),
+        lambda: MoveController(node),
+        lambda: StaleMetadata(node, for_s),
+        lambda: SkewClock(rng.choice([broker, client]), rng.choice([-3600.0, -2.0, 90.0]), for_s),
+        lambda: ChangeDns(node, rng.choice([(), (NOWHERE,), (NOWHERE, "127.0.0.1")]), for_s),
         RollSegments,
         lambda: Pause(rng.choice([broker, client]), for_s),
         lambda: Hold(for_s),
@@ -405,6 +495,9 @@ def _fault(rng: random.Random, line: str) -> Fault:
     ]
     if line not in UNSAFE:
         makers.append(lambda: ShrinkIsr(partition, for_s))
+    if line in NEXT_LINES:
+        back = line != "0.9"
+        makers.append(lambda: Upgrade(NEXT_LINES[line], round(rng.uniform(0.1, 4), 2), for_s, back))
     if line in WITH_ZOOKEEPER:
         makers += [
             *[lambda: ZookeeperAway(for_s, rng.random() < 0.4)] * 2,

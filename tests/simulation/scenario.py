@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import CorruptRecordException, KafkaError
 from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
-from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
-from aiokafka08.testing.history.operations import Status
+from aiokafka08.testing.history.operations import Fact, Status
 from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
 from tests.simulation import plan as p
+from tests.simulation.strikes import Strikes
 
 TOPIC = "mixed"
 GROUP = "group"
@@ -35,7 +36,7 @@ DRAIN_S = 120.0
 LIMIT_S = 3600.0
 _POLL_MS = 500
 _STOP_S = 90.0
-_REQUESTS = {request.__name__: request for request in HANDLERS}
+_ROWS = pa.schema({"value": pa.binary(), "partition": pa.int32()})
 
 
 @dataclass
@@ -95,18 +96,22 @@ class _Scenario:
         self.report = report
         self.operations: list[Operation] = []
         self.requests = 0
-        self.acknowledged: set[tuple[str, str]] = set()
-        self.polled: set[tuple[str, str]] = set()
         self.draining = False
         self.stopping = False
         self._values = itertools.count()
+        self._probes = itertools.count()
         self._last_time = 0.0
-        self._standstills: list[tuple[str | None, float, float]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: list[asyncio.Queue[p.Send | None]] = []
         self._restarts: dict[int, asyncio.Event] = {}
         self._positions: dict[str, dict[str, int]] = defaultdict(dict)
-        self._faults: dict[str, list[Any]] = {}
+        self._strikes = Strikes(world, TOPIC, self._restarts, self._on_truncated)
+        report.fired = self._strikes.fired
+        self._acknowledged: deque[tuple[str, str, int | None]] = deque()
+        self._polled: set[tuple[str, str]] = set()
+        self._refilled: list[tuple[str, int, int]] = []
+        self._members: dict[str, str] = {}
+        world.zookeeper.on_session_end = self._on_session_end
         self._pending: list[asyncio.Task[None]] = []
 
     # --- the course -------------------------------------------------------------------------------
@@ -128,10 +133,12 @@ class _Scenario:
             if isinstance(step.do, p.Send):
                 self._queues[step.do.producer].put_nowait(step.do)
             else:
-                mending.append(asyncio.create_task(self._strike(step.do), name=repr(step.do)))
+                mending.append(
+                    asyncio.create_task(self._strikes.strike(step.do), name=repr(step.do))
+                )
         await asyncio.sleep(max(0.0, begin + p.LENGTH_S - loop.time()))
         await asyncio.gather(*mending)
-        self._mend()
+        self._strikes.mend()
         await self._finish()
 
     def _start(
@@ -146,18 +153,38 @@ class _Scenario:
         await asyncio.gather(*self._tasks[: p.PRODUCERS])
         self.draining = True
         end = asyncio.get_running_loop().time() + DRAIN_S
-        while not self.acknowledged <= self.polled and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+        while self._is_unseen() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         self.stopping = True
         await asyncio.gather(*self._tasks)
         self._read_logs()
         self.requests = len(self.cluster.history)
-        self._count_strikes()
 
-    def _mend(self) -> None:
-        self._count_strikes()
-        self.cluster.clear_faults()
-        self.world.network.heal()
+    def _is_unseen(self) -> bool:
+        """Return whether no member has got some message yet that is acknowledged and in the log."""
+        waiting = self._acknowledged
+        while waiting:
+            place, value, offset = waiting[0]
+            if (place, value) not in self._polled and not (
+                offset is not None
+                and any(
+                    place == lossy and lost <= offset < end for lossy, lost, end in self._refilled
+                )
+            ):
+                return True
+            waiting.popleft()
+        return False
+
+    # --- what the cluster does --------------------------------------------------------------------
+
+    def _on_truncated(self, partition: int, lost: int, end: int) -> None:
+        place = f"{TOPIC}/{partition}"
+        self._refilled.append((place, lost, end))
+        self._note("cluster", "truncated", offsets={place: lost}, facts={"end": end})
+
+    def _on_session_end(self, party: str, paths: list[str]) -> None:
+        if any(path.startswith(f"/consumers/{GROUP}/owners/") for path in paths):
+            self._note(self._members[party], "expired", group=GROUP)
 
     # --- the history ------------------------------------------------------------------------------
 
@@ -169,6 +196,11 @@ class _Scenario:
     def _record(self, operation: Operation) -> None:
         self.operations.append(operation)
 
+    def _note(self, process: str, call: str, **fields: Any) -> None:
+        """Record an operation that takes no time."""
+        now = self._now()
+        self._record(Operation(process=process, call=call, invoked=now, ended=now, **fields))
+
     def finished_operations(self) -> list[Operation]:
         """Return the history; no deadline for calls of a process that stood still meanwhile."""
         found = []
@@ -177,7 +209,7 @@ class _Scenario:
                 party in (None, one.process.partition(".")[0])
                 and begin <= (float("inf") if one.ended is None else one.ended)
                 and end >= one.invoked
-                for party, begin, end in self._standstills
+                for party, begin, end in self._strikes.standstills
             ):
                 one = replace(one, deadline_s=None)
             found.append(one)
@@ -214,12 +246,14 @@ class _Scenario:
             start_timeout_ms=int(LIMIT_S * 1000),
             **options,  # type: ignore[arg-type]
         )
-        await producer.start()
+        await self._start_client(name, producer)
         deliveries: list[asyncio.Task[None]] = []
         while (send := await self._queues[number].get()) is not None:
             await self._send(name, producer, send, options, deliveries)
+            self._observe(name, producer)
         await asyncio.gather(*deliveries)
-        await self._stop(name, producer)
+        self._observe(name, producer)
+        await self._stop(name, name, producer)
 
     def _on_producer_event(self, name: str, event: Event) -> None:
         if isinstance(event, BatchRetried):
@@ -278,6 +312,10 @@ class _Scenario:
                     awaited = await producer.send(TOPIC, encoded[0], partition=send.partition)
                 case "send_many":
                     awaited = await producer.send_many(TOPIC, encoded, partition=send.partition)
+                case "send_arrow":
+                    columns = {"value": encoded, "partition": [send.partition] * len(encoded)}
+                    rows = pa.RecordBatch.from_pydict(columns, _ROWS)
+                    awaited = await producer.send_arrow(TOPIC, rows)
                 case _:
                     batch = producer.create_batch()
                     fitting = [
@@ -293,7 +331,8 @@ class _Scenario:
                     awaited = await producer.send_batch(batch, TOPIC, partition=send.partition)
         except KafkaError as error:
             # A call that raises may have buffered some of its messages.
-            status: Status = "unknown" if send.call == "send_many" else "fail"
+            many = send.call in ("send_many", "send_arrow")
+            status: Status = "unknown" if many else "fail"
             self.operations[index] = replace(
                 operation, status=status, ended=self._now(), error=repr(error)
             )
@@ -319,7 +358,7 @@ class _Scenario:
         if operation.call == "send_batch":
             first = result
             told = [(first.partition, first.offset + at) for at in range(len(values))]
-        elif operation.call == "send_many":
+        elif operation.call in ("send_many", "send_arrow"):
             told = [(one.partition, one.offset) for one in result]
         else:
             told = [(result.partition, result.offset)]
@@ -327,7 +366,8 @@ class _Scenario:
             Message(f"{TOPIC}/{partition}", value, offset if offset >= 0 else None)
             for value, (partition, offset) in zip(values, told, strict=True)
         )
-        self.acknowledged |= {(one.partition, str(one.value)) for one in sent}
+        for one in sent:
+            self._acknowledged.append((one.partition, str(one.value), one.offset))
         self.operations[index] = replace(operation, status="ok", ended=self._now(), sent=sent)
 
     # --- members ----------------------------------------------------------------------------------
@@ -343,6 +383,7 @@ class _Scenario:
         plan = self.plan
         zookeeper = self.world.zookeeper_connect if plan.has_zookeeper else None
         generation: list[int] = []
+        self._members[party] = name
 
         def on_event(event: Event) -> None:
             if isinstance(event, GroupJoined):
@@ -362,7 +403,7 @@ class _Scenario:
         consumer.subscribe([TOPIC], listener=_Listener(self, name, generation))
         while True:
             try:
-                await consumer.start()
+                await self._start_client(name, consumer)
                 break
             except KafkaError:
                 if self.stopping:
@@ -372,28 +413,22 @@ class _Scenario:
         try:
             while not (leave.is_set() or self.stopping):
                 await self._poll(name, consumer)
+                self._observe(name, consumer)
+                if next(self._probes) % 4 == 0:
+                    await self._ask(name, consumer)
         finally:
-            await self._stop(name, consumer)
+            await self._stop(party, name, consumer)
 
     async def _poll(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         invoked = self._now()
-        records: list[Any] = []
+        polled: tuple[Message, ...] = ()
         error: KafkaError | None = None
         try:
-            if self.plan.takes == "getone":
-                async with asyncio.timeout(_POLL_MS / 1000):
-                    records = [await consumer.getone()]
-            else:
-                found = await consumer.getmany(timeout_ms=_POLL_MS)
-                records = [record for taken in found.values() for record in taken]
+            polled = await self._take(consumer)
         except TimeoutError:
             pass
         except KafkaError as raised:
             error = raised
-        polled = tuple(
-            Message(f"{one.topic}/{one.partition}", one.value.decode(), one.offset)
-            for one in records
-        )
         self._record(
             Operation(
                 process=name,
@@ -407,7 +442,7 @@ class _Scenario:
                 error="" if error is None else repr(error),
             )
         )
-        self.polled |= {(one.partition, str(one.value)) for one in polled}
+        self._polled |= {(one.partition, str(one.value)) for one in polled}
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
         if isinstance(error, CorruptRecordException) and error.partition in consumer.assignment():
             position = await consumer.position(error.partition)
@@ -416,6 +451,58 @@ class _Scenario:
             await asyncio.sleep(0.2)
         elif polled and self.plan.commits == "poll":
             await self._commit(name, consumer)
+
+    async def _take(self, consumer: AIOKafkaConsumer[Any, Any]) -> tuple[Message, ...]:
+        """Return what one call of the consumer hands out."""
+        match self.plan.takes:
+            case "getone" | "anext":
+                taking = consumer.getone if self.plan.takes == "getone" else consumer.__anext__
+                async with asyncio.timeout(_POLL_MS / 1000):
+                    records = [await taking()]
+            case "getmany_arrow":
+                rows = await consumer.getmany_arrow(timeout_ms=_POLL_MS)
+                names = ("topic", "partition", "offset", "value")
+                columns = [rows.column(name).to_pylist() for name in names]
+                return tuple(
+                    Message(f"{topic}/{partition}", value.decode(), offset)
+                    for topic, partition, offset, value in zip(*columns, strict=True)
+                )
+            case _:
+                found = await consumer.getmany(timeout_ms=_POLL_MS)
+                records = [record for taken in found.values() for record in taken]
+        return tuple(
+            Message(f"{one.topic}/{one.partition}", (one.value or b"").decode(), one.offset)
+            for one in records
+        )
+
+    async def _ask(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        """Ask for the position and the committed offset of one partition."""
+        owned = sorted(consumer.assignment())
+        if not owned:
+            return
+        partition = owned[next(self._probes) % len(owned)]
+        place = _place(partition)
+        for call in ("position", "committed"):
+            invoked = self._now()
+            found: int | None = None
+            status: Status = "ok"
+            try:
+                asking = consumer.position if call == "position" else consumer.committed
+                found = await asking(partition)
+            except KafkaError:
+                status = "fail"
+            self._record(
+                Operation(
+                    process=name,
+                    call=call,
+                    invoked=invoked,
+                    ended=self._now(),
+                    status=status,
+                    partitions=(place,),
+                    offsets={} if found is None else {place: found},
+                    group=GROUP,
+                )
+            )
 
     def _fetch_again(
         self,
@@ -427,17 +514,7 @@ class _Scenario:
         """Continue behind a corrupt message: the response was corrupt, not the log."""
         consumer.seek(partition, position)
         self._positions[name][_place(partition)] = position
-        now = self._now()
-        self._record(
-            Operation(
-                process=name,
-                call="seek",
-                invoked=now,
-                ended=now,
-                offsets={_place(partition): position},
-                group=GROUP,
-            )
-        )
+        self._note(name, "seek", offsets={_place(partition): position}, group=GROUP)
 
     async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         offsets = dict(self._positions[name])
@@ -450,12 +527,28 @@ class _Scenario:
             operation = replace(operation, status="unknown", error=repr(error))
         self._record(replace(operation, ended=self._now()))
 
-    async def _stop(self, name: str, client: Any) -> None:
+    # --- all clients ------------------------------------------------------------------------------
+
+    async def _start_client(self, name: str, client: Any) -> None:
+        self._note(name, "ready", facts={"ready": client.ready()})
+        operation = Operation(process=name, call="start", invoked=self._now())
+        await client.start()
+        self._record(replace(operation, ended=self._now()))
+
+    def _observe(self, name: str, client: Any) -> None:
+        """Record now and then what a client says of itself."""
+        if next(self._probes) % 4 == 0:
+            facts = {key: value for key, value in client.metrics().items() if "{" not in key}
+            self._note(name, "metrics", facts=facts)
+
+    async def _stop(self, party: str, name: str, client: Any) -> None:
         operation = Operation(process=name, call="stop", invoked=self._now(), deadline_s=_STOP_S)
         index = len(self.operations)
         self._record(replace(operation, status="open"))
         await client.stop()
         self.operations[index] = replace(operation, ended=self._now())
+        self._note(name, "ready", facts={"ready": client.ready()})
+        self._note(name, "left", facts=await self.world.left_by(party))
 
     def on_rebalance(
         self, name: str, call: str, partitions: Collection[TopicPartition], generation: list[int]
@@ -464,157 +557,17 @@ class _Scenario:
         positions = self._positions[name]
         for partition in list(positions) if call == "assigned" else map(_place, partitions):
             positions.pop(partition, None)
-        now = self._now()
-        self._record(
-            Operation(
-                process=name,
-                call=call,
-                invoked=now,
-                ended=now,
-                partitions=tuple(sorted(_place(tp) for tp in partitions)),
-                group=GROUP,
-                generation=generation[0] if generation else None,
-                facts={"auto_commit": True} if self.plan.commits == "auto" else {},
-            )
+        facts: dict[str, Fact] = {"auto_commit": True} if self.plan.commits == "auto" else {}
+        if self.plan.has_zookeeper:
+            facts["exclusive"] = True
+        self._note(
+            name,
+            call,
+            partitions=tuple(sorted(_place(tp) for tp in partitions)),
+            group=GROUP,
+            generation=generation[0] if generation else None,
+            facts=facts,
         )
-
-    # --- faults -----------------------------------------------------------------------------------
-
-    async def _strike(self, fault: p.Fault) -> None:
-        """Let a fault strike, and mend it when its time is over."""
-        cluster, world, network = self.cluster, self.world, self.world.network
-        match fault:
-            case p.Strike(request, then, node, nth, times):
-                added = cluster.fault(
-                    _REQUESTS[request], then=then, node=node, nth=nth, times=times
-                )
-                self._faults.setdefault(type(then).__name__, []).append(added)
-            case p.MoveLeader(partition):
-                cluster.restore_isr(TOPIC, partition)
-                if self._others(partition):
-                    cluster.move_leader(TOPIC, partition)
-                    self._fired(fault)
-            case p.DropConnections(node):
-                if cluster.drop_connections(node):
-                    self._fired(fault)
-            case p.ShrinkIsr(partition, for_s):
-                await self._shrink(partition, for_s, fault)
-            case p.Kill() | p.StopBroker():
-                await self._take_down(fault)
-            case p.RollSegments():
-                for partition in range(p.PARTITIONS):
-                    cluster.roll_segment(TOPIC, partition)
-                self._fired(fault)
-            case p.Pause(party, for_s):
-                with self._standstill(party, for_s):
-                    world.pause(party)
-                    await asyncio.sleep(for_s)
-                    world.resume(party)
-                self._fired(fault)
-            case p.Hold(for_s):
-                with self._standstill(None, for_s):
-                    world.hold(for_s)
-                self._fired(fault)
-            case p.Partition(one, other, both, for_s):
-                network.block(one, other, both=both)
-                await asyncio.sleep(for_s)
-                network.heal()
-                self._fired(fault)
-            case p.ResetConnections(party):
-                if network.reset(party):
-                    self._fired(fault)
-            case p.HalfOpen(party):
-                if network.half_open(party):
-                    self._fired(fault)
-            case p.Refuse(node, for_s):
-                network.refuse(f"broker {node}")
-                cluster.drop_connections(node)
-                await asyncio.sleep(for_s)
-                network.accept(f"broker {node}")
-                self._fired(fault)
-            case p.SlowLink(source, target, latency_ms, bytes_per_s, for_s):
-                network.set_link(source, target, Network(latency_ms, bytes_per_s))
-                await asyncio.sleep(for_s)
-                network.set_link(source, target, None)
-                self._fired(fault)
-            case p.RestartMember(member, _):
-                self._restarts[member].set()
-                self._fired(fault)
-            case _:
-                await self._strike_zookeeper(fault)
-
-    async def _strike_zookeeper(self, fault: p.Fault) -> None:
-        zookeeper = self.world.zookeeper
-        clients = zookeeper.clients
-        match fault:
-            case p.ZookeeperAway(for_s, silent):
-                zookeeper.disconnect(for_s, silent=silent)
-                await asyncio.sleep(for_s)
-                self._fired(fault)
-            case p.ExpireSession(number) if clients:
-                client = clients[number % len(clients)]
-                if client.session is not None:
-                    zookeeper.expire(client)
-                    self._fired(fault)
-            case p.LoseZookeeperResponse(number) if clients:
-                zookeeper.lose_response(clients[number % len(clients)])
-                self._fired(fault)
-            case p.SlowZookeeper(latency_s, for_s):
-                zookeeper.latency_s = latency_s
-                await asyncio.sleep(for_s)
-                zookeeper.latency_s = 0.0
-                self._fired(fault)
-
-    def _fired(self, fault: p.Fault) -> None:
-        self.report.fired[type(fault).__name__] += 1
-
-    def _count_strikes(self) -> None:
-        for name, added in self._faults.items():
-            self.report.fired[name] += sum(fault.hits for fault in added)
-        self._faults.clear()
-
-    @contextmanager
-    def _standstill(self, party: str | None, for_s: float) -> Iterator[None]:
-        begin = self._now()
-        yield
-        self._standstills.append((party, begin, begin + for_s + 1))
-
-    def _alive(self) -> list[int]:
-        return [node.node_id for node in self.cluster.nodes.values() if node.alive]
-
-    def _others(self, partition: int) -> bool:
-        leader = self.cluster.leader(TOPIC, partition)
-        return leader >= 0 and any(node != leader for node in self._alive())
-
-    async def _shrink(self, partition: int, for_s: float, fault: p.Fault) -> None:
-        leader = self.cluster.leader(TOPIC, partition)
-        if len(self._alive()) < p.BROKERS or leader < 0:
-            return
-        self.cluster.shrink_isr(TOPIC, partition, (leader + 1) % p.BROKERS)
-        self._fired(fault)
-        await asyncio.sleep(for_s)
-        self.cluster.restore_isr(TOPIC, partition)
-
-    async def _take_down(self, fault: p.Kill | p.StopBroker) -> None:
-        cluster = self.cluster
-        if len(self._alive()) < p.BROKERS:
-            return  # one at a time
-        for partition in range(p.PARTITIONS):
-            cluster.restore_isr(TOPIC, partition)
-        if isinstance(fault, p.StopBroker):
-            cluster.stop(fault.node)
-            elsewhere = False
-        else:
-            elsewhere = fault.elsewhere
-            cluster.kill(fault.node, fault.then)
-            if fault.then != "elect":
-                await asyncio.sleep(fault.notice_s)
-                if fault.then == "unnoticed":
-                    cluster.notice(fault.node)
-                cluster.elect()
-        self._fired(fault)
-        await asyncio.sleep(fault.for_s)
-        cluster.restart(fault.node, 0 if elsewhere else None)
 
 
 class _Listener(ConsumerRebalanceListener):

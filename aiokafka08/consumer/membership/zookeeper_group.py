@@ -24,6 +24,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.concurrency.notifier import Notifier
@@ -38,6 +39,9 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08.zookeeper.session import ZookeeperSession
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SAFE_PART = 2 / 3
 """The part of a session timeout for which the session certainly lives on when the process is
@@ -93,6 +97,7 @@ class ZookeeperGroup:
         self._loop_check: asyncio.TimerHandle | None = None
         self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
+        self._request: asyncio.Task[Any] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
 
@@ -131,6 +136,8 @@ class ZookeeperGroup:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         closed = await self._session.close()
+        if self._request is not None:  # it can't be cancelled; without a session it soon ends
+            await asyncio.gather(self._request, return_exceptions=True)
         if closed and self._registry is not None and self._registry.member:
             self._router.telemetry.emit(GroupLeft(self._group, self._registry.member, "stopped"))
 
@@ -266,16 +273,16 @@ class ZookeeperGroup:
         self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
-        snapshot = await environment.run_in_thread(registry.register_and_read, topics)
+        snapshot = await self._in_thread(registry.register_and_read, topics)
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         if wanted == self._owned and number == self._subscription_number:
             return None
         await self._assignee.revoke()
         self._owned = {}
         claimed = sorted(self._claimed)
-        await environment.run_in_thread(registry.release, claimed)
+        await self._in_thread(registry.release, claimed)
         self._claimed = set(wanted)
-        conflict = await environment.run_in_thread(registry.claim, wanted)
+        conflict = await self._in_thread(registry.claim, wanted)
         if conflict is not None:
             self._claimed.clear()
             return conflict
@@ -301,6 +308,18 @@ class ZookeeperGroup:
                 return True
         return False
 
+    async def _in_thread(
+        self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Make requests to ZooKeeper in a thread, which `stop()` waits for."""
+        request = asyncio.get_running_loop().create_task(
+            environment.run_in_thread(function, *arguments, **options),
+            name="aiokafka08 zookeeper request",
+        )
+        self._request = request
+        await asyncio.wait([request])
+        return request.result()
+
     async def _unregister(self, registry: ScalaRegistry, reason: str) -> None:
         """Release everything and leave the group.
 
@@ -312,7 +331,7 @@ class ZookeeperGroup:
         self._extend_session_deadline()
         while member := registry.member:
             try:
-                await environment.run_in_thread(registry.leave, claimed)
+                await self._in_thread(registry.leave, claimed)
             except KafkaError as error:
                 _log.warning(
                     "%s: group %r: %s not unregistered: %s",

@@ -159,11 +159,7 @@ def unseen(history: History) -> Iterator[Anomaly]:
     for one in history.sends():
         for message in one.sent:
             key = message.partition, message.value
-            if (
-                one.status == "ok"
-                and key not in polled
-                and not history.in_doubt(message.partition, message, one, math.inf)
-            ):
+            if one.status == "ok" and key not in polled and not history.may_be_unseen(message, one):
                 missing[message.partition].append(one)
                 values[message.partition].append(message.value)
     for partition, writers in missing.items():

@@ -14,11 +14,12 @@ _NO_LOG = PartitionLog(())
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
-    """Two members of a group own a partition in one generation.
+    """Two members of a group own a partition in one generation, or at a time.
 
     A generation lower than the last one is a new beginning, and so is one that a member joins
     twice: brokers of 0.9 forget a group that loses all its members, and count from 1 again.
     """
+    yield from _double_owners_without_generations(history)
     owners: dict[str, dict[tuple[int, str], Operation]] = {}
     last: dict[str, int] = {}
     joined: dict[tuple[str, str], int] = {}
@@ -38,6 +39,31 @@ def double_owners(history: History) -> Iterator[Anomaly]:
                     (first, one),
                     {"group": one.group, "generation": one.generation, "partition": partition},
                 )
+
+
+def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
+    owners: dict[tuple[str, str], Operation] = {}
+    # What a listener gives up, it may read until its call; what it gets is its own from then on.
+    for one in sorted(history.operations, key=lambda one: one.invoked):
+        if one.call not in ("assigned", "revoked", "expired", "stop"):
+            continue
+        if one.call == "assigned":
+            if one.group is None or not one.facts.get("exclusive"):
+                continue
+            for partition in one.partitions:
+                first = owners.setdefault((one.group, partition), one)
+                if first.process != one.process:
+                    owners[one.group, partition] = one
+                    yield Anomaly(
+                        "double-owner",
+                        (first, one),
+                        {"group": one.group, "partition": partition},
+                    )
+        else:
+            given_up = set(one.partitions) if one.call == "revoked" else None
+            for key, owner in list(owners.items()):
+                if owner.process == one.process and (given_up is None or key[1] in given_up):
+                    del owners[key]
 
 
 def polls_after_revocation(history: History) -> Iterator[Anomaly]:
@@ -245,6 +271,9 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                     known = floors[one.group, partition]  # in order of time and of offset
                     before = bisect_right(known, one.invoked, key=lambda commit: commit.order)
                     if before and offset < known[before - 1].offsets[partition]:
+                        floor = known[before - 1].offsets[partition]
+                        if history.was_truncated(partition, one.order, floor):
+                            continue  # a member behind the end of the log begins anew
                         yield Anomaly(
                             "commit-behind",
                             (known[before - 1], one),

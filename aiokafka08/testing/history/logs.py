@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from aiokafka08.testing.history.operations import (
@@ -45,13 +45,12 @@ class PartitionLog:
         """Note that `value` was observed at `offset`."""
         self._at.setdefault(offset, {})[value] = None
 
-    def without(self, values: Iterable[Value], from_offset: int) -> PartitionLog:
-        """Return a log that lacks these values from `from_offset` on."""
-        dropped = set(values)
+    def without(self, dropped: Collection[tuple[int, Value]]) -> PartitionLog:
+        """Return a log that lacks these values at these offsets."""
         log = PartitionLog(())
         for offset, found in self._at.items():
             for value in found:
-                if offset < from_offset or value not in dropped:
+                if (offset, value) not in dropped:
                     log.add(offset, value)
         return log
 
@@ -99,9 +98,14 @@ class PartitionLog:
         return found
 
     def index_of(self, message: Message) -> int | None:
-        """Return the index of a polled message: by its offset, or else by its value."""
+        """Return the index of a polled message: by its offset, or else by its value.
+
+        None if it isn't known, or was lost by a truncation.
+        """
         if message.offset is not None:
-            return self._index_of_offset.get(message.offset)
+            if message.value not in self._at.get(message.offset, ()):
+                return None
+            return self._index_of_offset[message.offset]
         return self.first_index(message.value)
 
     def index_from(self, offset: int) -> int:
@@ -147,6 +151,8 @@ class History:
         # (first offset that was kept or lost, when), by partition, in order of time
         self._deleted: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._truncated: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        # (first offset that was lost, end of the log before)
+        self._refilled: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._writers: dict[tuple[str, Value], Operation] = {}
         self._read_ok: dict[str, set[Value]] = defaultdict(set)
         self.last_read: dict[str, float] = {}
@@ -184,9 +190,10 @@ class History:
     def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
         """Whether a reader may have missed a value in a call that ended at `when`.
 
-        Retention may have removed its offset until then, or a truncation the value after its send.
+        Retention may have removed its offset until then, or a truncation the value after its send;
+        or the reader was ahead of a log that was truncated and has grown again.
         """
-        if self._is_deleted(partition, offset, when):
+        if self._is_deleted(partition, offset, when) or self._is_refilled(partition, offset):
             return True
         writer = self.writer(partition, value)
         return self._is_truncated(
@@ -202,9 +209,20 @@ class History:
             for lost, at in self._truncated.get(partition, ())
         )
 
-    def was_truncated(self, partition: str, when: float) -> bool:
-        """Whether the cluster lost messages of a partition before a time."""
-        return any(at < when for _, at in self._truncated.get(partition, ()))
+    def _is_refilled(self, partition: str, offset: int | None) -> bool:
+        return offset is not None and any(
+            lost <= offset < end for lost, end in self._refilled.get(partition, ())
+        )
+
+    def was_truncated(self, partition: str, when: float, below: float = math.inf) -> bool:
+        """Whether the cluster lost messages of a partition before a time, and below an offset."""
+        return any(at < when and lost < below for lost, at in self._truncated.get(partition, ()))
+
+    def may_be_unseen(self, message: Message, writer: Operation) -> bool:
+        """Whether consumers may never get an acknowledged message: see `is_excused`."""
+        return self._is_refilled(message.partition, message.offset) or self.in_doubt(
+            message.partition, message, writer, math.inf
+        )
 
     def in_doubt(self, partition: str, message: Message, writer: Operation, when: float) -> bool:
         """Whether an acknowledged message may have been removed before `when`."""
@@ -253,9 +271,11 @@ class History:
                 for partition, offset in one.offsets.items():
                     at = one.invoked if one.call == "deleted" else one.order
                     known[partition].append((offset, at))
+                    if one.call == "truncated" and "end" in one.facts:
+                        self._refilled[partition].append((offset, float(one.facts["end"])))
 
     def _build_logs(self) -> None:
-        final: dict[str, set[Value]] = defaultdict(set)
+        final: dict[str, set[tuple[int | None, Value]]] = defaultdict(set)
         for one in self.operations:
             told = [*one.polled, *(one.sent if self.took_effect(one) else ())]
             for message in told:
@@ -266,17 +286,23 @@ class History:
                     log.add(message.offset, message.value)
             if one.call == LOG:
                 for message in one.polled:
-                    final[message.partition].add(message.value)
+                    final[message.partition].add((message.offset, message.value))
         for partition, truncations in self._truncated.items():
             log = self.logs.get(partition)
             if log is None:
                 continue
             from_offset = min(lost for lost, _ in truncations)
             when = max(at for _, at in truncations)
-            stale = []
-            for value in log.places:
+            stale = set()
+            for value, offsets in log.places.items():
                 writer = self.writer(partition, value)
-                known = writer is None or writer.invoked < when
-                if known and value not in final[partition]:
-                    stale.append(value)
-            self.logs[partition] = log.without(stale, from_offset)
+                if writer is not None and writer.invoked >= when:
+                    continue
+                stale |= {
+                    (offset, value)
+                    for offset in offsets
+                    if offset >= from_offset
+                    and (offset, value) not in final[partition]
+                    and (None, value) not in final[partition]
+                }
+            self.logs[partition] = log.without(stale)

@@ -28,7 +28,8 @@ Fact = bool | float | str
 
 CALLS = (
     *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
-    *("retried", "log", "truncated", "deleted", "start", "stop", "metrics", "ready", "left"),
+    *("expired", "retried", "log", "truncated", "deleted"),
+    *("start", "stop", "metrics", "ready", "left"),
     *("poll", "getone", "getmany", "getmany_arrow", "anext", "flush"),
     *("send", "send_many", "send_arrow", "send_batch", "send_and_wait"),
 )
@@ -62,7 +63,10 @@ class Operation:
     |---|---|
     | `assign`, `subscribe` | the client reads `partitions` from now on, and no others |
     | `assigned`, `revoked` | its group gave it `partitions`, in `generation`, or took them; \
-the fact `auto_commit`: the client also commits automatically, which isn't recorded |
+the fact `auto_commit`: the client also commits automatically, which isn't recorded; the fact \
+`exclusive`, of a group without generations: no other member may own them until this one's \
+`revoked`, `expired` or `stop` |
+    | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
     | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
     | `commit` | it commits `offsets`; the fact `explicit`: the caller chose them |
     | `committed` | the offset store returned `offsets` |
@@ -70,7 +74,8 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
     | `retried` | it reported a batch as sent again: `partitions`, and the facts `messages` and \
 `may_be_stored` |
     | `log` | the whole log of `partitions` was read: `polled` |
-    | `truncated` | the cluster lost what stood from `offsets` on |
+    | `truncated` | the cluster lost what stood from `offsets` on; the fact `end`: the end of the \
+log before |
     | `deleted` | the cluster removed what stood before `offsets` |
     | `start`, `stop` | |
     | `metrics`, `ready`, `left` | what the client reported, or left behind after `stop`: `facts` |

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from aiokafka08.testing.simulation.party import PARTY
+
 _numbers = itertools.count()
 
 
@@ -15,10 +17,14 @@ class NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number, so that a set of tasks has the same order in each run.
 
     asyncio itself keeps tasks in sets, and so does much code that uses it.
+
+    Attributes:
+        party: the party that has started it.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._number = next(_numbers)
+        self.party = PARTY.get()
         super().__init__(*arguments, **options)
 
     def __hash__(self) -> int:

@@ -36,9 +36,14 @@ from aiokafka08.testing.simulation.guard import guarded, seeded_random
 from aiokafka08.testing.simulation.loop import START_S, SimulatedLoop
 from aiokafka08.testing.simulation.network import Network
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY, Parties
-from aiokafka08.testing.simulation.tasks import describe_tasks, restart_numbers
+from aiokafka08.testing.simulation.tasks import (
+    NumberedTask,
+    describe_tasks,
+    restart_numbers,
+)
 from aiokafka08.testing.simulation.threads import Threads
 from aiokafka08.testing.simulation.trace import Trace
+from aiokafka08.testing.simulation.transport import SimulatedTransport
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
@@ -246,20 +251,44 @@ class World:
 
     def _check_leftovers(self) -> None:
         servers = {_CLUSTER, *(f"broker {node_id}" for node_id in self.cluster.nodes)}
+        _, ends, timers = self._leftovers(lambda party: party not in servers)
         left = []
-        if tasks := asyncio.all_tasks(self._loop):
+        if tasks := asyncio.all_tasks(self._loop):  # of the scenario's as well, which has ended
             left.append(f"tasks:\n{describe_tasks(tasks)}")
-        if ends := [one for one in self.network.transports if one.parties[0] not in servers]:
+        if ends:
             left.append(f"connections: {', '.join(map(repr, ends))}")
-        timers = [
-            timer
-            for party, timer in self._loop.pending_timers()
-            if party and party not in servers and not _is_of_the_cluster(timer)
-        ]
         if timers:
             left.append(f"timers: {', '.join(map(repr, timers))}")
         if left:
             raise LeftoverError("the run has ended and left behind " + "\nand ".join(left))
+
+    def _leftovers(
+        self, concerns: Callable[[str], bool]
+    ) -> tuple[set[NumberedTask], list[SimulatedTransport], list[asyncio.TimerHandle]]:
+        tasks = {
+            task
+            for task in asyncio.all_tasks(self._loop)
+            if isinstance(task, NumberedTask) and concerns(task.party)
+        }
+        ends = [one for one in self.network.transports if concerns(one.parties[0])]
+        timers = [
+            timer
+            for party, timer in self._loop.pending_timers()
+            if party and concerns(party) and not _is_of_the_cluster(timer)
+        ]
+        return tasks, ends, timers
+
+    async def left_by(self, party: str) -> dict[str, int]:
+        """Return how many tasks, connections and timers a party has, by these names.
+
+        After a client has stopped, a party that does nothing else should have none. The running
+        task doesn't count. Call it in a scenario: it first lets closed connections end.
+        """
+        self._parties.name("left_by", party)
+        await _settle()
+        tasks, ends, timers = self._leftovers(party.__eq__)
+        tasks = {task for task in tasks if task is not asyncio.current_task()}
+        return {"tasks": len(tasks), "connections": len(ends), "timers": len(timers)}
 
     # --- time and trace ---------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Protocol
 
-from aiokafka08.testing.simulation.party import NO_PARTY
+from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.zookeeper_tree import Event, EventKind, Tree
 
 CALLBACK_S = 0.001
@@ -70,6 +70,7 @@ class Session:
 
     Attributes:
         number: kazoo's session id.
+        party: the party of its client.
         timeout_s: seconds without a ping or a request, after which the session ends.
         last_heard: the time of the last ping or request.
         expiry: checks whether the session has ended.
@@ -77,6 +78,7 @@ class Session:
 
     def __init__(self, number: int, timeout_s: float, now: float) -> None:
         self.number = number
+        self.party = PARTY.get()
         self.timeout_s = timeout_s
         self.last_heard = now
         self.expiry: Timer | None = None
@@ -95,6 +97,8 @@ class SimulatedZookeeper:
         latency_s: for how long each request blocks.
         spend: see above.
         on_event: called after each change of a node with what happened and the path.
+        on_session_end: called with the party whose session ends, by its client or without it, and
+            the paths of its ephemeral nodes, just before they are deleted.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class SimulatedZookeeper:
         self.latency_s = 0.0
         self.spend = spend
         self.on_event: Callable[[EventKind, str], object] = lambda kind, path: None
+        self.on_session_end: Callable[[str, list[str]], object] = lambda party, paths: None
         self._scheduler = scheduler
         self._wall_time = wall_time
         self._clients: list[Client] = []
@@ -229,7 +234,9 @@ class SimulatedZookeeper:
         if self._sessions.pop(session.number, None) is None:
             return
         self.forget_watches(session)
-        for path in self.tree.ephemerals(session.number):
+        ephemerals = self.tree.ephemerals(session.number)
+        self.on_session_end(session.party, ephemerals)
+        for path in ephemerals:
             self.publish(self.tree.delete(path))
 
     # --- watches ----------------------------------------------------------------------------------

@@ -39,3 +39,12 @@ def test_the_trace_is_the_same_in_other_processes(version: str, tmp_path: Path) 
         for hash_seed, cwd in (("0", ROOT), ("1", tmp_path), ("2", tmp_path))
     }
     assert hashes == {run(5, version)[1]}
+
+
+def test_the_import_of_pyarrow_changes_no_trace() -> None:
+    command = [sys.executable, "-m", "tests.testing.simulation.arrow_runs"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("False [b'tea'] ")
+    assert second == first.replace("False", "True")
