@@ -115,6 +115,19 @@ def test_client_that_stops_while_away_leaves_its_nodes(
     assert near.get_children("/ids") == []
 
 
+def test_stop_makes_the_calls_that_are_due(ensemble: SimulatedEnsemble, client: Any) -> None:
+    """As with kazoo, whose `stop` waits for the threads that make them."""
+    seen: list[str] = []
+    near = ensemble.client()
+    near.get_children("/ids", watch=lambda event: seen.append(event.type))
+    client.create("/ids/you")
+    assert seen == []
+    near.stop()
+    assert seen == ["CHILD"]
+    ensemble.sleep(1)
+    assert seen == ["CHILD"]
+
+
 def test_slow_answers_take_time_of_the_caller(ensemble: SimulatedEnsemble, client: Any) -> None:
     ensemble.server.latency_s = 0.25
     client.get("/ids")

@@ -116,6 +116,7 @@ class SimulatedKazooClient:
         self._timeout_s = timeout
         self._stopped = True
         self._listeners: list[Callable[[str], object]] = []
+        self._callbacks: deque[tuple[Timer, Callable[[Any], object], object]] = deque()
         self._queue: deque[tuple[SimulatedResult, Callable[[], Any]]] = deque()
         self._data_watchers: dict[str, dict[Watch, None]] = {}
         self._child_watchers: dict[str, dict[Watch, None]] = {}
@@ -149,6 +150,9 @@ class SimulatedKazooClient:
         if self._stopped:
             return
         self._stopped = True
+        while self._callbacks:
+            self._callbacks[0][0].cancel()
+            self._run_callback()
         for timer in (self._reconnect, self._notice, self._ping):
             if timer is not None:
                 timer.cancel()
@@ -196,7 +200,13 @@ class SimulatedKazooClient:
         if self._stopped:
             callback(argument)
         else:
-            self._later(CALLBACK_S, callback, argument)
+            timer = self._later(CALLBACK_S, self._run_callback)
+            self._callbacks.append((timer, callback, argument))
+
+    def _run_callback(self) -> None:
+        """Make the oldest of the calls that are due."""
+        _, callback, argument = self._callbacks.popleft()
+        callback(argument)
 
     def _later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:
         return self._server.later(delay, self._context, callback, *args)
