@@ -497,7 +497,7 @@ def test_generations_that_count_from_1_again_have_other_owners() -> None:
     assert "double-owner" in {one.name for one in check(again[:3] + again[-2:])}
 
 
-def test_reader_ahead_of_a_truncation_misses_what_refills_the_log() -> None:
+def test_reader_ahead_of_a_truncation_misses_what_refills_it() -> None:
     """The log `abc` is cut to `a` and grows to `axyz`; the reader goes on behind `y`."""
     cut = {"offsets": {P: 1}, "facts": {"end": 3}}
     later = [
