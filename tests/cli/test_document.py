@@ -71,7 +71,7 @@ async def prepare(cluster: RealCluster) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_every_example_runs(
     broker_clusters: BrokerClusters, cli: RunCommand, shell: dict[str, str], tmp_path: Path
 ) -> None:
