@@ -57,12 +57,15 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
     """Return a producer with `acks="all"`, unless the settings or the options say otherwise."""
     from aiokafka08.producer import AIOKafkaProducer
 
-    values = {"acks": "all", "headers": "refuse"}  # bytes as they are, whatever the environment
-    return AIOKafkaProducer(**{**_network(settings), **values, **settings.producer, **options})
+    values = {"acks": "all", **settings.producer, "headers": settings.headers}
+    return AIOKafkaProducer(**{**_network(settings), **values, **options})
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer[Any, Any]:
-    """Return a consumer; it joins a group only if `options` have a `group_id`."""
+    """Return a consumer; it joins a group only if `options` have a `group_id`.
+
+    It returns values as they are, whatever the environment: `records.headers` reads their headers.
+    """
     from aiokafka08.consumer import AIOKafkaConsumer
 
     return AIOKafkaConsumer(

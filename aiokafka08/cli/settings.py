@@ -82,6 +82,11 @@ class Settings:
         return str(self.network["client_id"])
 
     @property
+    def headers(self) -> str:
+        """What to do with headers: "refuse" (by default), "drop" or "embedded"."""
+        return str(self.producer.get("headers", "refuse"))
+
+    @property
     def timeout_s(self) -> float:
         """How long to wait for a response, in seconds."""
         return float(self.network["request_timeout_ms"]) / 1000
@@ -90,6 +95,11 @@ class Settings:
 def _storage(option: str, text: str) -> str:
     storage: str = choice(option, text, {one: one for one in ("zookeeper", "kafka", "dual")})
     return storage
+
+
+def _headers(option: str, text: str) -> str:
+    mode: str = choice(option, text, {one: one for one in ("refuse", "drop", "embedded")})
+    return mode
 
 
 def _partitioner(option: str, text: str) -> Any:
@@ -106,7 +116,11 @@ def _partitioner(option: str, text: str) -> Any:
 
 
 _OF_NETWORK: Final[PropertyTable] = {**NETWORK, "start.timeout.ms": ("start_timeout_ms", positive)}
-_OF_PRODUCER: Final[PropertyTable] = {**PRODUCE, "partitioner": ("partitioner", _partitioner)}
+_OF_PRODUCER: Final[PropertyTable] = {
+    **PRODUCE,
+    "partitioner": ("partitioner", _partitioner),
+    "headers": ("headers", _headers),
+}
 _OF_CONSUMER: Final[PropertyTable] = {**CONSUME, "offsets.storage": ("offsets_storage", _storage)}
 _ZOOKEEPER: Final = "zookeeper.connect"
 _ALL_TLS: Final = (*TLS, *property_names.TLS)

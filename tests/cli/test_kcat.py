@@ -199,7 +199,7 @@ def test_group_mode_ends_at_the_end(cli: RunCommand, kafka_cluster: EmbeddedClus
         (["-C", "-t", "orders", "-r", "http://x", "-s", "i"], 2, "expected -s avro too"),
         (["-C", "-t", "orders", "more"], 2, "files belong to -P"),
         (["-P", "-t", "orders", "-s", "i"], 2, "expected -C or -G"),
-        (["-P", "-t", "orders", "-H", "a=b"], 2, "no headers"),
+        (["-P", "-t", "orders", "-H", "a=b"], 2, "-X headers=embedded"),
         (["-P", "-t", "orders", "-D", ""], 2, "at least one byte"),
         (["-P", "-t", "orders", "-l"], 2, "expected one file"),
         (["-P", "-t", "orders", "/no/such/file"], 1, "/no/such/file: No such file"),

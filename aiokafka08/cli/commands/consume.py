@@ -18,6 +18,7 @@ FIELDS = {
     "timestamp_type": "its type: 0 CreateTime, 1 LogAppendTime; null without a timestamp",
     "key": 'a string, null, or {"base64": "..."} if it isn\'t UTF-8',
     "value": "as key",
+    "headers": "pairs of name and value; only with -X headers=embedded",
 }
 
 
@@ -101,7 +102,7 @@ FIELDS = {
     metavar="TEXT",
     help="Write each record as this text. %s or %v value, %k key, %t topic, %p partition, %o "
     "offset, %T timestamp in ms, %S and %K sizes, %R size in 4 bytes, %%; %v{base64}, %v{hex}, "
-    "%v{unpack[...]}, %d{strftime[...]}, %o{big64}.",
+    "%v{unpack[...]}, %d{strftime[...]}, %o{big64}; %h headers, with -X headers=embedded.",
 )
 @click.option(
     "-D", "--delimiter", default="\\n", metavar="TEXT", help="After each value (default: \\n)."
@@ -142,7 +143,8 @@ def consume(
     """Write the records of topics to stdout.
 
     A TOPIC that begins with ^ is a regular expression. Delimiters and templates have the escapes
-    \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl.
+    \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl. With
+    -X headers=embedded headers are read out of the values (docs/frameworks.md).
     """
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.moving.consuming import ConsumeJob
@@ -183,6 +185,7 @@ def consume(
         null=null,
         directory=directory,
         serdes=parse_serdes("--deserialize", serdes, registry),
+        headers=settings.headers == "embedded",
     )
     encoder = record_encoder(options)
     run(

@@ -23,9 +23,10 @@ All:     -b BROKERS  -t TOPIC  -p PARTITION  -X NAME=VALUE|list|dump  -F FILE  -
          -D DELIMITER  -K KEY_DELIMITER  -c COUNT
          (-D and -K have no effect beside -f, nor has -K beside -J, as in kcat; a note says so)
 Produce: -k KEY  -z CODEC  -l FILE (a message a line)  FILE... (a message each)  -T  -Z
+         -H NAME=VALUE (with -X headers=embedded; may be repeated)
 Consume: -o beginning|end|stored|N|-N|s@MS|e@MS  -e  -f TEMPLATE  -J  -s SERDES  -r URL  -Z
-Without effect: -u (output is never held back), -E, -O. Refused: -H (these formats have no headers),
--M.
+Headers: -X headers=embedded has them inside values: -H writes, %h and -J show them.
+Without effect: -u (output is never held back), -E, -O. Refused: -M.
 """
 
 
@@ -139,6 +140,7 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
     from aiokafka08.cli.moving.producing import ProduceJob, max_message_bytes, produce
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.records.formats import InputOptions
+    from aiokafka08.cli.records.headers import parse_header
 
     assert options.topic is not None
     job = ProduceJob(
@@ -147,6 +149,7 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
         key=options.key,
         count=options.count,
         compression=options.compression,
+        headers=[parse_header(one) for one in options.headers],
     )
     is_delimited = options.one_file or not options.names
     reading = InputOptions(

@@ -64,6 +64,14 @@ from aiokafka08.cli.settings import Settings
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many messages."
 )
 @click.option("-T", "--tee", is_flag=True, help="Write the values to stdout, too.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A header of each message, with -X headers=embedded; may be repeated.",
+)
 @click.option("--rate", metavar="BYTES", help="Send no more per second, such as 20MB/s.")
 @connection_options
 def produce(
@@ -81,6 +89,7 @@ def produce(
     compression: str | None,
     count: int | None,
     tee: bool,
+    headers: tuple[str, ...],
     rate: str | None,
 ) -> None:
     """Send messages from stdin or files.
@@ -96,6 +105,7 @@ def produce(
     from aiokafka08.cli.records.delimiters import unescape
     from aiokafka08.cli.records.formats import InputOptions
     from aiokafka08.cli.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08.cli.records.headers import parse_header
     from aiokafka08.concurrency.rate import parse_rate
     from aiokafka08.errors import IllegalArgumentError
 
@@ -108,6 +118,7 @@ def produce(
         count=count,
         bytes_per_s=None if rate is None else parse_rate(rate),
         compression=compression,
+        headers=[parse_header(one) for one in headers],
     )
     options = InputOptions(
         format=format,

@@ -50,6 +50,8 @@ class KcatOptions:
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
     key: bytes | None = None
+    headers: list[str] = field(default_factory=list)
+    """In the form NAME=VALUE."""
     null: bool = False
     one_file: bool = False
     tee: bool = False
@@ -105,7 +107,7 @@ def _apply(options: KcatOptions, topics: list[str], flag: str, value: str) -> No
                 "kcat -M: expected another mode. A cluster in memory runs with 'aiokafka08 cluster'"
             )
         case "H":
-            raise IllegalArgumentError(f"kcat -H {value}: message formats 0 and 1 have no headers")
+            options.headers.append(value)
         case "t":
             topics.append(value)
         case "o":

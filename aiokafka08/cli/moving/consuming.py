@@ -14,7 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from aiokafka08.cli.connection import consumer, range_router
 from aiokafka08.cli.moving.pipes import Output
@@ -30,6 +30,7 @@ from aiokafka08.cli.moving.read_plan import (
 from aiokafka08.cli.moving.read_records import RecordBatchSource, follow, read_bounded
 from aiokafka08.cli.progress import Progress
 from aiokafka08.cli.records.formats import BrokerOf
+from aiokafka08.cli.records.headers import with_headers
 from aiokafka08.cli.records.types import (
     ColumnsEncoder,
     Record,
@@ -120,7 +121,8 @@ async def consume(
         progress = Progress(
             "consumed", total if known_end else None, "messages", is_shown=not output.is_terminal
         )
-        copied = _Copied(job, encoder, output, progress)
+        embedded = settings.headers == "embedded"
+        copied = _Copied(job, encoder, output, progress, embedded_headers=embedded)
         stops = {one.tp: one.stop for one in ranges}
         with progress:
             async with _source(settings, job, router, ranges, copied) as batches:
@@ -215,14 +217,22 @@ class _Copied:
     """
 
     def __init__(
-        self, job: ConsumeJob, encoder: RecordEncoder, output: Output, progress: Progress
+        self,
+        job: ConsumeJob,
+        encoder: RecordEncoder,
+        output: Output,
+        progress: Progress,
+        *,
+        embedded_headers: bool = False,
     ) -> None:
         now = asyncio.get_running_loop().time()
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
         self._text_options = job.text_options
         self._encoder = encoder
-        self._columns_encoder = encoder if isinstance(encoder, ColumnsEncoder) else None
+        takes_columns = isinstance(encoder, ColumnsEncoder) and not embedded_headers
+        self._columns_encoder = cast(ColumnsEncoder, encoder) if takes_columns else None
+        self._embedded_headers = embedded_headers
         self._output = output
         self._progress = progress
         self._limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
@@ -254,8 +264,14 @@ class _Copied:
             self._left -= len(batch)
         for at in range(0, len(batch), step):
             records = batch[at : at + step]
-            data = self._encoder.encode(records)
-            await self._write(tp, data, len(records), records[-1].offset)
+            damaged: RecordFormatError | None = None
+            if self._embedded_headers:
+                records, damaged = with_headers(records)
+            if records:
+                data = self._encoder.encode(records)
+                await self._write(tp, data, len(records), records[-1].offset)
+            if damaged is not None:
+                raise damaged
 
     async def _write(self, tp: TopicPartition, data: bytes, count: int, last_offset: int) -> None:
         if self._output.is_terminal and not _is_text(data):

@@ -30,14 +30,17 @@ from aiokafka08.cli.moving.pipes import BLOCK_BYTES, Output, open_stdout
 from aiokafka08.cli.moving.read_plan import Note
 from aiokafka08.cli.progress import Progress
 from aiokafka08.cli.records.formats import InputOptions, record_decoder
+from aiokafka08.cli.records.headers import refused_headers
 from aiokafka08.cli.records.raw import with_fixed_key
 from aiokafka08.cli.records.types import InputMessages, RecordFormatError
 from aiokafka08.cli.settings import Settings
 from aiokafka08.concurrency.rate import RateLimit
+from aiokafka08.embedded_headers import Headers
 from aiokafka08.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from aiokafka08.telemetry import BatchFailed
 
@@ -64,6 +67,8 @@ class ProduceJob:
     count: int | None = None
     """Stop after so many messages."""
     bytes_per_s: float | None = None
+    headers: Headers = ()
+    """Headers of each message, before its own."""
     compression: str | None = None
     """A codec, "none", or None for that of the settings."""
 
@@ -114,7 +119,7 @@ async def produce(
         note: shows a line on stderr: how many were acknowledged, if this is cancelled.
 
     Raises:
-        IllegalArgumentError: options don't go together.
+        IllegalArgumentError: options don't go together, or there are headers without a mode.
         RecordFormatError: the input is wrong.
         ProduceFailed: a message wasn't acknowledged.
         OSError: a file can't be read.
@@ -123,6 +128,8 @@ async def produce(
     if sys.stdin is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "stdin")
     stdin = sys.stdin.fileno()
+    if job.headers and settings.headers == "refuse":
+        raise refused_headers(f"-H {job.headers[0][0]}")
     counts = ProduceCounts()
     total = total_bytes(paths, stdin)
     if options.format == "files":
@@ -321,6 +328,10 @@ class _Sender:
     async def _send_to(
         self, partition: int | None, messages: InputMessages, numbers: Sequence[int]
     ) -> None:
+        headers: list[Headers] | None = None
+        if messages.headers is not None or self._job.headers:
+            own = messages.headers or [None] * len(messages)
+            headers = [[*self._job.headers, *(one or ())] for one in own]
         timestamps = messages.timestamps_ms
         if timestamps is not None:
             now_ms = int(time.time() * 1000)
@@ -332,7 +343,13 @@ class _Sender:
                 messages.keys,
                 partition=partition,
                 timestamps_ms=timestamps,  # type: ignore[arg-type]
+                headers=headers,
             )
+        except UnsupportedVersionError as error:
+            if headers is None or not any(headers):
+                raise
+            at = next(index for index, one in enumerate(headers) if one)
+            raise refused_headers(f"message {numbers[at]} of the input") from error
         except MessageSizeTooLargeError as error:
             if len(messages) > 1:  # none is buffered: find the first that is too large
                 half = len(messages) // 2

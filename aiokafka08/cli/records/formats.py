@@ -96,6 +96,8 @@ class OutputOptions:
     directory: str | None = None
     """Where `files` go."""
     serdes: Serdes = Serdes()
+    headers: bool = False
+    """Records may have headers."""
 
 
 def record_encoder(options: OutputOptions) -> RecordEncoder:
@@ -122,6 +124,7 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
             key=serdes.key,
             value=serdes.value,
             null_text=null_text or b"",
+            headers=options.headers,
         )
     if options.format == "jsonl":
         from aiokafka08.cli.records.json_lines import JsonLinesEncoder, field_of
@@ -129,6 +132,7 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
         return JsonLinesEncoder(
             field_of(serdes.key, is_json=serdes.key_is_json),
             field_of(serdes.value, is_json=serdes.value_is_json),
+            headers=options.headers,
         )
     layout = RawLayout(
         delimiter=options.delimiter,

@@ -2,7 +2,8 @@
 
 Pure. The fields of a line of `jsonl` are fixed, for scripts: `topic`, `partition`, `offset`,
 `timestamp` (milliseconds or null), `timestamp_type` (0 CreateTime, 1 LogAppendTime, null), `key`
-and `value` (a string, null, or `{"base64": "…"}` for bytes that aren't UTF-8).
+and `value` (a string, null, or `{"base64": "…"}` for bytes that aren't UTF-8). With embedded
+headers there is also `headers`, pairs of a name and a value as above.
 
 Invariants: each line is valid JSON in UTF-8, whatever the bytes; a key or value that is written and
 read again has the same bytes, null and empty told apart.
@@ -20,8 +21,11 @@ from typing import Any, Final, NamedTuple
 from aiokafka08.cli.records.delimiters import DelimitedStream
 from aiokafka08.cli.records.raw import where
 from aiokafka08.cli.records.types import Deserializer, InputMessages, Record, RecordFormatError
+from aiokafka08.embedded_headers import Headers
 
-FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value")
+FIELDS: Final = (
+    *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
+)
 """The fields of a line, in their order."""
 
 _JSON_BYTES_FACTOR: Final = 6
@@ -71,11 +75,19 @@ class JsonLinesEncoder:
     Args:
         key: turns keys into JSON (default `json_of_bytes`).
         value: turns values into JSON (default `json_of_bytes`).
+        headers: write the field `headers` (default False).
     """
 
-    def __init__(self, key: JsonField = json_of_bytes, value: JsonField = json_of_bytes) -> None:
+    def __init__(
+        self,
+        key: JsonField = json_of_bytes,
+        value: JsonField = json_of_bytes,
+        *,
+        headers: bool = False,
+    ) -> None:
         self._key = key
         self._value = value
+        self._headers = headers
 
     def encode(self, records: Sequence[Record]) -> bytes:
         """See `RecordEncoder`."""
@@ -93,11 +105,19 @@ class JsonLinesEncoder:
                     f'{head}"offset": {one.offset}, '
                     f'"timestamp": {"null" if timestamp is None else timestamp}, '
                     f'"timestamp_type": {"null" if kind is None else kind}, '
-                    f'"key": {of_key(one.key)}, "value": {of_value(one.value)}}}\n'
+                    f'"key": {of_key(one.key)}, "value": {of_value(one.value)}'
+                    f"{_headers_field(one) if self._headers else ''}}}\n"
                 )
         except ValueError as error:
             raise RecordFormatError(f"{where(one)}: {error}") from error
         return "".join(lines).encode()
+
+
+def _headers_field(record: Record) -> str:
+    pairs = (
+        f"[{encode_basestring(name)}, {json_of_bytes(value)}]" for name, value in record.headers
+    )
+    return f', "headers": [{", ".join(pairs)}]'
 
 
 # --- kcat's envelope ------------------------------------------------------------------------------
@@ -171,8 +191,8 @@ class EnvelopeEncoder:
         head = f'{{"topic":{yajl_string(topic)},"partition":{partition},"offset":'
         broker = f'"broker":{self._broker_of(topic, partition)},'
         return "".join(
-            f"{head}{one.offset},{_timestamp_fields(one)}{broker}{self._key(one.key)},"
-            f"{self._value(one.value)}}}{self._end}"
+            f"{head}{one.offset},{_timestamp_fields(one)}{broker}{_kcat_headers(one)}"
+            f"{self._key(one.key)},{self._value(one.value)}}}{self._end}"
             for one in records
         ).encode(errors="surrogateescape")
 
@@ -184,6 +204,17 @@ def _timestamp_fields(record: Record) -> str:
     return f'"tstype":"{kind}","ts":{record.timestamp},'
 
 
+def _kcat_headers(record: Record) -> str:
+    """Return the field `headers` as kcat writes it: names and values in turn; nothing without."""
+    if not record.headers:
+        return ""
+    fields = (
+        f"{yajl_string(name)},{yajl_string(value.decode(errors='surrogateescape'))}"
+        for name, value in record.headers
+    )
+    return f'"headers":[{",".join(fields)}],'
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -192,6 +223,7 @@ class _Message(NamedTuple):
     value: bytes | None
     partition: int
     timestamp_ms: int | None
+    headers: Headers | None
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -248,6 +280,7 @@ class JsonLinesDecoder:
             keys if any(key is not None for key in keys) else None,
             [one.partition for one in messages] if self._keep_partition else None,
             timestamps if any(one is not None for one in timestamps) else None,
+            [one.headers for one in messages] if any(one.headers for one in messages) else None,
             error,
         )
 
@@ -267,7 +300,19 @@ class JsonLinesDecoder:
             timestamp = fields.get("timestamp")
             if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp < 2**63):
                 raise self._wrong(line, f"timestamp {timestamp!r}", "milliseconds or null")
-        return _Message(key, value, partition, timestamp)
+        return _Message(key, value, partition, timestamp, self._headers(line, fields))
+
+    def _headers(self, line: bytes, fields: dict[str, Any]) -> Headers | None:
+        given = fields.get("headers")
+        if given is None:
+            return None
+        try:
+            pairs = [(name, value) for name, value in given]
+        except (ValueError, TypeError):
+            pairs = [(None, None)]
+        if not all(isinstance(name, str) for name, _ in pairs):
+            raise self._wrong(line, f"headers {given!r}", "a list of pairs of name and value")
+        return [(name, self._bytes(line, "headers", value)) for name, value in pairs]
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:

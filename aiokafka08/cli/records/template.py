@@ -13,6 +13,7 @@ Pure. Tokens are those of kcat, with the modifiers of kcl in braces:
 | `%T` | timestamp in milliseconds, -1 without one; modifiers of numbers |
 | `%d` | timestamp in milliseconds, or with `strftime[…]` in UTC |
 | `%t` | topic |
+| `%h` | headers, as `name=value,name=value`; only with embedded headers |
 | `%%`, `%{`, `%}` | the character itself |
 
 Modifiers of numbers: `ascii`, `hex64`, `hex32`, `hex16`, `hex8`, `hex4`, `big64` … `big8`,
@@ -30,6 +31,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from aiokafka08.cli.records.delimiters import unescape
+from aiokafka08.cli.records.headers import headers_text, refused_headers
 from aiokafka08.cli.records.raw import RawLayout, field_writer
 from aiokafka08.cli.records.types import Deserializer, Record
 from aiokafka08.cli.records.unpack import unpacker
@@ -70,8 +72,10 @@ class TemplateEncoder:
         template: the text with tokens.
         key, value: turn keys and values into text (default None).
         null_text: written for null keys and values (default b"").
-        like_kcat: write `null_text` for empty ones too, 0 for a missing timestamp, and nothing for
-            %h, the headers (default False).
+        like_kcat: write `null_text` for empty ones too, and 0 for a missing timestamp
+            (default False).
+        headers: whether records may have headers; else %h is an error, or nothing with
+            `like_kcat` (default False).
 
     Raises:
         IllegalArgumentError: an unknown token or modifier; names it.
@@ -86,12 +90,13 @@ class TemplateEncoder:
         value: Deserializer | None = None,
         null_text: bytes = b"",
         like_kcat: bool = False,
+        headers: bool = False,
     ) -> None:
         self._option = option
         self._template = template
         self._layout = RawLayout(null_text=null_text, empty_is_null=like_kcat)
         self._deserializers = {"key": key, "value": value}
-        self._like_kcat = like_kcat
+        self._has_headers = headers or like_kcat
         self._no_timestamp = 0 if like_kcat else -1
         self._parts = self._parse()
 
@@ -140,16 +145,14 @@ class TemplateEncoder:
         if token in _NUMBERS:
             return self._number_part(_NUMBERS[token], modifier)
         if token == "h":
-            if self._like_kcat:
-                return _constant(b"")
-            raise IllegalArgumentError(
-                f"{self._option}={self._template!r}: %h: message formats 0 and 1 have no headers; "
-                f"expected one of {_TOKENS}"
-            )
-        if token not in ("t", "R"):
+            if not self._has_headers:
+                raise refused_headers(f"{self._option}={self._template!r}: %h")
+        elif token not in ("t", "R"):
             raise self._wrong(f"'%{token}'", f"one of {_TOKENS}")
         if modifier is not None:
             raise self._wrong_modifier(modifier, f"none after %{token}")
+        if token == "h":
+            return lambda record: headers_text(record.headers)
         if token == "t":
             return lambda record: record.topic.encode()
         return lambda record: _size(record.value).to_bytes(4, "big", signed=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+from aiokafka08.embedded_headers import Headers
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import ConsumerRecord
@@ -70,6 +71,8 @@ class InputMessages:
     """As many as values; None if the messages name no partitions."""
     timestamps_ms: Sequence[int | None] | None = None
     """As many as values; None if the messages have no timestamps."""
+    headers: Sequence[Headers | None] | None = None
+    """As many as values; None if no message has any."""
     error: RecordFormatError | None = None
     """What is wrong with the message after these, which is named in the text; None: nothing."""
 
@@ -87,4 +90,5 @@ class InputMessages:
             pick(self.keys),
             pick(self.partitions),
             pick(self.timestamps_ms),
+            pick(self.headers),
         )

@@ -34,7 +34,7 @@ def line(**fields: Any) -> bytes:
 def test_keys_and_values_survive_a_round_trip(
     pairs: list[tuple[bytes | None, bytes | None]],
 ) -> None:
-    data = JsonLinesEncoder().encode([record(value, key) for key, value in pairs])
+    data = JsonLinesEncoder(headers=True).encode([record(value, key) for key, value in pairs])
     for text in data.splitlines():
         assert tuple(json.loads(text)) == FIELDS
     found = decoder().decode(data)

@@ -58,7 +58,6 @@ def test_null_text_is_for_null_and_in_kcat_for_empty() -> None:
         ("%x", "'%x' has no meaning; expected one of %s %v"),
         ("100%", "'%' has no meaning"),
         ("% ", "'% ' has no meaning"),
-        ("%h", "message formats 0 and 1 have no headers"),
         ("%v{go}", "'{go}' has no meaning; expected one of base64"),
         ("%v{unpack[z]}", "'z' has no meaning"),
         ("%o{hex5}", "'{hex5}' has no meaning; expected one of ascii"),
