@@ -18,6 +18,11 @@
     nox -s bench -- --bridge                    the bridge beside MirrorMaker 2
     nox -s bridge-rounds -- --rounds 20         kill a bridge and its clusters; nothing may be lost
     nox -s changelog                            the next release's notes
+    nox -s build                                sdist and wheels, checked and used elsewhere
+    nox -s audit                                vulnerabilities and licences of dependencies; SBOM
+    nox -s lowest                               the lowest versions of the dependencies
+    nox -s wheelhouse -- --extras cli,spark     all wheels for a network without PyPI
+    nox -s release -- 0.1.0                     all of a release but the upload
 
 Add `-R` to reuse the environment as it is. After a change to a .pyx leave it out: the installation
 compiles.
@@ -25,6 +30,7 @@ compiles.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -324,28 +330,62 @@ def sanitize(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build and check sdist and wheel; install the wheel elsewhere, without extras, and use it."""
+    """Build and check sdist and wheels, and use each wheel elsewhere. `-- --pure`: no compiled one.
+
+    On Linux the compiled wheels are made for each Python found, and become manylinux ones.
+    """
     install(session, "build", project=False)
+    build_artifacts(session, pure="--pure" in session.posargs)
+
+
+def build_artifacts(session: nox.Session, *, pure: bool) -> None:
+    """Fill `dist`, check it, and use its wheels."""
     shutil.rmtree("dist", ignore_errors=True)
+    pythons = {version: f"python{version}" for version in PYTHONS if works(f"python{version}")}
     with tempfile.TemporaryDirectory() as folder:
-        copy = str(Path(folder, "aiokafka08"))
-        session.run("python", "-m", "tests.distribution", "copy", copy)
-        session.run("python", "-m", "build", "--outdir", "dist", copy)
+        copies = {kind: str(Path(folder, kind)) for kind in ("copy", "pure")}
+        for kind, copy in copies.items():
+            session.run("python", "-m", "tests.distribution", kind, copy)
+        session.run("python", "-m", "build", "--sdist", "--outdir", "dist", copies["copy"])
+        session.run("python", "-m", "build", "--wheel", "--outdir", "dist", copies["pure"])
+        for version, python in () if pure else pythons.items():
+            build_wheel(session, python, copies["copy"], str(Path(folder, version)))
     session.run("python", "-m", "tests.distribution", "check", "dist")
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
-    [wheel] = [path for path in artifacts if path.endswith(".whl")]
+    for path in artifacts:
+        if path.endswith(".whl"):
+            tag = Path(path).name.split("-")[2].removeprefix("cp3")
+            check_installed(session, path, pythons.get(f"3.{tag}", sys.executable))
+
+
+def build_wheel(session: nox.Session, python: str, source: str, folder: str) -> None:
+    """Build the compiled wheel for a Python into `dist`; on Linux auditwheel makes it portable."""
+    session.run(python, "-m", "venv", f"{folder}-venv", external=True)
+    own = str(Path(f"{folder}-venv", "bin", "python"))
+    session.run(own, "-m", "pip", "install", "--quiet", "build", external=True)
+    session.run(own, "-m", "build", "--wheel", "--outdir", folder, source, external=True)
+    [wheel] = Path(folder).iterdir()
+    if sys.platform == "linux":
+        session.run("auditwheel", "repair", "--wheel-dir", "dist", str(wheel))
+    else:
+        shutil.copy(wheel, "dist")
+
+
+def check_installed(session: nox.Session, wheel: str, python: str) -> None:
+    """Install a wheel elsewhere, without extras, and run a user's tests with it."""
     users_test = Path("examples/test_my_service.py").resolve()
+    impl = "python" if wheel.endswith("-any.whl") else "c"
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
-        session.run("python", "-m", "venv", "venv")
+        session.run(python, "-m", "venv", "venv", external=True)
         scripts = Path(folder, "venv", "Scripts" if os.name == "nt" else "bin")
-        python = str(scripts / "python")
-        session.run(python, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
-        session.run(python, "-W", "error", "-c", CHECK_INSTALLED, folder, external=True)
+        own = str(scripts / "python")
+        session.run(own, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
+        session.run(own, "-W", "error", "-c", CHECK_INSTALLED, folder, impl, external=True)
         # Without the extra `cli` the command says what to install.
         session.run(str(scripts / "aiokafka08"), external=True, success_codes=[2])
         shutil.copy(users_test, folder)  # this project's pytest configuration doesn't apply there
-        session.run(python, "-m", "pytest", "-W", "error", users_test.name, external=True)
+        session.run(own, "-m", "pytest", "-W", "error", users_test.name, external=True)
 
 
 CHECK_INSTALLED = """
@@ -355,6 +395,8 @@ assert pathlib.Path(aiokafka08.__file__).is_relative_to(pathlib.Path(sys.argv[1]
 assert importlib.resources.files(aiokafka08).joinpath("py.typed").is_file()
 assert importlib.util.find_spec("pyspark_kafka08") is not None  # Spark looks for it
 assert importlib.metadata.version("aiokafka08") == aiokafka08.__version__
+from aiokafka08.protocol import twins
+assert f"impl={sys.argv[2]}" in f"impl={twins.describe(twins.CONSUMER_TWINS)}"
 print("aiokafka08", aiokafka08.__version__, "from", aiokafka08.__file__)
 """
 
@@ -367,3 +409,125 @@ def changelog(session: nox.Session) -> None:
         session.run("towncrier", "build", "--yes", "--version", *session.posargs)
     else:
         session.run("towncrier", "build", "--draft")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Prepare a release: `-- 0.1.0` makes version, changelog, commit, tag, artifacts and checks.
+
+    All happens in a clone: only `dist`, the branch `release/<version>` and the tag `v<version>`
+    come back. It never pushes.
+    """
+    if len(session.posargs) != 1:
+        session.error("expected one argument, the version: nox -s release -- 0.1.0")
+    [version] = session.posargs
+    branch, tag, root = f"release/{version}", f"v{version}", str(Path.cwd())
+    if git(session, "status", "--porcelain"):
+        session.error("uncommitted changes: commit or stash them, since a release is of a commit")
+    if git(session, "tag", "--list", tag):
+        session.error(f"tag {tag} exists: choose another version, or delete the tag")
+    install(session, "build", "changelog", project=False)
+    with tempfile.TemporaryDirectory() as folder:
+        clone = str(Path(folder, "clone"))
+        git(session, "clone", "--quiet", root, clone)
+        with session.chdir(clone):
+            for name in ("user.name", "user.email"):
+                git(session, "config", name, git(session, "-C", root, "config", name))
+            git(session, "switch", "--quiet", "--create", branch)
+            session.run("towncrier", "build", "--yes", "--version", version)
+            session.run("python", "-m", "tests.release", "version", version)
+            git(session, "commit", "--quiet", "--all", "--message", f"release: {version}")
+            git(session, "tag", "--annotate", tag, "--message", f"aiokafka08 {version}")
+            build_artifacts(session, pure=False)
+            audit_dependencies(session)
+            shutil.copy("build/sbom.cdx.json", "dist")
+            sums = session.run("python", "-m", "tests.release", "sums", "dist", silent=True)
+        git(session, "fetch", "--quiet", clone, f"{branch}:{branch}", "tag", tag)
+        shutil.rmtree("dist", ignore_errors=True)
+        shutil.copytree(Path(clone, "dist"), "dist")
+    count = len(list(Path("dist").iterdir()))
+    session.log(f"Left to do, after reading {branch}:")
+    session.log(f"    git merge --ff-only {branch} && git push origin HEAD {tag}")
+    session.log("The workflow `release` publishes the tag; docs/releases.md has the rehearsal.")
+    print(f"release: version={version} artifacts={count} sha256={str(sums).strip()}", flush=True)
+
+
+def git(session: nox.Session, *arguments: str) -> str:
+    """Run git and return what it prints."""
+    return str(session.run("git", *arguments, external=True, silent=True, log=False)).strip()
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Check the dependencies of all extras: vulnerabilities, licences; write an SBOM to `build`."""
+    install(session, "build", project=False)
+    audit_dependencies(session)
+
+
+def audit_dependencies(session: nox.Session) -> None:
+    """Install this project with all extras elsewhere, check what came along, and list it."""
+    Path("build").mkdir(exist_ok=True)
+    extras = ",".join(PROJECT["project"]["optional-dependencies"])
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python", "-m", "venv", folder)
+        own = str(Path(folder, "Scripts" if os.name == "nt" else "bin", "python"))
+        session.run(own, "-m", "pip", "install", "--quiet", "--upgrade", "pip", external=True)
+        session.run(own, "-m", "pip", "install", "--quiet", f".[{extras}]", external=True)
+        session.run(own, "-m", "tests.release", "licences", external=True)
+        [site] = Path(folder, "lib").glob("python*/site-packages")
+        session.run(
+            "pip-audit", "--path", str(site), "--skip-editable", "--progress-spinner", "off"
+        )
+        sbom = ("--output-reproducible", "--output-file", "build/sbom.cdx.json")
+        session.run("cyclonedx-py", "environment", own, "--pyproject", "pyproject.toml", *sbom)
+
+
+@nox.session(python="3.11")
+def lowest(session: nox.Session) -> None:
+    """Run tests of the client with the lowest versions of the dependencies that are allowed."""
+    session.install("uv>=0.9")
+    extras = [
+        f"--extra={name}" for name in PROJECT["project"]["optional-dependencies"] if name != "spark"
+    ]
+    pins = str(Path(session.create_tmp(), "lowest.txt"))
+    session.run(
+        *("uv", "pip", "compile", "pyproject.toml", "--quiet", "--output-file", pins),
+        *("--resolution", "lowest-direct", "--python-version", "3.11", *extras),
+    )
+    requirements = nox.project.dependency_groups(PROJECT, "test-client")
+    session.install(*requirements)
+    session.install("-e", ".", "-r", pins)
+    suites = ("tests/protocol", "tests/headers", "tests/test_opentelemetry.py", "tests/cli/records")
+    run_pytest(session, "-m", "not real", *(session.posargs or suites))
+
+
+@nox.session
+def wheelhouse(session: nox.Session) -> None:
+    """Collect wheels for a network without PyPI: `-- --extras cli,spark,zookeeper`, `--to DIR`."""
+    parser = argparse.ArgumentParser(prog="nox -s wheelhouse --")
+    parser.add_argument("--extras", default="", help="such as cli,spark,zookeeper (default: none)")
+    parser.add_argument("--to", default="build/wheelhouse", help="the folder (%(default)s)")
+    options = parser.parse_args(session.posargs)
+    known = PROJECT["project"]["optional-dependencies"]
+    extras = [one for one in options.extras.split(",") if one]
+    if unknown := [one for one in extras if one not in known]:
+        session.error(f"--extras {','.join(unknown)}: expected some of {', '.join(known)}")
+    folder = Path(options.to)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    project = f".[{','.join(extras)}]" if extras else "."
+    session.run("python", "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), project)
+    session.run("python", "-m", "tests.release", "pin", str(folder))
+    with tempfile.TemporaryDirectory() as test:
+        session.run("python", "-m", "venv", test)
+        own = str(Path(test, "Scripts" if os.name == "nt" else "bin", "python"))
+        offline = ("--no-index", "--find-links", str(folder), "--require-hashes")
+        pins = str(folder / "requirements.txt")
+        session.run(own, "-m", "pip", "install", "--quiet", *offline, "-r", pins, external=True)
+        session.run(own, "-m", "pip", "check", external=True)
+        session.run(own, "-c", "import aiokafka08; aiokafka08.AIOKafkaProducer", external=True)
+    session.log(f"{len(list(folder.glob('*.whl')))} wheels in {folder}. In the other network:")
+    session.log(
+        f"    pip install --no-index --find-links {folder.name} --require-hashes "
+        f"-r {folder.name}/requirements.txt"
+    )

@@ -1,6 +1,7 @@
 """What `nox -s build` does around the build: a clean copy of the project, and checks of the result.
 
     python -m tests.distribution copy FOLDER    # with a README whose links work on PyPI
+    python -m tests.distribution pure FOLDER    # the same without the compiled twins
     python -m tests.distribution check dist     # the sdist and the wheel in a folder
 
 Only the standard library.
@@ -34,8 +35,19 @@ IMAGE = re.compile(r"!\[([^\]]+)\]\((?![a-z]+:)([^)\s]+)\)")
 """A picture of Markdown in a file of the project."""
 
 
-def copy_project(folder: Path) -> None:
-    """Copy what the build starts from into a new folder, with absolute links in README.md."""
+EXTENSIONS = re.compile(
+    r"^\[\[tool\.setuptools\.ext-modules\]\].*?(?=^\[)", re.MULTILINE | re.DOTALL
+)
+"""The tables of pyproject.toml that declare the compiled twins."""
+
+
+def copy_project(folder: Path, *, pure: bool = False) -> None:
+    """Copy what the build starts from into a new folder, with absolute links in README.md.
+
+    Args:
+        folder: must not exist.
+        pure: leave out the compiled twins: its wheel runs everywhere (default False).
+    """
     folder.mkdir(parents=True)
     for name in COPIED:
         source = ROOT / name
@@ -43,6 +55,9 @@ def copy_project(folder: Path) -> None:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*BUILT))
         else:
             shutil.copy(source, folder / name)
+    if pure:
+        settings = folder / "pyproject.toml"
+        settings.write_text(EXTENSIONS.sub("", settings.read_text()))
     readme = folder / "README.md"
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     readme.write_text(absolute_links(readme.read_text(), project["urls"].get("Repository")))
@@ -104,8 +119,8 @@ def check_wheel(path: Path) -> list[str]:
 
 def main(command: str, folder: str) -> int:
     """Run a command and return the exit code."""
-    if command == "copy":
-        copy_project(Path(folder))
+    if command in ("copy", "pure"):
+        copy_project(Path(folder), pure=command == "pure")
         return 0
     wrong = check(Path(folder))
     print("\n".join(wrong) or "sdist and wheel are complete", file=sys.stderr)
