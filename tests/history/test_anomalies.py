@@ -553,3 +553,12 @@ def test_owner_without_generation_must_have_given_up(between: str | None, is_wro
     assert ("double-owner" in names(check(history))) == is_wrong
     unknown = [replace(one, facts={}) for one in history]
     assert "double-owner" not in names(check(unknown))
+
+
+def test_retry_after_a_cancelled_call_explains_a_second_copy() -> None:
+    """What `send_many` had buffered when it was cancelled was sent, and sent again."""
+    cancelled = send(0, "a", None, status="unknown")
+    history = [cancelled, retried(2, 1), poll(3, "aa", 0)]
+    assert "duplicate" not in names(check(history))
+    accepted = replace(cancelled, accepted=0.1)
+    assert "duplicate" in names(check([accepted, *history[1:]]))

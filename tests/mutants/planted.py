@@ -298,10 +298,13 @@ MUTANTS = (
         "    if state.error_code and known is not None:\n        partitions = {}\n",
     ),
     Mutant(
-        "a response without brokers removes the known ones",
+        "brokers keep the addresses that they had first",
         "net/cluster.py",
-        "            brokers = dict(self.brokers)\n",
-        "            brokers = {}\n",
+        "        brokers = {broker.node_id: broker for broker in response.brokers}\n",
+        "        brokers = {\n"
+        "            broker.node_id: self.brokers.get(broker.node_id, broker)\n"
+        "            for broker in response.brokers\n"
+        "        }\n",
     ),
     Mutant(
         "a request that timed out leaves the queue of responses",

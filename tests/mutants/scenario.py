@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import CorruptRecordException, KafkaError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -59,6 +59,7 @@ class _Clients:
         self._numbers = itertools.count()
         self._sending = True
         self._stopping = False
+        self._futures: list[Any] = []
         self._has_groups = cluster.version in ("0.9", "0.10")
         self._has_offsets = cluster.version not in ("0.8.0", "0.8.1")
 
@@ -80,7 +81,9 @@ class _Clients:
     async def _work(self, producer: Any, consumers: list[Any]) -> None:
         async with asyncio.TaskGroup() as group:
             strikes = group.create_task(self._strike_all())
-            senders = [group.create_task(self._send(producer)) for _ in range(2)]
+            senders = [group.create_task(self._send(producer)) for _ in range(3)]
+            if self._has_groups:
+                group.create_task(self._come_and_go())
             watching = group.create_task(self._watch([producer, *consumers]))
             await asyncio.sleep(LENGTH_S)
             await strikes
@@ -131,7 +134,7 @@ class _Clients:
         )
         wrapped = self._recorder.consumer(f"c{number}", consumer)
         if self._has_groups:
-            wrapped.subscribe([TOPIC])
+            wrapped.subscribe([TOPIC], listener=_SlowListener())
         else:
             wrapped.assign(_PLACES)
         return wrapped
@@ -145,17 +148,36 @@ class _Clients:
             await asyncio.sleep(rng.choice([0.0, 0.01, 0.1, 0.5, 1.0]))
             partition = rng.randrange(PARTITIONS)
             task = asyncio.create_task(self._send_some(producer, partition))
-            if rng.random() < 0.15:
-                await asyncio.sleep(rng.choice([0.0, 0.001, 0.1]))
-                task.cancel()
+            if rng.random() < 0.3:
+                await self._cancel(task)
             with contextlib.suppress(KafkaError, asyncio.CancelledError):
                 await task
+
+    async def _cancel(self, task: asyncio.Task[None]) -> None:
+        """Cancel a call after a while, or as soon as an earlier message is acknowledged."""
+        pending = [one for one in self._futures if not one.done()]
+        if pending and self._rng.random() < 0.5:
+            self._rng.choice(pending).add_done_callback(lambda _: task.cancel())
+        else:
+            await asyncio.sleep(self._rng.choice([0.0, 0.001, 0.1, 0.5]))
+            task.cancel()
+
+    async def _come_and_go(self) -> None:
+        """Let another member join the group and leave it."""
+        for number in (10, 11):
+            await asyncio.sleep(self._rng.uniform(0, 4))
+            consumer = self._consumer(number)
+            with contextlib.suppress(KafkaError):
+                async with consumer:
+                    for _ in range(10):
+                        await self._poll(consumer)
 
     async def _send_some(self, producer: Any, partition: int) -> None:
         rng = self._rng
         match rng.choice(["send", "send", "wait", "many", "batch"]):
             case "send":
-                await producer.send(TOPIC, self._value(), partition=partition)
+                future = await producer.send(TOPIC, self._value(), partition=partition)
+                self._futures = [*self._futures[-9:], future]
             case "wait":
                 await producer.send_and_wait(TOPIC, self._value(), key=self._value())
             case "many":
@@ -196,7 +218,8 @@ class _Clients:
         except TimeoutError:
             pass
         except CorruptRecordException as error:  # it is damaged on the way: fetch it again
-            if error.partition in consumer.assignment():
+            # The next call would fetch it again too, for the error is raised once.
+            if error.partition in consumer.assignment() and self._rng.random() < 0.5:
                 consumer.seek(error.partition, error.offset)
         except KafkaError:
             await asyncio.sleep(0.1)
@@ -242,7 +265,10 @@ class _Clients:
         for _ in range(self._rng.randint(4, 8)):
             await asyncio.sleep(self._rng.uniform(0.5, 3))
             with self._world.process("broker 0"):
-                await self._rng.choice([self._strike] * 5 + [self._move, self._drop, self._kill])()
+                await self._rng.choice(
+                    [self._strike] * 5
+                    + [self._move, self._drop, self._kill, self._move_while_sends_wait]
+                )()
 
     async def _strike(self) -> None:
         rng = self._rng
@@ -257,7 +283,7 @@ class _Clients:
                 *(Close(after_bytes=20), Omit(), Corrupt(-1), Delay(1.5)),
             ],
             MetadataRequest: [Answer(5), Answer(3), Answer(-1), Close()],
-            OffsetCommitRequest: [Answer(14), Answer(16), Omit(), Delay(1.0), Delay(0.3)],
+            OffsetCommitRequest: [Answer(14), Answer(16), Omit(), Omit(), Delay(1.0), Delay(0.3)],
             OffsetFetchRequest: [Answer(14), Omit(), Close()],
         }
         if not self._has_offsets:
@@ -277,6 +303,24 @@ class _Clients:
         self._cluster.restore_isr(TOPIC, partition)
         self._cluster.move_leader(TOPIC, partition)
 
+    async def _move_while_sends_wait(self) -> None:
+        """A follower dies unnoticed, so that acks="all" waits for it; meanwhile leaders move."""
+        cluster = self._cluster
+        for partition in range(PARTITIONS):
+            cluster.restore_isr(TOPIC, partition)
+        node = self._rng.randrange(3)
+        cluster.kill(node, "unnoticed")
+        await asyncio.sleep(self._rng.uniform(0.3, 1.5))
+        for partition in range(PARTITIONS):
+            leader = cluster.leader(TOPIC, partition)
+            if leader not in (node, -1):
+                cluster.move_leader(TOPIC, partition, ({0, 1, 2} - {node, leader}).pop())
+        cluster.notice(node)
+        cluster.elect()
+        cluster.restart(node)
+        for partition in range(PARTITIONS):
+            cluster.restore_isr(TOPIC, partition)
+
     async def _drop(self) -> None:
         self._cluster.drop_connections(self._rng.choice([None, 0, 1, 2]))
 
@@ -293,7 +337,7 @@ class _Clients:
         await asyncio.sleep(rng.choice([0.3, 2.0, 9.0]))
         cluster.notice(node)
         cluster.elect()
-        cluster.restart(node)
+        cluster.restart(node, rng.choice([None, 0]))
         for partition in range(PARTITIONS):
             cluster.restore_isr(TOPIC, partition)
 
@@ -301,3 +345,13 @@ class _Clients:
         self._cluster.clear_faults()
         for partition in range(PARTITIONS):
             self._cluster.restore_isr(TOPIC, partition)
+
+
+class _SlowListener(ConsumerRebalanceListener):
+    """Takes its time when partitions are revoked; meanwhile nothing of them may be returned."""
+
+    async def on_partitions_revoked(self, revoked: object) -> None:
+        await asyncio.sleep(0.3)
+
+    def on_partitions_assigned(self, assigned: object) -> None:
+        """Do nothing."""

@@ -208,7 +208,9 @@ def _is_explained(
     writer: Operation, partition: str, told: dict[tuple[str, str], list[Operation]]
 ) -> bool:
     reports = told.get((writer.process, partition), ())
-    end = float("inf") if writer.ended is None else writer.ended
+    # The messages of a call that raised while it buffered them go on without it.
+    lives_on = writer.status == "unknown" and writer.accepted is None
+    end = float("inf") if writer.ended is None or lives_on else writer.ended
     return any(writer.invoked <= one.order <= end for one in reports)
 
 
