@@ -17,6 +17,7 @@
     nox -s demo -- --no-spark                   the same without Spark, which is not installed
     nox -s bench -- --bridge                    the bridge beside MirrorMaker 2
     nox -s bridge-rounds -- --rounds 20         kill a bridge and its clusters; nothing may be lost
+    nox -s docs                                 the documentation, as a site in build/docs
     nox -s changelog                            the next release's notes
     nox -s build                                sdist and wheels, checked and used elsewhere
     nox -s audit                                vulnerabilities and licences of dependencies; SBOM
@@ -399,6 +400,18 @@ from aiokafka08.protocol import twins
 assert f"impl={sys.argv[2]}" in f"impl={twins.describe(twins.CONSUMER_TWINS)}"
 print("aiokafka08", aiokafka08.__version__, "from", aiokafka08.__file__)
 """
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site into build/docs. `-- --linkcheck` checks the links to other sites."""
+    install(session, "docs")
+    options = ["-W", "--keep-going", "--quiet"]
+    if "--linkcheck" in session.posargs:
+        session.run("sphinx-build", *options, "-b", "linkcheck", "docs", "build/linkcheck")
+        return
+    session.run("sphinx-build", *options, "-b", "html", "docs", "build/docs")
+    session.log(f"Open {Path('build/docs/index.html').resolve()}")
 
 
 @nox.session

@@ -293,6 +293,7 @@ def partitioner_factory(
 
     Args:
         partitioner: one of these:
+
             - a name in `PARTITIONERS`;
             - a class: it is called without arguments for each topic;
             - an instance of a partitioner class of this module, or of a subclass: each topic gets a

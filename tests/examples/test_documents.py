@@ -23,6 +23,8 @@ from aiokafka08 import testing
 from aiokafka08.testing import LINES, EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
+GUIDES = ["services", "values", "failures"]
+"""The guides with tests in them."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""
 
@@ -57,7 +59,10 @@ def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> py
     return pytester.runpytest_subprocess(*plugins, *settings, "--strict-markers")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)],
+)
 def test_tests_on_a_page_pass(
     page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

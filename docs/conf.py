@@ -1,0 +1,59 @@
+"""Sphinx's settings: `nox -s docs` builds the site from these pages."""
+
+from __future__ import annotations
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+import aiokafka08
+
+project = "aiokafka08"
+author = "The aiokafka08 authors"
+copyright = "The aiokafka08 authors, Apache License 2.0"
+version = release = aiokafka08.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["changelog.d/*.*.md"]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+# Pages link to each other's headings by the anchors that code hosts make.
+myst_heading_anchors = 4
+
+# Docstrings mark code by single backticks.
+default_role = "code"
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+html_theme = "furo"
+html_title = f"aiokafka08 {release}"
+# The search index is built in: the site works from a folder, without a network.
+html_copy_source = False
+html_show_sourcelink = False
+
+
+def show_tables(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Show the Markdown tables of docstrings as they are."""
+    shown: list[str] = []
+    for line in lines:
+        is_row, was_row = line.startswith("|"), bool(shown) and shown[-1].startswith("   |")
+        if is_row != was_row:
+            shown += ["", "::", ""] if is_row else [""]
+        shown.append(f"   {line}" if is_row else line)
+    lines[:] = shown
+
+
+def setup(app: Sphinx) -> None:
+    """Add what this project's pages and docstrings need."""
+    # Drawing the diagrams would need a script of another site.
+    app.add_lexer("mermaid", TextLexer)
+    app.connect("autodoc-process-docstring", show_tables)

@@ -1,0 +1,152 @@
+"""What a user should do about each error and event: sentences for docs/reference.
+
+Each class needs one; a test fails for an error or an event without it. Errors that only brokers of
+later protocols return (`UnsentRequestError`) share one sentence.
+"""
+
+from __future__ import annotations
+
+ERRORS: dict[str, str] = {
+    "IllegalStateError": "Call `start()` first, from the event loop that uses the client, and not "
+    "after `stop()`.",
+    "IllegalArgumentError": "Mend the argument that the text names.",
+    "KafkaConfigurationError": "Change one of the options that the text names, or install the "
+    "extra.",
+    "KafkaConnectionError": "Nothing while calls are retried. If it lasts: address, port, "
+    "firewall, `advertised.host.name` of the broker.",
+    "CertificateError": "Compare the certificate with the host name, and the CA in `ssl_context`.",
+    "NoBrokersAvailable": "Read the reason that the text has for each address. A service that "
+    "starts before its cluster sets `start_timeout_ms`.",
+    "KafkaTimeoutError": "The text names the deadline and the last reason: act on that reason. "
+    "A message whose send timed out may be in the log.",
+    "KafkaUnavailableError": "Try again later; look at the brokers.",
+    "KafkaProtocolError": "Is the address that of a Kafka broker, and of its plain or TLS "
+    "listener as configured?",
+    "CorrelationIdError": "Look at what is between client and broker: a proxy mixes connections.",
+    "UnrecognizedBrokerVersion": "Retried. If it lasts: a 4.x broker, a proxy that closes "
+    "connections, or no Kafka at all. `api_version` overrides the detection.",
+    "CommitFailedError": "The partitions belong to another member now, which reads the messages "
+    "again. Process faster, or raise `session_timeout_ms`.",
+    "NoOffsetForPartitionError": "Choose `auto_offset_reset`, or `seek()`.",
+    "RecordTooLargeError": "Raise the limit that the text names, or `seek()` to the next offset.",
+    "UnsupportedCodecError": "Choose another `compression_type` for this broker line.",
+    "ProducerClosed": "The producer was stopped; create a new one.",
+    "ProducerFenced": "Nothing: it is never raised here.",
+    "ConsumerStoppedError": "The consumer was stopped; create a new one.",
+    "IllegalOperation": "Use `assign()` or `subscribe()`, not both.",
+    "NodeNotReadyError": "Nothing: it is never raised here.",
+    "Cancelled": "Nothing: it is never raised here.",
+    "TooManyInFlightRequests": "Nothing: it is never raised here; calls wait.",
+    "StaleMetadata": "Nothing: it is never raised here; metadata is refreshed.",
+    "MetadataEmptyBrokerList": "Nothing: it is never raised here.",
+    "IncompatibleBrokerVersion": "Nothing: it is never raised here.",
+    "AuthenticationMethodNotSupported": "Use TLS: the protocol of 0.8 has no SASL.",
+    "AuthenticationFailedError": "Use TLS: the protocol of 0.8 has no SASL.",
+    "QuotaViolationError": "Nothing: it is never raised here; quotas of brokers slow responses.",
+    "BrokerResponseError": "The code isn't known to Kafka 0.8 – 3.9 as far as these requests go: "
+    "look at the broker's log.",
+    "NoError": "Nothing.",
+    "UnknownError": "Look at the broker's log.",
+    "OffsetOutOfRangeError": "The messages are deleted, or the log was cut: choose "
+    "`auto_offset_reset`, or `seek()`.",
+    "CorruptRecordException": "`seek(error.partition, error.next_offset)` skips the message. "
+    "Look at the disks of the broker.",
+    "EmbeddedHeadersError": "The value isn't an envelope of headers: read that topic with "
+    '`headers="drop"`, or skip the message.',
+    "UnknownTopicOrPartitionError": "Create the topic, or wait until the new broker has it. "
+    "A topic that is deleted stays so.",
+    "InvalidFetchRequestError": "Nothing: this client sends no such size.",
+    "LeaderNotAvailableError": "Nothing: it is retried. If it lasts, no replica of the partition "
+    "is alive: start a broker that has one.",
+    "NotLeaderForPartitionError": "Nothing: it is retried. If it lasts, brokers and ZooKeeper "
+    "disagree: `aiokafka08 doctor`.",
+    "RequestTimedOutError": "The message may be stored twice after a retry. If it lasts, a "
+    "follower is slow or dead.",
+    "BrokerNotAvailableError": "Start the broker.",
+    "ReplicaNotAvailableError": "Start the broker that has the replica.",
+    "MessageSizeTooLargeError": "A batch is split and sent again. A single message of this size "
+    "needs a higher `message.max.bytes`.",
+    "StaleControllerEpochError": "Look at the brokers: two of them act as the controller.",
+    "OffsetMetadataTooLargeError": "Shorten the metadata of the commit "
+    "(`offset.metadata.max.bytes`, 4096).",
+    "StaleLeaderEpochCodeError": "Look at the brokers: two of them act as the controller.",
+    "GroupLoadInProgressError": "Nothing: it is retried while the coordinator loads offsets.",
+    "GroupCoordinatorNotAvailableError": "Nothing: it is retried. If it lasts, "
+    "`__consumer_offsets` can't be created: its replication factor exceeds the live brokers.",
+    "NotCoordinatorForGroupError": "Nothing: the coordinator is looked up again.",
+    "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 (255 on "
+    "0.8) characters.",
+    "RecordListTooLargeError": "A batch is split. A single message of this size needs a higher "
+    "`segment.bytes`.",
+    "NotEnoughReplicasError": "Start the replicas, or lower `min.insync.replicas`. Nothing is "
+    "lost: the message wasn't stored.",
+    "NotEnoughReplicasAfterAppendError": "Start the replicas. The message is in the leader's log, "
+    "and a retry may store it twice.",
+    "InvalidRequiredAcksError": 'Choose acks 0, 1 or "all".',
+    "IllegalGenerationError": "Nothing: the member joins again.",
+    "InconsistentGroupProtocolError": "Give all members of the group a common "
+    "`partition_assignment_strategy`.",
+    "InvalidGroupIdError": "Choose a group id that isn't empty.",
+    "UnknownMemberIdError": "Nothing: the member joins again. If it lasts, the event loop is held "
+    "up for longer than `session_timeout_ms`.",
+    "InvalidSessionTimeoutError": "Choose a `session_timeout_ms` within the broker's "
+    "`group.min.session.timeout.ms` and `group.max.session.timeout.ms`.",
+    "RebalanceInProgressError": "Nothing: the member joins again.",
+    "InvalidCommitOffsetSizeError": "Commit fewer partitions at a time, or with less metadata.",
+    "TopicAuthorizationFailedError": "Grant the client's principal the topic "
+    "(`kafka-acls.sh`). A client without TLS is `User:ANONYMOUS`.",
+    "GroupAuthorizationFailedError": "Grant the client's principal the group (`kafka-acls.sh`).",
+    "ClusterAuthorizationFailedError": "Grant the client's principal the cluster "
+    "(`kafka-acls.sh`).",
+    "InvalidTimestampError": "Send timestamps within "
+    "`message.timestamp.difference.max.ms` of the broker's clock.",
+    "UnsupportedVersionError": "The text names what isn't there and from which release on it is.",
+    "TopicAlreadyExistsError": "Nothing, or choose another name.",
+    "InvalidPartitionsError": "Choose a number of partitions from 1 on; it can only grow.",
+    "InvalidReplicationFactorError": "Choose at most as many replicas as brokers are alive.",
+    "InvalidReplicationAssignmentError": "Assign each partition distinct live brokers.",
+    "InvalidConfigurationError": "Mend the config that the text names.",
+    "InvalidRequestError": "Look at the broker's log for the reason.",
+    "UnsupportedForMessageFormatError": "Raise `log.message.format.version`, or ask by offset "
+    "instead of by time.",
+    "UnsupportedCompressionTypeError": "Change `compression.type` of the topic, or read it with a "
+    "modern client.",
+    "GroupMaxSizeReachedError": "Raise `group.max.size`, or run fewer members.",
+    "InvalidRecordError": "Look at the broker's log: a compacted topic refuses messages without a "
+    "key.",
+}
+
+UNSENT = "Producer and consumer never meet it: for `except` clauses and `for_code`."
+UNSENT_ERRORS: dict[str, str] = {
+    "NonEmptyGroup": "Stop the members of the group first; the text of `delete_consumer_groups` "
+    "names it.",
+    "GroupIdNotFound": "Nothing: the group is gone.",
+}
+
+EVENTS: dict[str, tuple[str, str]] = {
+    "Connected": ("a few per broker at the start, and after a broker's restart", ""),
+    "Disconnected": (
+        "at a stop, at a restart, and after `connections.max.idle.ms`",
+        "many a minute",
+    ),
+    "ConnectFailed": ("while a broker is down", "longer than a restart takes"),
+    "MetadataChanged": ("at the start, and when a leader moves", "many a minute: leaders flap"),
+    "MetadataFailed": ("none", "more than two in a row: the client sees no broker"),
+    "BatchRetried": (
+        "when a leader moves",
+        "a steady rate; with `may_be_stored` messages may be stored twice",
+    ),
+    "BatchFailed": ("none", "each one: its messages have an error"),
+    "Acks0Unknown": ("none", "each one: messages may be lost"),
+    "PartitionFailed": ("when a leader moves", "a steady rate for one partition: it isn't read"),
+    "OffsetReset": ("none", "each one: messages were deleted unread, or the log was cut"),
+    "CommitFailed": ("none", "more than one in a row: a restart will repeat messages"),
+    "GroupJoined": (
+        "at the start of a member of the group",
+        "many a minute: the group never settles",
+    ),
+    "GroupJoinFailed": ("while the coordinator moves", "more than a few in a row"),
+    "GroupLeft": ("at a stop", "at other times: the member was too slow"),
+    "Rebalanced": ("when a member comes or goes", "many a minute"),
+}
+"""By the name of an event: when it is normal, and what to alert on."""

@@ -1,0 +1,195 @@
+"""Render pages of docs/reference from signatures, docstrings and the table of errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.testing import EmbeddedCluster
+from tests.docs.advice import ERRORS, EVENTS, UNSENT, UNSENT_ERRORS
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+MADE = (
+    "<!-- Made from the code by `python -m tests.docs`: change the code's docstrings instead. -->"
+)
+CLIENTS: dict[str, type] = {
+    "producer": AIOKafkaProducer,
+    "consumer": AIOKafkaConsumer,
+    "admin client": AIOKafkaAdminClient,
+    "embedded cluster": EmbeddedCluster,
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(_cell(one) for one in line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+def arguments(docstring: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each argument in a docstring's section "Args"."""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", docstring, re.M | re.S)
+    for entry in re.split(r"^ {4}(?=\w)", section[1] if section else "", flags=re.M)[1:]:
+        names, _, text = entry.partition(":")
+        for name in names.split(", "):
+            yield name, text
+
+
+def options_page() -> str:
+    """Return the options of the clients and of the embedded cluster, in tables."""
+    parts = [
+        f"# Options\n\n{MADE}\n\nThe arguments of each class, in the order of its signature. "
+        "Those of Spark are in [Spark](../spark.md), those of the command line in "
+        "[The command line](../cli.md).\n"
+    ]
+    for name, cls in CLIENTS.items():
+        parameters = inspect.signature(cls).parameters
+        rows = [
+            (f"`{option}`", _default(parameters[option]), _without_default(text))
+            for option, text in arguments(inspect.getdoc(cls) or "")
+        ]
+        title = f"\n## {name.capitalize()}\n\n`{cls.__name__}`:\n\n"
+        parts.append(title + table(("option", "default", "meaning"), rows))
+    return "".join(parts)
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    value = parameter.default
+    if value is parameter.empty:
+        return "required" if parameter.kind is not parameter.VAR_POSITIONAL else ""
+    if value is None or isinstance(value, bool | int | float | str | tuple):
+        return f"`{value!r}`".replace("'", '"')
+    name = getattr(value, "__name__", None) or f"{type(value).__name__}()"
+    return f"`{name}`"
+
+
+def _without_default(text: str) -> str:
+    return re.sub(r"\s*\(default [^()]*(?:\([^()]*\))?[^()]*\)", "", text)
+
+
+def error_classes() -> list[type[BaseException]]:
+    """Return the exceptions of `aiokafka08.errors`, in the order of the module."""
+    found = [
+        one
+        for name, one in vars(errors).items()
+        if inspect.isclass(one)
+        and issubclass(one, Exception)
+        and one.__module__ == errors.__name__
+        and one.__name__ == name  # not an alias
+    ]
+    return [one for one in found if one not in {errors.KafkaError, errors.UnsentRequestError}]
+
+
+def errors_page() -> str:
+    """Return all errors: what they mean, what the client does, what to do."""
+    own: list[Sequence[str]] = []
+    codes: list[Sequence[str]] = []
+    for one in error_classes():
+        anchor = f"`{one.__name__}`"
+        if issubclass(one, errors.BrokerResponseError):
+            unsent = issubclass(one, errors.UnsentRequestError)
+            advice = UNSENT_ERRORS.get(one.__name__, UNSENT) if unsent else ERRORS[one.__name__]
+            code = "other" if one is errors.BrokerResponseError else str(one.errno)
+            row = (code, anchor, f"`{one.message}`", one.description, one.action.value, advice)
+            codes.append(row)
+        else:
+            retries = "yes" if getattr(one, "retriable", False) else "no"
+            meaning = (inspect.getdoc(one) or "").split("\n\n")[0]
+            own.append((anchor, meaning, retries, ERRORS[one.__name__]))
+    codes.sort(key=lambda row: (not row[0].lstrip("-").isdigit(), _number(row[0])))
+    return (
+        f"""# Errors
+
+{MADE}
+
+All are in `aiokafka08.errors`. Those about Kafka are subclasses of `KafkaError`, with `retriable`:
+another attempt may succeed. `str()` of an error has the class, what failed, the value or place, and
+what to do.
+
+Producer and consumer retry by themselves until `delivery_timeout_ms` (producer) or for as long as
+they run (consumer); what they raise is what they gave up on, or what only the program can decide.
+
+## Raised by the client
+
+"""
+        + table(("class", "meaning", "retriable", "what to do"), own)
+        + """
+## Codes in brokers' responses
+
+"""
+        + table(
+            ("code", "class", "Kafka's name", "meaning", "what the client does", "what to do"),
+            codes,
+        )
+    )
+
+
+def _number(code: str) -> int:
+    return int(code) if code.lstrip("-").isdigit() else 0
+
+
+def event_classes() -> list[type[telemetry.Event]]:
+    """Return the classes of events, in the order of the module."""
+    return [
+        one
+        for one in vars(telemetry).values()
+        if inspect.isclass(one) and issubclass(one, telemetry.Event) and one is not telemetry.Event
+    ]
+
+
+def events_page() -> str:
+    """Return all events: fields, counter, log level, when they are normal."""
+    rows = []
+    for one in event_classes():
+        normal, alert = EVENTS[one.__name__]
+        meaning = (inspect.getdoc(one) or "").replace("\n\n", " ")
+        own = ", ".join(f"`{field}`" for field in _fields(one))
+        level = {20: "info", 30: "warning", 40: "error", 10: "debug"}[one.level]
+        rows.append((f"`{one.__name__}`", meaning, own, f"`{one.name}`", level, normal, alert))
+    return f"""# Events
+
+{MADE}
+
+Each event is logged, counted in `metrics()` of its client, and passed to the hook `on_event`. The
+classes are in `aiokafka08.telemetry`; `str()` of an event is a sentence.
+
+""" + table(("event", "meaning", "fields", "counter", "log level", "normal", "alert on"), rows)
+
+
+def _fields(cls: type[telemetry.Event]) -> list[str]:
+    return [
+        name
+        for name in inspect.get_annotations(cls)
+        if name not in {"name", "level", "logger", "client_id"}
+    ]
+
+
+def metrics_page() -> str:
+    """Return what `metrics()` of producer and consumer have."""
+    parts = [
+        f"# Metrics\n\n{MADE}\n\n`metrics()` of each client returns numbers by name. "
+        "`aiokafka08.prometheus.collector` shows the same to Prometheus, with a prefix; what the "
+        "exporter shows of a cluster is in [Monitoring](../monitoring.md).\n"
+    ]
+    for name, cls in list(CLIENTS.items())[:2]:
+        method: Any = cls
+        parts.append(f"\n## {name.capitalize()}\n\n{inspect.getdoc(method.metrics)}\n")
+    return "".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "options.md": options_page,
+    "errors.md": errors_page,
+    "events.md": events_page,
+    "metrics.md": metrics_page,
+}
+"""By the name of a file in docs/reference: what renders it."""

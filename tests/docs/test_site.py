@@ -1,0 +1,80 @@
+"""The site builds without a warning, and its pages of reference are those of the code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiokafka08 import errors
+from tests.docs.advice import ERRORS, EVENTS, UNSENT_ERRORS
+from tests.docs.pages import FOLDER, PAGES, error_classes, event_classes
+
+ROOT = FOLDER.parents[1]
+COMPILED = {"DeliveryFuture", "murmur2", "partitions_of"}
+"""Names of compiled twins; the pure twins have their docstrings."""
+MODULES = ["aiokafka08", "aiokafka08.admin", "aiokafka08.partitioner", "aiokafka08.testing"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_what_the_code_says(name: str) -> None:
+    """`python -m tests.docs` writes it."""
+    assert (FOLDER / name).read_text() == PAGES[name]()
+
+
+def test_each_error_and_event_has_advice_and_no_other_does() -> None:
+    unsent = {one.__name__ for one in error_classes() if issubclass(one, errors.UnsentRequestError)}
+    assert {one.__name__ for one in error_classes()} - unsent == ERRORS.keys()
+    assert UNSENT_ERRORS.keys() <= unsent
+    assert {one.__name__ for one in event_classes()} == EVENTS.keys()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_have_docstrings(module: str) -> None:
+    found = importlib.import_module(module)
+    values = {name: getattr(found, name) for name in found.__all__}
+    bare = [
+        name
+        for name, value in values.items()
+        if callable(value) and name not in COMPILED and not inspect.getdoc(value)
+    ]
+    assert not bare
+
+
+def test_variables_of_the_environment_are_documented() -> None:
+    page = (FOLDER / "environment.md").read_text()
+    named = set()
+    for path in (ROOT / "aiokafka08").rglob("*.py"):
+        text = path.read_text()
+        named |= {word for word in _words(text) if word.startswith("AIOKAFKA08_")}
+    # The prefix of all, the command line's completion, and examples of properties.
+    named -= {"AIOKAFKA08_", "AIOKAFKA08_COMPLETE", "AIOKAFKA08_CLIENT_ID"}
+    assert not {name for name in named if f"`{name}`" not in page}
+
+
+def _words(text: str) -> set[str]:
+    cleaned = "".join(one if one.isalnum() or one == "_" else " " for one in text)
+    return set(cleaned.split())
+
+
+@pytest.mark.timeout(300)
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = ["sphinx-build", "-q", "-W", "--keep-going", "-b", "html"]
+    command += ["-d", str(tmp_path / "doctrees"), "docs", str(tmp_path / "site")]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "aiokafka08.AIOKafkaProducer.send_many"
+        in (tmp_path / "site" / "reference" / "api.html").read_text()
+    )
+    assert (tmp_path / "site" / "searchindex.js").exists()
