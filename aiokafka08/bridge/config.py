@@ -304,7 +304,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
         "producers": _Key(_integer(1, 64), 1),
         "transaction_records": _Key(_integer(1), 200_000),
         "transaction_bytes": _Key(_integer(1), 32 * 1024 * 1024),
-        "transaction_s": _Key(_seconds(0.01, 600), 1.0),
+        "transaction_s": _Key(_seconds(0.01, 300), 1.0),
         "rate": _Key(_rate),
         "timestamps": _Key(_choice("keep", "now"), "keep"),
         "on_loss": _Key(_choice("stop", "skip"), "stop"),

@@ -21,6 +21,7 @@ from typing import Any
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.positions import (
+    FoundPosition,
     StoredRuns,
     find_positions,
     lost_position,
@@ -37,6 +38,7 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import (
     LEAST_MESSAGE_BYTES,
@@ -45,7 +47,7 @@ from aiokafka08.bridge.topics import (
     plan_topics,
 )
 from aiokafka08.concurrency.rate import RateLimit
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
@@ -182,8 +184,10 @@ class CopySession:
     async def _source_configs(self) -> Mapping[str, Mapping[str, str]]:
         try:
             return await self._source.topic_configs()
+        except KafkaConfigurationError:
+            raise
         except KafkaError as error:
-            raise type(error)(
+            raise KafkaError(
                 f"settings of the source's topics: {error.text}. Without source.zookeeper in the "
                 "bridge's file topics are created with the target's defaults"
             ) from error
@@ -196,6 +200,10 @@ class CopySession:
             self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
         )
         for tp in [tp for tp, one in found.items() if one.origin == "lost"]:
+            offset = await find_by_tail(self._source, self._target, tp, pairs[tp])
+            if offset is not None:
+                found[tp] = FoundPosition(offset, "tail")
+                continue
             reason = lost_position(self._config, tp)
             self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
             _log.error("%s: %s", self._client_id, reason)
@@ -218,10 +226,11 @@ class CopySession:
             self._committed_at[tp] = loop.time()
         self._source.add(positions)
         for tp, one in found.items():
-            if one.origin == "offsets topic":
+            if one.origin in ("offsets topic", "tail"):
                 _log.warning(
                     "%s: topic %r, partition %d: the committed position has expired; going on at "
-                    "offset %d, from the offsets topic", self._client_id, *tp, positions[tp],
+                    "offset %d, by the %s", self._client_id, *tp, positions[tp],
+                    "offsets topic" if one.origin != "tail" else "last records of the target",
                 )  # fmt: skip
             if one.origin != "group" and positions[tp]:
                 await self._put_chunk(tp, [], positions[tp])  # commit it before anything else

@@ -1,7 +1,7 @@
 """`run_bridge`: sessions one after the other, until there is nothing left to do or to hope for.
 
 A session that fails because a cluster is away is followed by another one, after a pause that grows
-to ten seconds, until the outage has lasted for `copy.outage_s`.
+to ten seconds, until the outage has lasted for `copy.outage_s` (60 seconds with `until_caught_up`).
 
 Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never ridden out.
 """
@@ -13,7 +13,7 @@ import logging
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
-from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
+from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.sink.sink import new_run
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.errors import (
@@ -33,6 +33,8 @@ _FINAL = (
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
+_OUTAGE_OF_ONE_RUN_S = 60.0
+"""How long a cluster may be away from a run that isn't a daemon."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
 
@@ -60,6 +62,9 @@ async def run_bridge(
     """
     loop = asyncio.get_running_loop()
     run = new_run()
+    outage_s = config.copy.outage_s
+    if until_caught_up:
+        outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     last_progress, transactions = loop.time(), 0
     while True:
@@ -71,11 +76,13 @@ async def run_bridge(
         except _FINAL:
             raise
         except KafkaError as error:
+            if isinstance(error, TargetError) and not error.retriable and status.problem:
+                raise  # the start was refused, such as for want of a permission
             now = loop.time()
             if status.transactions > transactions:
                 last_progress, transactions = now, status.transactions
                 backoff.reset()
-            if now - last_progress >= config.copy.outage_s:
+            if now - last_progress >= outage_s:
                 raise
             status.problem = error.text or repr(error)
             pause = backoff.next()

@@ -3,10 +3,11 @@
 The position of a partition is the committed offset of the bridge's group for the *target*
 partition; its value is an offset of the *source*, committed in the transaction that has the
 records. An idle group's offsets expire (`offsets.retention.minutes`, 7 days by default); then the
-last run in the offsets topic, which is in the same transactions, gives the position.
+last run in the offsets topic, which is in the same transactions, gives the position; and without
+that the last records of the target's partition do (`tail`).
 
-Invariant: a partition of a bridge that has run before never begins anew by itself: if neither the
-group nor the offsets topic knows it, and the target's partition isn't empty, it isn't copied.
+Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
+its position, and the target's partition isn't empty, it isn't copied.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from aiokafka08.bridge.target import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-Origin = Literal["group", "offsets topic", "none", "lost"]
+Origin = Literal["group", "offsets topic", "tail", "none", "lost"]
 
 
 @dataclass(slots=True)
@@ -112,10 +113,10 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
     """Return what to tell about a partition whose position is lost."""
     return (
         f"topic {tp.topic!r}, partition {tp.partition}: the position of bridge {config.name!r} is "
-        f"lost: group {config.position_group!r} has no offset (expired, or deleted), and topic "
-        f"{config.offsets_topic!r} has no runs, but the target's partition isn't empty. Commit the "
-        "next source offset for that group and target partition, or delete the target topic to "
-        "copy it again"
+        f"lost: group {config.position_group!r} has no offset (expired, or deleted), topic "
+        f"{config.offsets_topic!r} has no runs, and the source doesn't have the target's last "
+        "records exactly once. Commit the next source offset for that group and target "
+        "partition, or delete the target topic to copy it again"
     )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -166,6 +167,20 @@ class SourceReader:
         self._consumer.assign({*self._consumer.assignment(), *positions})
         for tp, offset in positions.items():
             self._consumer.seek(tp, offset)
+
+    @asynccontextmanager
+    async def only(self, tp: TopicPartition, offset: int) -> AsyncIterator[None]:
+        """Read just one partition, which isn't read yet, while the block runs."""
+        before = self._consumer.assignment()
+        paused = self._consumer.paused()
+        self._consumer.assign({*before, tp})
+        self._consumer.seek(tp, offset)
+        self._consumer.pause(*before)
+        try:
+            yield
+        finally:
+            self._consumer.assign(before)
+            self._consumer.resume(*(before - paused))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at an offset; a suspended partition goes on."""

@@ -79,7 +79,7 @@ def test_all_sections_are_read(tmp_path: Path) -> None:
         ("[copy]\nproducer = 2", "copy.producer=…: unknown key; similar: producers"),
         ("[copy]\nproducers = 0", "copy.producers=0: expected an integer from 1 to 64"),
         ("[copy]\nproducers = true", "copy.producers=True: expected an integer"),
-        ("[copy]\ntransaction_s = 0", "copy.transaction_s=0: expected seconds from 0.01 to 600"),
+        ("[copy]\ntransaction_s = 0", "copy.transaction_s=0: expected seconds from 0.01 to 300"),
         ("[copy]\nrate = '0MB'", "copy.rate='0MB': expected bytes per second"),
         ("[copy]\non_loss = 'go'", "copy.on_loss='go': expected one of stop, skip"),
         ("[groups]\nstore = 'file'", "groups.store='file', groups.file=None: expected a file"),

@@ -11,15 +11,17 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
-from tests.bridge.clusters import Message, TargetReader, bridge_config, write
+from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -141,26 +143,29 @@ async def test_expired_position_comes_from_the_offsets_topic(
     assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(15)}
 
 
-async def test_lost_position_copies_nothing_twice(
+async def test_lost_position_is_found_by_the_tail(
     source: RealCluster,
     target: RealCluster,
     reader: TargetReader,
     unique_topic: Callable[..., str],
 ) -> None:
-    """Neither the group nor the offsets topic is left: the partition isn't copied, and says why."""
+    """Neither the group nor the offsets topic is left; where the tail is ambiguous, it says so."""
     topic = unique_topic("lost")
-    source.create_topic(topic)
+    source.create_topic(topic, partitions=2)
     config = bridge_config(topic, source, target, topic)
-    await write(source, topic, {0: numbered(10)})
+    same = [Message(b"same", b"same")] * 150
+    await write(source, topic, {0: numbered(10), 1: same})
     await copy(config)
     admin = AdminClient({"bootstrap.servers": target.bootstrap_servers})
     await asyncio.to_thread(delete_group, target, config.position_group)
-    await asyncio.to_thread(
-        admin.delete_topics([config.offsets_topic])[config.offsets_topic].result
-    )
+    deleting = admin.delete_topics([config.offsets_topic])[config.offsets_topic]
+    await asyncio.to_thread(deleting.result)
+    await write(source, topic, {0: numbered(5, 10)})
     status = await copy(config)
-    assert "the position of bridge" in status.stopped[TopicPartition(topic, 0)]
-    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(10)}
+    assert list(status.stopped) == [TopicPartition(topic, 1)]
+    assert "the position of bridge" in status.stopped[TopicPartition(topic, 1)]
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {0: numbered(15), 1: same}
 
 
 def delete_group(target: RealCluster, group: str) -> None:
@@ -237,3 +242,57 @@ async def test_foreign_topic_with_fewer_partitions_is_refused(
     status = await copy(config)
     assert "has only 1; expected at least as many" in status.refused_topics[topic]
     assert status.records == 0
+
+
+async def test_idle_positions_are_committed_again(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """The offsets of an idle group expire; a deleted group comes back."""
+    topic = unique_topic("idle")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, "[copy]\nrecommit_s = 1\n")
+    await write(source, topic, {0: numbered(3)})
+    status = CopyStatus()
+    copying = asyncio.create_task(run_bridge(config, status))
+    connection = Target(config)
+    tp = TopicPartition(topic, 0)
+    try:
+        await until(lambda: status.records == 3, "all is copied", 60)
+        await asyncio.to_thread(delete_group, target, config.position_group)
+
+        async def is_back() -> bool:
+            return await connection.committed(config.position_group, [tp]) == {tp: 3}
+
+        await eventually(is_back, 30, 0.2)
+    finally:
+        copying.cancel()
+        await asyncio.gather(copying, return_exceptions=True)
+        await connection.close()
+
+
+async def test_latest_start_is_committed_before_any_record(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """What comes between two runs is copied, though the first one has copied nothing."""
+    topic = unique_topic("latest")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, '[copy]\nstart = "latest"\n')
+    await write(source, topic, {0: numbered(3)})
+    await copy(config)
+    await write(source, topic, {0: numbered(2, 3)})
+    await copy(config)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(2, 3)}
+
+
+async def test_target_that_refuses_the_start_ends_the_run(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    topic = unique_topic("replicas")
+    source.create_topic(topic)
+    text = bridge_text(topic, source, target, topic)
+    config = parse_config(text.replace("[target]", "[target]\nreplication_factor = 5"))
+    with pytest.raises(TargetError, match=r"create the topic .*INVALID_REPLICATION_FACTOR"):
+        await asyncio.wait_for(copy(config), 30)

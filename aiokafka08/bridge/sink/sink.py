@@ -189,14 +189,23 @@ class TransactionSink:
                 lambda event: loop.call_soon_threadsafe(self._on_event, event),
             )
             self._workers.append(worker)
-            await self._target.call(what, worker.initialise)
+            try:
+                await self._target.call(what, worker.initialise)
+            except TargetError:
+                await self.check_owner()  # two starts at the same time: the older one ends here
+                raise
 
     def _producer_settings(self, batch_bytes: int) -> dict[str, Any]:
         return {
             "batch.size": min(_BATCH_BYTES, batch_bytes),
+            "transaction.timeout.ms": self._transaction_timeout_ms(),
             **client_settings(self._config),
             "compression.codec": self._config.target.compression,
         }
+
+    def _transaction_timeout_ms(self) -> int:
+        """Return when the target aborts a transaction itself; brokers allow up to 15 minutes."""
+        return min(max(60_000, round(self._config.copy.transaction_s * 2000)), 900_000)
 
     def _on_event(self, event: SinkEvent) -> None:
         if isinstance(event, ChunkTaken):
