@@ -3,9 +3,10 @@
 `python -m tests.bridge.rounds --rounds 20` (`nox -s bridge-rounds -- --rounds 20`) runs them for
 pairs of versions; `test_rounds.py` runs a few. A producer writes numbered messages to the source.
 In each round the bridge's process is killed, in some rounds after a broker of the source or of the
-target. In the end the target holds the source's messages: none lost, none twice, in the same order
-and partition. Messages that the source has doubled itself count as they are: the comparison is with
-what a reader of the source sees.
+target, or after the process was paused for longer than a transaction may last. In the end the
+target holds the source's messages: none lost, none twice, in the same order and partition. Messages
+that the source has doubled itself count as they are: the comparison is with what a reader of the
+source sees.
 
 A broker of the source is killed only while all replicas are in sync: otherwise 0.8 elects one that
 isn't (`unclean.leader.election.enable`), and the source loses messages that were copied.
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,9 @@ from tests.brokers import RealCluster
 from tests.waiting import until
 
 PARTITIONS = 4
+PAUSE_S = 18.0
+"""Longer than a transaction may last, and than the target takes to notice that (10 s)."""
+FAULTS = ("bridge", "source", "target", "pause")
 ROOT = Path(__file__).parents[2]
 
 
@@ -171,7 +176,7 @@ async def play(
     rounds: int,
     seed: int,
     producers: Sequence[int] = (1, 2, 4),
-    faults: Sequence[str] = ("bridge", "source", "target"),
+    faults: Sequence[str] = FAULTS,
 ) -> str:
     """Play rounds on one topic; return a summary.
 
@@ -191,6 +196,8 @@ async def play(
     try:
         for _ in range(rounds):
             more = f"[copy]\nproducers = {chance.choice(producers)}\ntransaction_s = 0.3\n"
+            more += '[target.properties]\n"transaction.timeout.ms" = 5000\n'
+            more += '"socket.timeout.ms" = 4000\n'
             file.write_text(bridge_text(topic, source, target, topic, more))
             begun = bridge.log.read_text().count("copying") if bridge.log.exists() else 0
             bridge.start()
@@ -211,6 +218,11 @@ async def play(
                 await asyncio.to_thread(target.kill, node)
                 await asyncio.sleep(chance.uniform(0.0, 3.0))
                 await asyncio.to_thread(target.restart, node)
+            elif fault == "pause":
+                bridge.process.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(PAUSE_S)
+                bridge.process.send_signal(signal.SIGCONT)
+                await asyncio.sleep(chance.uniform(0.0, 5.0))
             assert bridge.process.poll() is None, f"the bridge has ended:\n{bridge.tail()}"
             bridge.kill()
             kills += 1
@@ -245,6 +257,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="rounds per pair (default 20)")
     parser.add_argument("--source", action="append", help="a version; may be repeated")
     parser.add_argument("--brokers", type=int, default=2, help="brokers of the source (default 2)")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only these faults")
     parser.add_argument("--seed", type=int, default=1, help="of the faults (default 1)")
     options = parser.parse_args()
     if options.rounds < 1:
@@ -262,6 +275,7 @@ def main() -> None:
                         Path(folder),
                         rounds=options.rounds,
                         seed=options.seed,
+                        faults=options.fault or FAULTS,
                     )
                 )
                 print(f"{version} to 4.1.0, seed {options.seed}: {summary}", flush=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
+from aiokafka08.bridge.config import SECTIONS, BridgeConfig, parse_config, read_config
 from aiokafka08.errors import IllegalArgumentError
 
 MINIMAL = """
@@ -124,3 +125,24 @@ def test_secret_is_not_in_error() -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         parse('[source.properties]\n"sasl.password" = "geheim"')
     assert "geheim" not in str(caught.value)
+
+
+def test_page_has_each_key_with_its_default() -> None:
+    """docs/bridge-daemon.md lists what `SECTIONS` has, in the same order."""
+    page = (Path(__file__).parents[2] / "docs/bridge-daemon.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*?) ?\|", page.partition("## The file")[2], re.M)
+    expected = []
+    for section, keys in SECTIONS.items():
+        for name, key in keys.items():
+            default = key.default
+            shown = (
+                f"`{default}`"
+                if isinstance(default, str)
+                else f"{default:g}"
+                if isinstance(default, float)
+                else str(default).lower()
+            )
+            if default is None or default in ((), {}):
+                shown = "required" if key.is_required else ""
+            expected.append((f"{section}.{name}" if section else name, shown))
+    assert rows[: len(expected)] == expected
