@@ -21,6 +21,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
     CorruptRecordException,
+    IllegalStateError,
     KafkaError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
@@ -199,8 +200,11 @@ class SourceReader:
         return await self._consumer.position(tp)
 
     def end_of(self, tp: TopicPartition) -> int | None:
-        """Return the high watermark of the last fetch; None if there was none yet."""
-        return self._consumer.highwater(tp)
+        """Return the high watermark of the last fetch; None if there was none, or it isn't read."""
+        try:
+            return self._consumer.highwater(tp)
+        except IllegalStateError:
+            return None
 
     async def read(self, timeout_s: float) -> Records:
         """Return records by partition; nothing if there are none within the time.
