@@ -35,7 +35,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.tail import find_by_tail
@@ -67,12 +67,16 @@ class CopySession:
     Args:
         config: the file of the bridge.
         status: updated as the copy goes on.
-        run: the id of this start of the process.
+        run: this start of the process.
         on_commit: called after each commit, in the event loop.
     """
 
     def __init__(
-        self, config: BridgeConfig, status: CopyStatus, run: str, on_commit: OnCommit | None = None
+        self,
+        config: BridgeConfig,
+        status: CopyStatus,
+        run: BridgeRun,
+        on_commit: OnCommit | None = None,
     ) -> None:
         self._config = config
         self._status = status

@@ -14,7 +14,7 @@ import logging
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
-from aiokafka08.bridge.sink.sink import new_run
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -61,7 +61,7 @@ async def run_bridge(
         KafkaError: a cluster has been away for `copy.outage_s`, or refuses what can't work later.
     """
     loop = asyncio.get_running_loop()
-    run = new_run()
+    run = BridgeRun()
     outage_s = config.copy.outage_s
     if until_caught_up:
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)

@@ -9,7 +9,10 @@ import pytest
 
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, write
 from tests.brokers import RealCluster
@@ -98,3 +101,32 @@ async def test_newer_start_fences_older_one(
         older.cancel()
         await asyncio.gather(older, return_exceptions=True)
     assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2}
+
+
+async def test_older_start_does_not_take_the_bridge_back(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """After an outage the older process begins anew: it ends, and the newer one isn't fenced."""
+    config = bridge_config(unique_topic("claims"), source, target, "none")
+    connection = Target(config)
+    older, newer = BridgeRun(), BridgeRun()
+    sinks: list[TransactionSink] = []
+
+    async def start(run: BridgeRun) -> TransactionSink:
+        sinks.append(TransactionSink(config, connection, run))
+        await sinks[-1].start(LEAST_MESSAGE_BYTES)
+        return sinks[-1]
+
+    try:
+        await create_own_topics(config, connection, [])
+        assert not (await start(older)).has_run
+        await start(older)  # its own claim is the last one
+        current = await start(newer)
+        assert current.has_run
+        with pytest.raises(BridgeFencedError):
+            await start(older)
+        await current.check_owner()
+    finally:
+        for one in sinks:
+            await one.close()
+        await connection.close()

@@ -11,6 +11,9 @@ order of the log is the order of the starts:
    another run, that start is newer, and this one ends.
 4. Only now it reads the positions, and writes.
 
+A process that begins anew after an outage first looks at the claims: if the last one isn't its own,
+it ends, in place of taking the bridge back from a newer start.
+
 Invariant: when a start passes step 3, all producers of the starts whose claim is in front of its
 own are fenced; and each start whose claim is behind it will initialise all ids of this one.
 

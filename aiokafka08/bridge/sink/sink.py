@@ -15,10 +15,11 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import BridgeFencedError, TargetError
+from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.offset_runs import RunLog
 from aiokafka08.bridge.sink.claims import (
     CLAIM_KEY,
@@ -40,19 +41,27 @@ _BATCH_BYTES = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 
 
+@dataclass(slots=True)
+class BridgeRun:
+    """A start of the bridge's process: its random id, and whether it has claimed the bridge."""
+
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    has_claimed: bool = False
+
+
 class TransactionSink:
     """The transactional producers of a bridge.
 
     Args:
         config: the file of the bridge.
         target: a connection for what isn't a transaction.
-        run: the id of this start; the same one for all sinks of a process.
+        run: this start; the same one for all sinks of a process.
 
     Attributes:
         has_run: whether the bridge was started before this process, as `start()` has found.
     """
 
-    def __init__(self, config: BridgeConfig, target: Target, run: str) -> None:
+    def __init__(self, config: BridgeConfig, target: Target, run: BridgeRun) -> None:
         self._config = config
         self._target = target
         self._run = run
@@ -75,13 +84,17 @@ class TransactionSink:
         copy = self._config.copy
         initialised = 0
         while True:
-            claim = next_claim(await self._claims(), self._run, copy.producers)
+            claims = await self._claims()
+            if self._run.has_claimed:
+                self._check(claims)  # don't take the bridge back from a newer start
+            claim = next_claim(claims, self._run.id, copy.producers)
+            self._run.has_claimed = True
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             await self._initialise(initialised, claim.ids, batch_bytes)
             initialised = claim.ids
             claims = await self._claims()
             self._check(claims)
-            self.has_run = any(one.run != self._run for one in claims)
+            self.has_run = any(one.run != self._run.id for one in claims)
             if all(one.ids <= initialised for one in claims):
                 break
         idle, self._workers = self._workers[copy.producers :], self._workers[: copy.producers]
@@ -162,7 +175,11 @@ class TransactionSink:
         return decode_claims((one.key, one.value) for one in records)
 
     def _check(self, claims: list[Claim]) -> None:
-        if claims and claims[-1].run != self._run:
+        if not claims:
+            raise TargetUnavailableError(
+                f"topic {self._config.state_topic!r}: the claim that was written isn't there yet"
+            )
+        if claims[-1].run != self._run.id:
             raise BridgeFencedError(
                 f"bridge {self._config.name!r}: a newer start has taken over (run "
                 f"{claims[-1].run}); this one ends, and must not be started again beside it"
@@ -213,8 +230,3 @@ class TransactionSink:
         else:
             self._events.append(event)
         self._changed.set()
-
-
-def new_run() -> str:
-    """Return a random id for a start of the bridge."""
-    return uuid.uuid4().hex
