@@ -29,7 +29,8 @@ T = TypeVar("T")
 _log = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_S = 30.0
-_POLL_S = 0.5
+_POLL_S = 0.05
+"""How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES = 10_000
 
 

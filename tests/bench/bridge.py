@@ -67,7 +67,7 @@ def at_target(consumer: confluent_kafka.Consumer, topic: str, partitions: int) -
         try:
             found += consumer.get_watermark_offsets(partition, timeout=10)[1]
         except confluent_kafka.KafkaException:
-            return 0  # not created yet
+            continue  # not created yet
     return found
 
 

@@ -30,12 +30,12 @@ MESSAGES = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def source(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("0.8.2.2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def target(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("4.1.0")
 

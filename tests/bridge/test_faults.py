@@ -26,12 +26,12 @@ from tests.waiting import eventually, until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def source(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("0.8.2.2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def target(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("4.1.0")
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 FIRST_STAMP = 1_400_000_000_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def target(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("4.1.0")
 
