@@ -3,7 +3,8 @@
 A step is over when its responses are there, or the connection is closed. If neither happens within
 `Patience.quiet_s`, the runner sends a ping behind the requests, a request that every line answers:
 brokers handle the requests of a connection in order, so its response shows that nothing comes any
-more. Only steps that may wait for a later one are left without a ping.
+more. Only steps that may wait for a later one are left without a ping. Of these, a run on the other
+target says which were over at once: so a slow broker has time for them (`Runner.over`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -172,7 +173,16 @@ class _Connection(asyncio.Protocol):
 class Runner:
     """One run of a case on a target."""
 
-    def __init__(self, target: Target, names: Mapping[str, str], patience: Patience) -> None:
+    def __init__(
+        self,
+        target: Target,
+        names: Mapping[str, str],
+        patience: Patience,
+        expected_over: Sequence[bool] = (),
+    ) -> None:
+        self.over: list[bool] = []
+        """For each step, whether all responses were there, or the connection closed, after it."""
+        self._expected_over = expected_over
         self._target = target
         self.names = dict(names)
         self._patience = patience
@@ -193,6 +203,7 @@ class Runner:
         return self.records
 
     async def _step(self, number: int, step: Step) -> None:
+        self.over.append(True)
         if isinstance(step, Close) and step.connection not in self._open:
             return
         connection = await self._connection(step.connection)
@@ -208,7 +219,9 @@ class Runner:
                 connection.write(data)
                 expects = [one.expects_response for one in step.requests]
                 done = connection.is_answered
-                if any(expects) or busy or step.waits:
+                if (step.waits or busy) and any(self._expected_over[number : number + 1]):
+                    await connection.wait(done, answer_s)
+                elif any(expects) or busy or step.waits:
                     await connection.wait(done, quiet_s, quiet=True)
                 if not (step.waits or busy) and not (all(expects) and done()):
                     await connection.ping(answer_s)
@@ -227,6 +240,7 @@ class Runner:
                 self._end(step.connection)
             case Close():
                 self._end(step.connection)
+        self.over[number] = connection.is_answered()
         if created := [self.names[one] for one in new_topics(step)]:
             await self._target.settle(created)
 
