@@ -17,7 +17,12 @@ from aiokafka08.cli.doctor.finding import Finding, FindingCode, in_order
 from aiokafka08.cli.doctor.group_health import beyond_end, idle_lag, near_retention, overtaken
 from aiokafka08.cli.doctor.message_sets import SearchCost, formats, large_sets
 from aiokafka08.cli.doctor.replication import leaderless, stale_isr, under_replicated
-from aiokafka08.cli.doctor.settings import min_isr, unclean_election, unknown_settings
+from aiokafka08.cli.doctor.settings import (
+    min_isr,
+    retention_deletes_all,
+    unclean_election,
+    unknown_settings,
+)
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
@@ -68,6 +73,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from mixed_lines(seen.releases)
     yield from unclean_election(last)
     yield from min_isr(last)
+    yield from retention_deletes_all(last, seen.releases)
     yield from unknown_settings(last)
     yield from idle_lag(first, last)
     yield from overtaken(first, last)

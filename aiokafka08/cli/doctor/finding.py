@@ -66,6 +66,11 @@ class FindingCode(enum.Enum):
         Severity.CRITICAL,
         "retention deleted messages that a group in use has not read",
     )
+    RETENTION_DELETES_ALL = (
+        "retention-deletes-all",
+        Severity.CRITICAL,
+        "retention.ms is negative: brokers of 0.8.1 and 0.8.2 then delete all messages",
+    )
     UNDER_REPLICATED = (
         "under-replicated",
         Severity.WARNING,

@@ -1,4 +1,4 @@
-"""Rules about unclean elections and min.insync.replicas.
+"""Rules about unclean elections, min.insync.replicas and retention.ms.
 
 Pure. Only a topic's own settings can be read, from ZooKeeper. The brokers' defaults are unknown:
 brokers below 0.11 have no request for them, and this client doesn't send DescribeConfigs.
@@ -8,16 +8,19 @@ Invariant: a default is never assumed. What isn't set for the topic is reported 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from aiokafka08.cli.doctor.finding import Finding, FindingCode
-from aiokafka08.cli.doctor.places import grouped, topic_list
+from aiokafka08.cli.doctor.places import grouped, node_list, topic_list
 from aiokafka08.monitoring.cluster_sample import ClusterSample, TopicSample
 from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.structs import TopicPartition
 
 UNCLEAN = "unclean.leader.election.enable"
 MIN_ISR = "min.insync.replicas"
+RETENTION = "retention.ms"
 
 _UNKNOWN = {
     UNCLEAN: "Look into the brokers' server.properties. Kafka's default is true below 0.11; 0.8.0 "
@@ -68,6 +71,34 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
                 "NotEnoughReplicas",
                 "Start the missing brokers",
             )
+
+
+def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -> Iterator[Finding]:
+    """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18).
+
+    Args:
+        releases: by node id, see `brokers.releases_of`.
+    """
+    deleting = {node_id for node_id, one in releases.items() if _deletes_at_negative(one)}
+    for name, topic in sorted(cluster.topics.items()):
+        text = _setting(topic, RETENTION)
+        if not re.fullmatch(r"-\d+", text) or _setting(topic, "cleanup.policy") == "compact":
+            continue
+        hosts = {node for one in topic.partitions.values() for node in one.all_replicas}
+        if affected := hosts & deleting:
+            yield Finding(
+                FindingCode.RETENTION_DELETES_ALL,
+                f"topic {name!r}",
+                f"{RETENTION}={text} means for ever only from 0.9 on. On {node_list(affected)} (of "
+                "0.8.1 or 0.8.2) every message is too old: each check (5 minutes) deletes all",
+                f"Set {RETENTION} of the topic to a large number, such as 3153600000000, a hundred "
+                "years",
+            )
+
+
+def _deletes_at_negative(release: str) -> bool:
+    """Return whether brokers of a release, which may be that of several lines, may do so."""
+    return release.startswith("0.8") and release != str(BrokerLine.V0_8_0)
 
 
 def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:

@@ -264,6 +264,15 @@ async def test_dead_log_cleaner(neglected: RealCluster, unique_topic: NewName) -
     assert "dead-cleaner" not in about(await examined(neglected, watch=nothing), topic)
 
 
+async def test_topic_that_retention_empties(neglected: RealCluster, unique_topic: NewName) -> None:
+    topic = unique_topic()
+    await asyncio.to_thread(neglected.create_topic, topic, config={"retention.ms": -1})
+    with without_a_trace(neglected):
+        found = await examined(neglected)
+    finding = about(found, topic)["retention-deletes-all"]
+    assert (finding.where, finding.code.severity) == (f"topic {topic!r}", "critical")
+
+
 async def test_live_log_cleaner(broker_clusters: BrokerClusters, unique_topic: NewName) -> None:
     cluster, topic = await asyncio.to_thread(broker_clusters.get, "0.8.2.2"), unique_topic()
     config = {"cleanup.policy": "compact", "segment.bytes": 16384}

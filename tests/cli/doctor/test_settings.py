@@ -1,10 +1,15 @@
-"""Rules about unclean elections and min.insync.replicas."""
+"""Rules about unclean elections, min.insync.replicas and retention.ms."""
 
 from __future__ import annotations
 
 import pytest
 
-from aiokafka08.cli.doctor.settings import min_isr, unclean_election, unknown_settings
+from aiokafka08.cli.doctor.settings import (
+    min_isr,
+    retention_deletes_all,
+    unclean_election,
+    unknown_settings,
+)
 from tests.cli.doctor.samples import cluster, partition, told
 
 
@@ -57,3 +62,25 @@ def test_settings_of_the_topic_are_known() -> None:
     config = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
     assert not list(unknown_settings(cluster(partition(), config=config)))
     assert not list(unknown_settings(cluster(partition(), topic="__consumer_offsets")))
+
+
+@pytest.mark.parametrize(
+    ("config", "releases", "codes"),
+    [
+        ({"retention.ms": "-1"}, {0: "0.8.2", 1: "0.9"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-5"}, {1: "0.8.0 or 0.8.1"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-1"}, {1: "0.8"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-1"}, {0: "0.8.0", 1: "0.9", 2: "0.10.2"}, []),
+        ({"retention.ms": "-1"}, {3: "0.8.2"}, []),
+        ({"retention.ms": "-1", "cleanup.policy": "compact"}, {0: "0.8.2"}, []),
+        ({"retention.ms": "1000"}, {0: "0.8.2"}, []),
+        ({"retention.ms": "for ever"}, {0: "0.8.2"}, []),
+        ({}, {0: "0.8.2"}, []),
+    ],
+)
+def test_negative_retention_is_found_where_it_deletes(
+    config: dict[str, str], releases: dict[int, str], codes: list[str]
+) -> None:
+    found = list(retention_deletes_all(cluster(partition(), config=config), releases))
+    assert [code for code, _ in told(found)] == codes
+    assert all("On broker" in one.why for one in found)
