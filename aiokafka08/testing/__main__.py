@@ -26,7 +26,7 @@ from aiokafka08.testing.state import WEEK_MS
 logger = logging.getLogger("aiokafka08.testing")
 
 _COLLECTION_S = 60.0
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.00005
 
 
 def parser() -> argparse.ArgumentParser:

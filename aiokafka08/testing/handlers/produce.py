@@ -72,6 +72,9 @@ def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
         else:
             responses[key] = ProducedPartition(item.partition, InvalidRequiredAcksError.errno, -1)
     if context.line.data_needs_client_id and context.client_id is None:
+        if acks == -1 and any(len(one.partition.isr) > 1 for one in pending.values()):
+            # The failure comes after the wait, where nothing responds to it (brokers.md 3.10).
+            return Wait(None, frozenset(), lambda expired: None)
         raise RequestFailed
     if not acks:
         failed = any(response.error_code for response in responses.values())

@@ -25,6 +25,7 @@ from tests.contract.wire.requests import (
     metadata,
     plain,
     produce,
+    produce_request,
 )
 from tests.contract.wire.target import RealTarget, Target, has_config
 from tests.contract.wire.wire_client import WireClient
@@ -65,6 +66,22 @@ def test_follower_responds_not_leader(target: Target) -> None:
             assert list_offsets(wire, topic, -1) == (6, [])
             # A debugging consumer may read there once the follower knows the high watermark.
             assert eventually(partial(serves_debuggers, wire, topic))
+
+
+@on_lines(lambda line: line.data_needs_client_id, brokers=3)
+def test_null_client_id_gets_no_response_after_a_wait(target: Target) -> None:
+    """The messages are stored (brokers.md 3.10)."""
+    topic = unique_name()
+    target.create_topic(topic, replication_factor=3)
+    request = produce_request(topic, plain(b"x"), acks=-1)
+    named = b"".join(api.encode_request(request, 0, 7, "c"))[4:]
+    nameless = named[:8] + b"\xff\xff" + named[11:]
+    with WireClient(target.address(target.leader(topic, 0))) as wire:
+        assert produce(wire, topic, plain(b"x")).error_code == 0
+        wire.socket.sendall(len(nameless).to_bytes(4, "big") + nameless)
+        assert wire.is_silent(0.5)
+    with WireClient(target.address(target.leader(topic, 0))) as wire:
+        assert eventually(lambda: len(fetch(wire, topic, 0).values()) == 2)
 
 
 @on_lines(lambda line: line.waits_for_any_produce, brokers=3)
