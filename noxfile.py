@@ -11,6 +11,8 @@
     nox -s simulate -- --seeds 1000 --jobs 2    the mixed scenario in virtual time, by seed
     nox -s mutants                              plant bugs; each must be found by a seed
     nox -s fuzz                                 many more hostile bytes than in `tests`
+    nox -s fuzz -- --examples 10000000 --jobs 2 as many mutated frames and sets
+    nox -s soak -- --minutes 60                 real brokers with kills: memory, tasks stay flat
     nox -s sanitize                             the compiled modules on hostile bytes, with gcc
     nox -s demo                                 the whole client on the embedded cluster
     nox -s demo -- --bootstrap localhost:9092   the same on a real cluster
@@ -61,8 +63,8 @@ WITHOUT_SPARK = tuple(
     for name in (
         "admin", "bridge", "brokers", "chaos", "cli", "concurrency", "consumer", "contract",
         "coordinator",
-        "differential", "failover", "history", "membership", "monitoring", "mutants", "net",
-        "offset_store", "producer", "protocol", "simulation",
+        "differential", "failover", "fuzz", "history", "membership", "monitoring", "mutants", "net",
+        "offset_store", "producer", "protocol", "simulation", "soak",
         "testing", "zookeeper",
     )
 )  # fmt: skip
@@ -192,9 +194,11 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Run the protocol's tests with many more examples, mutated frames and mutated sets."""
-    install(session, "test")
-    run_pytest(session, *PARALLEL, "--full", "tests/protocol", *session.posargs)
+    """Run a campaign of mutated frames and sets: `-- --help`. Without options, tests too."""
+    install(session, "test-client", "fuzz")
+    if not session.posargs:
+        run_pytest(session, *PARALLEL, "--full", "tests/protocol")
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
 
 
 @nox.session
@@ -202,6 +206,15 @@ def simulate(session: nox.Session) -> None:
     """Run seeds of the mixed scenario in virtual time: `-- --help` lists the options."""
     install(session, "test-client")
     session.run("python", "-m", "tests.simulation", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Run clients beside real brokers that are killed; all gauges stay flat: `-- --help`."""
+    install(session, "test-client")
+    fetch_brokers(session)
+    # On Ctrl-C it stops its brokers itself.
+    session.run("python", "-m", "tests.soak", *session.posargs, interrupt_timeout=30.0)
 
 
 @nox.session

@@ -59,6 +59,7 @@ def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> py
     return pytester.runpytest_subprocess(*plugins, *settings, "--strict-markers")
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "page",
     ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)],
@@ -75,6 +76,24 @@ def test_tests_on_a_page_pass(
     outcomes = run_pytest(pytester, monkeypatch).parseoutcomes()
     assert outcomes.keys() == {"passed"}, outcomes
     assert outcomes["passed"] >= sum(block.tests for block in written) > 0
+
+
+@pytest.mark.timeout(240)
+def test_seed_finds_the_orders_that_lossy_billing_loses(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's test fails with the service as it was first written, at the seed that it names."""
+    text = (ROOT / "docs/testing.md").read_text()
+    [named] = re.findall(r"^    FAILED test_billing.py::(\S+)$", text, re.MULTILINE)
+    written = {block.name: block.text for block in blocks("docs/testing.md")}
+    (pytester.path / "billing.py").write_text(written["lossy_billing.py"])
+    seed = int(named.rpartition("=")[2].rstrip("]"))
+    test = written["test_billing.py"].replace("seeds=3", f"seeds=1, first={seed}")
+    (pytester.path / "test_billing.py").write_text(test)
+    result = run_pytest(pytester, monkeypatch)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*AssertionError: assert {b'order *'} == set()"])
+    assert f"FAILED test_billing.py::{named}" in result.stdout.str()
 
 
 def test_service_test_in_examples_passes(

@@ -102,7 +102,9 @@ def _read_after_damage(
 
 
 @contextmanager
-def bounded(input_bytes: int, *, more_bytes: int = 0) -> Iterator[None]:
+def bounded(
+    input_bytes: int, *, more_bytes: int = 0, most_s: float = MOST_SECONDS
+) -> Iterator[None]:
     """Check that the body takes little CPU time and, if traced, memory in proportion to its input.
 
     The factor is 40: a topic without partitions has six bytes on the wire and makes objects.
@@ -114,7 +116,7 @@ def bounded(input_bytes: int, *, more_bytes: int = 0) -> Iterator[None]:
     started = time.process_time()
     yield
     spent = time.process_time() - started
-    assert spent < MOST_SECONDS, f"{spent:.1f} s for {input_bytes} bytes"
+    assert spent < most_s, f"{spent:.1f} s for {input_bytes} bytes"
     if traced:
         peak = tracemalloc.get_traced_memory()[1] - before
         most_bytes = 40 * input_bytes + 256 * 1024 + more_bytes

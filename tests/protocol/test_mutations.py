@@ -7,7 +7,6 @@ sets, so these are also mutated with right CRCs, and inside a wrapper with a rig
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from aiokafka08.protocol.message_set import entries
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
 from tests.protocol.hostile import (
     DECOMPRESSED_LIMIT,
-    LENGTHS,
     Endured,
     bounded,
     endure_message_set,
@@ -28,7 +26,8 @@ from tests.protocol.hostile import (
     endure_response,
     memory_traced,
 )
-from tests.protocol.oracle import crc32, wrapper
+from tests.protocol.mutations import mutated, signed
+from tests.protocol.oracle import wrapper
 from tests.protocol.twins import each_twin
 
 pytestmark = each_twin
@@ -81,57 +80,15 @@ def endure_inside(codec: Codec, magic: int, message_set: bytes, seen: Endured) -
     endure_message_set(wrapper(20, signed(message_set), codec, magic=magic), 0, seen)
 
 
-def signed(message_set: bytes) -> bytes:
-    """Return the set with right CRCs, as far as its sizes allow to follow it."""
-    data, pos = bytearray(message_set), 0
-    while len(data) - pos >= 16:
-        size = struct.unpack_from(">i", data, pos + 8)[0]
-        stop = pos + 12 + size
-        if size < 4 or stop > len(data):
-            break
-        struct.pack_into(">I", data, pos + 12, crc32(data[pos + 16 : stop]))
-        pos = stop
-    return bytes(data)
-
-
 SUBJECTS = list(subjects())
-
-
-def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Return the data with one to three faults."""
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        at = rng.randrange(len(changed) + 1)
-        match rng.randrange(7):
-            case 0:  # a bit
-                if at < len(changed):
-                    changed[at] ^= 1 << rng.randrange(8)
-            case 1:  # a byte
-                if at < len(changed):
-                    changed[at] = rng.randrange(256)
-            case 2:  # a length
-                stomp = struct.pack(">i", rng.choice(LENGTHS))[rng.choice((0, 2)) :]
-                changed[at : at + len(stomp)] = stomp
-            case 3:  # a length, slightly wrong
-                if at + 4 <= len(changed):
-                    value = struct.unpack_from(">i", changed, at)[0] + rng.randint(-3, 3)
-                    struct.pack_into(">I", changed, at, value & 0xFFFFFFFF)
-            case 4:  # cut off
-                del changed[at:]
-            case 5:  # a piece removed
-                del changed[at : at + rng.randint(1, 8)]
-            case 6:  # a piece of another frame inserted
-                other = rng.choice(SUBJECTS).data
-                begin = rng.randrange(len(other) + 1)
-                changed[at:at] = other[begin : begin + rng.randint(1, 40)]
-    return bytes(changed)
+DATA = [subject.data for subject in SUBJECTS]
 
 
 def run(seed: int) -> Endured:
     seen = Endured()
     for subject in SUBJECTS:
         for index in range(ROUNDS):
-            data = mutated(random.Random(f"{seed} {subject.name} {index}"), subject.data)
+            data = mutated(random.Random(f"{seed} {subject.name} {index}"), subject.data, DATA)
             try:
                 # For message sets: an lz4 scratch buffer, the output as pieces and joined.
                 with bounded(len(data), more_bytes=8 * DECOMPRESSED_LIMIT + (4 << 20)):
@@ -161,7 +118,7 @@ def test_signing_makes_each_crc_right() -> None:
     for subject in SUBJECTS:
         if subject.endure is endure_signed:
             for index in range(ROUNDS):
-                data = signed(mutated(random.Random(index), subject.data))
+                data = signed(mutated(random.Random(index), subject.data, DATA))
                 try:
                     assert all(entry.crc_ok for entry in entries(data))
                 except CorruptRecordException:

@@ -1,10 +1,14 @@
 """`guarded()`: refuse what would make a run depend on the process it runs in.
 
-Real sockets, threads, processes, look-ups of hosts and `time.sleep` are refused to all code in the
-thread of the simulation; real time and randomness only to modules of `aiokafka08`, which have
-`environment` for them: the clocks of `time`, `os.urandom`, and the functions of `random`, `secrets`
-and `uuid`. Logging and asyncio may read the clock: what they do with it stays outside the
-simulation. `seeded_random()`: what other code draws from `random` follows the seed.
+Real sockets, threads, processes, look-ups of hosts, `time.sleep`, other event loops and clients are
+refused to all code in the thread of the simulation; real time and randomness only to modules of
+`aiokafka08`, which have `environment` for them: the clocks of `time`, `os.urandom`, and the
+functions of `random`, `secrets` and `uuid`. Logging and asyncio may read the clock: what they do
+with it stays outside the simulation. `seeded_random()`: what other code draws from `random` follows
+the seed.
+
+The error names the code that asked: the first caller outside asyncio, uvloop and the standard
+library's modules of sockets, threads and processes.
 
 It sees calls by way of the module (`random.choice()`). It doesn't see names that a module imported
 before (`from random import choice`), `datetime.now()`, nor compiled code;
@@ -13,6 +17,7 @@ tests/testing/simulation/test_sources.py finds those in the sources.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import secrets
@@ -24,17 +29,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from aiokafka08.testing.simulation.errors import SimulationError
+from aiokafka08.testing.simulation.foreign import foreign_starts
 
 _FOR_ALL: tuple[tuple[Any, str, str], ...] = (
     (socket.socket, "__init__", "a real socket"),
+    (socket, "socketpair", "a real socket"),
     (threading.Thread, "start", "a thread"),
     (socket, "getaddrinfo", "socket.getaddrinfo(), which holds the event loop"),
     (subprocess.Popen, "__init__", "a process"),
     *((os, name, "a process") for name in ("fork",) if hasattr(os, name)),
     (time, "sleep", "time.sleep(), which holds the event loop"),
+    (asyncio, "new_event_loop", "another event loop"),
 )
 _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
     *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
@@ -45,6 +54,16 @@ _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
     *((uuid, name, f"uuid.{name}()") for name in ("uuid1", "uuid4")),
 )
 _PACKAGE = __name__.partition(".")[0]
+_PLUMBING = (
+    "asyncio",
+    "concurrent",
+    "multiprocessing",
+    "socket",
+    "subprocess",
+    "threading",
+    "uvloop",
+)
+"""Modules that ask on behalf of their callers."""
 
 
 @contextmanager
@@ -63,7 +82,8 @@ def guarded() -> Iterator[None]:
     """Raise SimulationError where the code of this block asks for what isn't simulated."""
     thread = threading.get_ident()
     before = []
-    for owners, for_all in ((_FOR_ALL, True), (_FOR_THE_PACKAGE, False)):
+    for_all_code = (*_FOR_ALL, *foreign_starts())
+    for owners, for_all in ((for_all_code, True), (_FOR_THE_PACKAGE, False)):
         for owner, name, what in owners:
             real = getattr(owner, name)
             before.append((owner, name, real))
@@ -71,7 +91,7 @@ def guarded() -> Iterator[None]:
     try:
         yield
     finally:
-        for owner, name, real in before:
+        for owner, name, real in reversed(before):
             setattr(owner, name, real)
 
 
@@ -83,6 +103,8 @@ def _refusing(
         module = frame.f_globals.get("__name__", "")
         ours = for_all or module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
         if ours and threading.get_ident() == thread:
+            frame = _asking(frame)
+            module = frame.f_globals.get("__name__", "")
             raise SimulationError(
                 f"{module} ({frame.f_code.co_filename}:{frame.f_lineno}) asks for {what}, which a "
                 "simulation doesn't have. It runs code that takes its time and connections from "
@@ -91,3 +113,13 @@ def _refusing(
         return real(*arguments, **options)
 
     return call
+
+
+def _asking(frame: FrameType) -> FrameType:
+    """Return the frame that asked, or its first caller that isn't plumbing."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        if caller.f_globals.get("__name__", "").partition(".")[0] not in _PLUMBING:
+            return caller
+        caller = caller.f_back
+    return frame

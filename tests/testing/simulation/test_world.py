@@ -10,11 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from types import BuiltinMethodType
 from typing import Any
 
+import confluent_kafka
+import confluent_kafka.admin
 import pytest
+import uvloop
 
 from aiokafka08 import AIOKafkaProducer, environment
 from aiokafka08.testing import EmbeddedCluster
@@ -26,6 +30,10 @@ from aiokafka08.testing.simulation import (
     simulate,
 )
 from aiokafka08.testing.simulation.party import PARTY
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import kafka
 
 
 @pytest.fixture
@@ -324,10 +332,43 @@ async def _connect_with_tls() -> None:
     await asyncio.open_connection("kafka0", 9092, ssl=True)
 
 
+async def _make_a_loop() -> None:
+    asyncio.new_event_loop()
+
+
+async def _make_a_loop_of_uvloop() -> None:
+    uvloop.new_event_loop()
+
+
+async def _start_librdkafka() -> None:
+    confluent_kafka.Producer({"bootstrap.servers": "kafka0:9092"})
+
+
+async def _start_a_subclass() -> None:
+    confluent_kafka.DeserializingConsumer({"bootstrap.servers": "kafka0:9092"})
+
+
+async def _start_the_admin_client() -> None:
+    confluent_kafka.admin.AdminClient({"bootstrap.servers": "kafka0:9092"})
+
+
+async def _start_kafka_python() -> None:
+    kafka.KafkaProducer(bootstrap_servers="kafka0:9092")
+
+
+_HERE = rf"{__name__} \(.*test_world.py:\d+\) asks for"
+
+
 @pytest.mark.parametrize(
     ("scenario", "named"),
     [
-        (_open_a_socket, rf"{__name__} \(.*test_world.py:\d+\) asks for a real socket"),
+        (_make_a_loop, rf"{_HERE} another event loop"),
+        (_make_a_loop_of_uvloop, rf"{_HERE} an event loop of uvloop"),
+        (_start_librdkafka, rf"{_HERE} confluent_kafka.Producer, which has threads"),
+        (_start_a_subclass, rf"{_HERE} confluent_kafka.Consumer, which has threads"),
+        (_start_the_admin_client, rf"{_HERE} confluent_kafka.admin.AdminClient"),
+        (_start_kafka_python, r"kafka\.[\w.]+ \(.*\) asks for a real socket"),
+        (_open_a_socket, rf"{_HERE} a real socket"),
         (_start_a_thread, "asks for a thread"),
         (_use_the_thread_pool, r"asyncio.to_thread\(\).*no threads"),
         (_sleep, r"asks for time.sleep\(\)"),
@@ -341,6 +382,16 @@ def test_what_cannot_be_simulated_is_named(
 ) -> None:
     with pytest.raises((SimulationError, NotImplementedError), match=named):
         world.run(scenario)
+
+
+def test_other_clients_and_loops_work_after_a_run(world: World) -> None:
+    world.run(asyncio.sleep, 1)
+    for make_loop in (uvloop.new_event_loop, asyncio.new_event_loop):
+        loop = make_loop()
+        assert loop.run_until_complete(asyncio.sleep(0, "ran")) == "ran"
+        loop.close()
+    producer = confluent_kafka.Producer({})
+    assert isinstance(producer, confluent_kafka.Producer)
 
 
 def test_the_package_may_not_take_real_time_or_chance(world: World) -> None:

@@ -1,0 +1,40 @@
+"""Loaded libraries that bring event loops or threads of their own, in C: uvloop and librdkafka.
+
+They take sockets and time from the system, where `guard` doesn't see it. So it refuses what starts
+them. A class in C can't be changed, and programs import it by name: each module that has it gets
+the replacement.
+
+Invariant: this module imports no library. What isn't loaded isn't listed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_CLIENTS = ("Producer", "Consumer")
+
+
+def foreign_starts() -> Iterator[tuple[Any, str, str]]:
+    """Yield what starts such a library: its owner, its name there, and what it is."""
+    if (uvloop := sys.modules.get("uvloop")) is not None:
+        yield uvloop.Loop, "__new__", "an event loop of uvloop"
+    if (rdkafka := sys.modules.get("confluent_kafka.cimpl")) is not None:
+        for name in _CLIENTS:
+            what = f"confluent_kafka.{name}, which has threads and sockets of its own"
+            found = getattr(rdkafka, name)
+            for subclass in found.__subclasses__():
+                yield subclass, "__init__", what
+            yield from ((*place, what) for place in _places(found))
+        for subclass in rdkafka._AdminClientImpl.__subclasses__():
+            what = "confluent_kafka.admin.AdminClient, which has threads and sockets of its own"
+            yield subclass, "__init__", what
+
+
+def _places(found: object) -> Iterator[tuple[Any, str]]:
+    """Yield each loaded module with this object, and its name there."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None) or {}
+        for name in [name for name, value in names.items() if value is found]:
+            yield module, name

@@ -1,0 +1,111 @@
+"""Measure this process again and again, and tell growth from ups and downs. Pure but for `read`.
+
+Invariant: a gauge is flat if its lowest value in the last third of the run is at most `slack` above
+its lowest in the third before that. A leak raises what is left when nothing goes on; work, a
+rebalance or a retry raises only what is there for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import psutil
+
+MIB = 1 << 20
+
+
+class Sample(NamedTuple):
+    """The process at a moment; `rss_mib` is the resident memory."""
+
+    at_s: float
+    rss_mib: float
+    fds: float
+    tasks: float
+    timers: float
+
+
+SLACK = {"rss_mib": 4.0, "fds": 4.0, "tasks": 2.0, "timers": 4.0}
+"""What a gauge may grow by: allocators keep pieces, and a timer may just have been set."""
+
+
+def read() -> Sample:
+    """Measure this process, after a garbage collection; call it in the event loop."""
+    gc.collect()
+    process, loop = psutil.Process(), asyncio.get_running_loop()
+    timers = [one for one in loop._scheduled if not one.cancelled()]  # type: ignore[attr-defined]
+    return Sample(
+        loop.time(),
+        process.memory_info().rss / MIB,
+        process.num_fds(),
+        len(asyncio.all_tasks()),
+        len(timers),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What became of a gauge.
+
+    Attributes:
+        lowest_before: its lowest value in the second third of the run.
+        lowest_after: its lowest value in the last third.
+        highest: its highest value in both.
+        per_hour: the slope of the line through all values of both (least squares).
+    """
+
+    name: str
+    lowest_before: float
+    lowest_after: float
+    highest: float
+    per_hour: float
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it hasn't grown."""
+        return self.lowest_after <= self.lowest_before + SLACK[self.name]
+
+    def __str__(self) -> str:
+        verdict = "flat" if self.is_flat else "GROWS"
+        return (
+            f"{self.name}: lowest {self.lowest_before:.1f}, then {self.lowest_after:.1f}; "
+            f"highest {self.highest:.1f}; slope {self.per_hour:+.2f} per hour: {verdict}"
+        )
+
+
+@dataclass
+class Gauges:
+    """The samples of a run."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    def trends(self) -> list[Trend]:
+        """Return the trend of each gauge; the first third of the run warms up.
+
+        Raises:
+            ValueError: there are fewer than six samples.
+        """
+        count = len(self.samples)
+        if count < 6:
+            raise ValueError(f"{count} samples: expected at least 6, from a longer run")
+        before, after = self.samples[count // 3 : 2 * count // 3], self.samples[2 * count // 3 :]
+        times = [one.at_s for one in (*before, *after)]
+        found = []
+        for name in SLACK:
+            first = [float(getattr(one, name)) for one in before]
+            second = [float(getattr(one, name)) for one in after]
+            slope = 3600 * slope_of(times, first + second)
+            found.append(Trend(name, min(first), min(second), max(first + second), slope))
+        return found
+
+
+def slope_of(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Return the slope of the line that fits best; 0 if all xs are the same."""
+    x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+    spread = sum((x - x_mean) ** 2 for x in xs)
+    if not spread:
+        return 0.0
+    return sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread
