@@ -20,9 +20,10 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.types import Buffer
 from tests.protocol.golden import FETCHES, PRODUCES, message_sets
 from tests.protocol.hostile import DECOMPRESSED_LIMIT
+from tests.protocol.mutations import mutated, signed
 from tests.protocol.oracle import TP, entry, message, wrapper
 from tests.protocol.strategies import examples
-from tests.protocol.test_mutations import ROUNDS, SUBJECTS, mutated, signed
+from tests.protocol.test_mutations import DATA, ROUNDS, SUBJECTS
 from tests.protocol.twins import TWINS, Twin
 
 PURE = Twin("python")
@@ -127,7 +128,7 @@ def test_mutated_sets_are_read_alike(sign: bool) -> None:
     for number, subject in enumerate(SUBJECTS):
         for index in range(ROUNDS // 4):
             rng = random.Random(f"twins {number} {index}")
-            data = mutated(rng, subject.data)
+            data = mutated(rng, subject.data, DATA)
             if sign:
                 data = signed(data)
                 for magic in (0, 1):
