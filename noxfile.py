@@ -61,7 +61,7 @@ set itself always run for both twins."""
 WITHOUT_SPARK = tuple(
     f"tests/{name}"
     for name in (
-        "admin", "bridge", "brokers", "chaos", "cli", "concurrency", "consumer", "contract",
+        "admin", "bridge", "brokers", "cli", "concurrency", "consumer", "contract",
         "coordinator",
         "differential", "failover", "fuzz", "history", "membership", "monitoring", "mutants", "net",
         "offset_store", "producer", "protocol", "simulation", "soak",

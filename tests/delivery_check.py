@@ -2,7 +2,7 @@
 
 A producer sends numbered messages to every partition of a topic, and consumers read them. All are
 recorded, and `check()` lets `aiokafka08.testing.history` judge what they did. The failover tests
-use it on real brokers, the chaos tests on the embedded cluster.
+use it on real brokers; faults of embedded brokers are in `tests.simulation`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.errors import CorruptRecordException, KafkaError, NoBrokersAvailable
+from aiokafka08.errors import KafkaError, NoBrokersAvailable
 from aiokafka08.testing.history import Recorder, check, report
 
 C = TypeVar("C")
 
 OUTSTANDING = 200
-"""The default number of sends per partition that may wait for their outcome."""
-
-
+"""How many sends of a partition may wait for their outcome."""
 LATE_S = 10.0
 """By how much a call may exceed its deadline beside real brokers that keep the machine busy."""
 
@@ -33,14 +31,10 @@ class DeliveryCheck:
 
     Args:
         producer, consumer: further options of the clients.
-        outstanding: the number of sends per partition that may wait for their outcome.
-        pause_s: the time between two sends to a partition.
         members: the number of consumers. Several ones are a group, with the option `group_id`.
-        consumer_may_fail: record the errors of the consumer; fetch a corrupt message again.
 
     Attributes:
         recorder: has the history.
-        raised: the errors that a consumer raised.
     """
 
     def __init__(
@@ -51,17 +45,10 @@ class DeliveryCheck:
         *,
         producer: dict[str, Any] | None = None,
         consumer: dict[str, Any] | None = None,
-        outstanding: int = OUTSTANDING,
-        pause_s: float = 0.0,
         members: int = 1,
-        consumer_may_fail: bool = False,
     ) -> None:
         self.recorder = Recorder()
-        self.raised: list[KafkaError] = []
         self._members = members
-        self._outstanding = outstanding
-        self._pause_s = pause_s
-        self._consumer_may_fail = consumer_may_fail
         self._acknowledged = [0] * partitions
         self._unseen: set[tuple[int, int]] = set()  # (partition, offset) that were acknowledged
         self._seen: set[tuple[int, int]] = set()
@@ -113,12 +100,6 @@ class DeliveryCheck:
                     count >= goal for count, goal in zip(self._acknowledged, goals, strict=True)
                 )
             )
-
-    async def acknowledged_anywhere(self, more: int, timeout: float = 30.0) -> None:
-        """Wait until `more` further messages are acknowledged in all partitions together."""
-        goal = sum(self._acknowledged) + more
-        async with asyncio.timeout(timeout):
-            await self._until(lambda: sum(self._acknowledged) >= goal)
 
     async def check(self) -> None:
         """Read the whole log with a new consumer, and judge the history."""
@@ -196,9 +177,7 @@ class DeliveryCheck:
             task = asyncio.create_task(self._await_outcome(delivery, partition))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
-            if self._pause_s:
-                await asyncio.sleep(self._pause_s)
-            if len(outstanding) >= self._outstanding:
+            if len(outstanding) >= OUTSTANDING:
                 await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*outstanding)
 
@@ -212,15 +191,7 @@ class DeliveryCheck:
 
     async def _receive(self, consumer: AIOKafkaConsumer) -> None:
         while True:
-            try:
-                batch = await consumer.getmany(timeout_ms=500)
-            except KafkaError as error:
-                if not self._consumer_may_fail:
-                    raise
-                self.raised.append(error)
-                if isinstance(error, CorruptRecordException) and error.partition is not None:
-                    consumer.seek(error.partition, await consumer.position(error.partition))
-                continue
+            batch = await consumer.getmany(timeout_ms=500)
             for records in batch.values():
                 for record in records:
                     self._seen.add((record.partition, record.offset))

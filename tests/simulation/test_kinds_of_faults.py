@@ -1,0 +1,50 @@
+"""The seeds that each run plays have every error code and effect for Produce and Fetch.
+
+The first seeds of `test_mixed_scenario` have most; the seeds here complete them.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from aiokafka08.testing.cluster import AfterDeath
+from aiokafka08.testing.faults import (
+    Close,
+    Corrupt,
+    Delay,
+    Effect,
+    Hang,
+    Omit,
+    Silence,
+    Truncate,
+    WrongCorrelationId,
+)
+from tests.simulation.plan import CODES, Fault, Kill, Send, Strike, plan_of
+from tests.simulation.runner import run_seed
+from tests.simulation.test_mixed_scenario import SEEDS_OF_A_TEST, TESTS
+
+COMPLETING = (110, 138, 151, 480, 624)
+WANTED: set[type[Effect]] = {
+    *(Close, Corrupt, Delay, Hang, Omit, Silence, Truncate, WrongCorrelationId)
+}
+
+
+@pytest.mark.parametrize("seed", COMPLETING)
+def test_no_completing_seed_shows_an_anomaly(seed: int) -> None:
+    assert run_seed(seed).texts == ()
+
+
+def test_seeds_of_each_run_have_every_kind_of_fault() -> None:
+    seeds = [*range(TESTS * SEEDS_OF_A_TEST), *COMPLETING]
+    acts = [step.do for seed in seeds for step in plan_of(seed).steps]
+    assert {type(act) for act in acts} == {*get_args(Fault), Send}
+    assert {act.then for act in acts if isinstance(act, Kill)} == set(get_args(AfterDeath))
+    strikes = [act for act in acts if isinstance(act, Strike)]
+    for request in ("ProduceRequest", "FetchRequest"):
+        effects = {strike.then for strike in strikes if strike.request == request}
+        assert set(CODES[request]) <= effects
+        # The response to Produce has no checksum.
+        wanted = WANTED - ({Corrupt} if request == "ProduceRequest" else set())
+        assert wanted <= set(map(type, effects))
