@@ -183,3 +183,36 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
             await work.check()
         finally:
             await asyncio.to_thread(cluster.close)
+
+
+async def test_a_group_gets_all_messages_when_leaders_are_killed(
+    cluster: RealCluster, unique_topic: NewName
+) -> None:
+    """Two members share the partitions and commit; the broker that keeps the commits dies too."""
+    topic = unique_topic("members")
+    await create_safe_topic(cluster, topic)
+    work = DeliveryCheck(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={"request_timeout_ms": 10_000},
+        consumer={
+            "group_id": topic,
+            "zookeeper_connect": cluster.zookeeper_connect,
+            "session_timeout_ms": 6_000,
+            "rebalance_max_retries": 30,
+            "auto_commit_interval_ms": 500,
+        },
+        members=2,
+    )
+    async with work.running(drain_timeout=90):
+        for partition in range(2):
+            await work.acknowledged(50)
+            victim = await asyncio.to_thread(cluster.leader, topic, partition)
+            await asyncio.to_thread(cluster.kill, victim)
+            await work.acknowledged(50, timeout=60)
+            await asyncio.to_thread(cluster.restart, victim)
+            await wait_full_isr(cluster, topic)
+    await work.check()
+    members = {one.process for one in work.recorder.operations if one.polled}
+    assert len(members - {"log"}) >= 2
