@@ -45,7 +45,7 @@ def reading(
     twin: Twin, data: Buffer, fetch_offset: int, check_crcs: bool, end_offset: int | None
 ) -> list[Any]:
     """Return all records and errors, after each damage too; without CRC checks also the pauses."""
-    seen: list[Any] = [tuple(twin.survey(data))]
+    seen: list[Any] = [repr(twin.survey(data))]
     for _ in range(5):
         whole = twin.MessageSetReader(
             TP,
@@ -88,7 +88,10 @@ def columns(twin: Twin, data: bytes, fetch_offset: int, max_bytes: int = 1 << 20
 def column_buffers(made: Any) -> list[Any]:
     """Return the content of the buffers of all columns."""
     return [
-        [None if part is None or isinstance(part, int) else bytes(part) for part in column]
+        [
+            None if part is None else bytes(part)
+            for part in (column.validity, column.offsets, column.data)
+        ]
         + [column.null_count]
         for column in (
             made.column_key(),
