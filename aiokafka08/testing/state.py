@@ -92,6 +92,8 @@ class Partition:
     """Broker → bytes of all sets that were produced to it there, stored or not."""
     behind: dict[int, int] = field(default_factory=dict)
     """Replica that doesn't follow the leader → the offset that it reached."""
+    flushed: dict[int, int] = field(default_factory=dict)
+    """Dead replica that has lost messages → the end of its log. The leader doesn't know of it."""
 
     @property
     def key(self) -> TopicPartition:
@@ -99,14 +101,16 @@ class Partition:
 
     def reached(self, node_id: int) -> int:
         """Return the end of a replica's log."""
-        return self.behind.get(node_id, self.log.end_offset)
+        reached = self.behind.get(node_id, self.log.end_offset)
+        return min(reached, self.flushed.get(node_id, reached))
 
     @property
     def high_watermark(self) -> int:
         """The end of what all replicas of the ISR have; consumers get no messages above it."""
         if not self.behind:
             return self.log.end_offset
-        return min((self.reached(node_id) for node_id in self.isr), default=self.log.end_offset)
+        end = self.log.end_offset
+        return min((self.behind.get(node_id, end) for node_id in self.isr), default=end)
 
 
 class CommitKey(NamedTuple):
@@ -388,7 +392,7 @@ class ClusterState:
         for partition in self.all_partitions():
             if node_id in partition.replicas:
                 end = partition.reached(node_id) - messages
-                partition.behind[node_id] = max(end, partition.log.start_offset)
+                partition.flushed[node_id] = max(end, partition.log.start_offset)
 
     def mark_dead(self, node_id: int) -> None:
         """Let a broker die; the controller hasn't noticed yet."""
@@ -459,6 +463,7 @@ class ClusterState:
         """Make a replica the leader and truncate the log to what this replica has."""
         partition.leader = node_id
         partition.log.truncate(partition.reached(node_id))
+        partition.flushed.pop(node_id, None)
         partition.behind = {
             other: min(offset, partition.log.end_offset)
             for other, offset in partition.behind.items()
@@ -480,6 +485,7 @@ class ClusterState:
     def restore(self, partition: Partition, node_id: int) -> None:
         """Let a follower catch up and rejoin the ISR."""
         partition.behind.pop(node_id, None)
+        partition.flushed.pop(node_id, None)
         if node_id not in partition.isr:
             partition.isr.append(node_id)
         self._isr_changed(partition)

@@ -769,3 +769,12 @@ def test_frame_sent_byte_by_byte(version: str) -> None:
             wire.socket.sendall(frame[at : at + 1])
         response = wire.receive(ProduceRequest)
         assert response.topics[0].partitions[0].error_code == 0
+
+
+async def test_lost_tail_of_a_follower_leaves_the_high_watermark() -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"1", b"2", b"3", b"4"])
+        cluster.kill(1, "unnoticed", unflushed=3)
+        assert cluster.offsets("t", 0).high_watermark == 4
+        cluster.append("t", 0, [b"5"])
+        assert cluster.offsets("t", 0).high_watermark == 4
