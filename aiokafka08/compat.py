@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> None:
     """Call `install()`, and run a module (`-m name`) or a script with the rest of the arguments.
 
     Raises:
-        SystemExit: there is no module or script; or as the program.
+        SystemExit: there is no such module or script; or as the program.
     """
     is_module = arguments[:1] == ["-m"]
     program = arguments[is_module:][:1]
@@ -147,11 +147,39 @@ def main(arguments: Sequence[str]) -> None:
         )
     install()
     sys.argv = list(arguments[is_module:])
+    problem = _module_problem(program[0]) if is_module else _script_problem(Path(program[0]))
+    if problem is not None:
+        raise SystemExit(f"aiokafka08.compat: {problem}")
     if is_module:
         runpy.run_module(program[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = str(Path(program[0]).resolve().parent)
         runpy.run_path(program[0], run_name="__main__")
+
+
+def _module_problem(name: str) -> str | None:
+    """Return why no module of this name can be run; None if it can."""
+    try:
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{name}.__main__"
+            spec = find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # a package of the program lacks a module
+        spec = None
+    if spec is None:
+        return f"-m {name}: no such module, expected one that python -m finds from {Path.cwd()}"
+    return None
+
+
+def _script_problem(path: Path) -> str | None:
+    """Return why this file can't be run; None if it can."""
+    if not path.exists():
+        return f"{path}: no such file, expected a script of Python. Run a module with -m"
+    if path.is_dir() and not (path / "__main__.py").exists():
+        return f"{path}: a folder without __main__.py, expected a script of Python"
+    return None
 
 
 if __name__ == "__main__":

@@ -146,6 +146,17 @@ def test_defaults_from_the_environment_hold_while_installed(tmp_path: Path) -> N
     ]
 
 
+def run_compat(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "aiokafka08.compat", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=cwd,
+    )
+
+
 PROGRAM = """
 import sys
 import aiokafka, helper
@@ -164,14 +175,42 @@ def test_program_runs_unmodified(tmp_path: Path, start: list[str]) -> None:
     assert printed == "__main__ aiokafka08 ['-x', '1']\n"
 
 
+BROKEN = "import missing_library\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (["-m", "nosuch"], "-m nosuch: no such module"),
+        (["-m", "nosuch.app"], "-m nosuch.app: no such module"),
+        (["-m", "folder.nosuch"], "-m folder.nosuch: no such module"),
+        (["-m", "folder"], "-m folder.__main__: no such module"),
+        (["nosuch.py"], "nosuch.py: no such file"),
+        (["folder"], "folder: a folder without __main__.py"),
+    ],
+    ids=str,
+)
+def test_missing_program_is_one_line(tmp_path: Path, start: list[str], said: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__init__.py").write_text("")
+    done = run_compat(*start, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"aiokafka08.compat: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("start", ["broken", "broken.app"])
+def test_import_error_of_a_program_keeps_its_traceback(tmp_path: Path, start: str) -> None:
+    (tmp_path / "broken").mkdir()
+    for name in ("__init__.py", "__main__.py", "app.py"):
+        (tmp_path / "broken" / name).write_text(BROKEN)
+    done = run_compat("-m", start, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("No module named 'missing_library'\n")
+
+
 def test_usage_is_shown_without_a_program(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "aiokafka08.compat", "-m"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=tmp_path,
-    )
+    done = run_compat("-m", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("usage: python -m aiokafka08.compat")
