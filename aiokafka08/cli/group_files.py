@@ -18,7 +18,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from aiokafka08.errors import IllegalArgumentError
@@ -93,6 +93,19 @@ def parse_offsets(text: str, origin: str) -> list[GroupOffset]:
     if not offsets:
         raise IllegalArgumentError(f"{origin}: no offsets; expected at least one")
     return list(offsets.values())
+
+
+def offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[GroupOffset]:
+    """Return the offsets of one group; those without a group count as its own.
+
+    Raises:
+        IllegalArgumentError: there are none; the text names the file, `origin`.
+    """
+    found = [one._replace(group=group) for one in offsets if one.group in (None, group)]
+    if not found:
+        name = "stdin" if origin == "-" else origin
+        raise IllegalArgumentError(f"{name}: no offsets of group {group!r}")
+    return found
 
 
 def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:

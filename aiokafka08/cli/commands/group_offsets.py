@@ -1,7 +1,7 @@
 """`group reset`, `group export`, `group import`: move the committed offsets of groups.
 
 `reset` and `import` first make a plan, all of it, and print it; with `--execute` they then carry it
-out. `cli.group_files` reads and writes the files.
+out (`cli.group_moves`). `cli.group_files` reads and writes the files.
 
 Invariant: nothing is changed without `--execute`, and nothing if a group that the call is about has
 live members, or a part of the plan isn't possible. If a commit fails all the same, the rows show
@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,11 +23,9 @@ from aiokafka08.cli.declare import Example, command, connection_options, format_
 from aiokafka08.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset, StoredGroup
     from aiokafka08.admin.offset_reset import PlanTarget
     from aiokafka08.cli.group_files import GroupOffset, OffsetFileFormat
-    from aiokafka08.cli.output import Row
-    from aiokafka08.structs import TopicPartition
+    from aiokafka08.cli.group_moves import FileMoves, TargetMoves
 
 PLAN_FIELDS = {
     "group": "the group",
@@ -106,6 +104,9 @@ def reset(
     inside, with a note. On brokers below 0.10.1, which don't know the time of a message, a time
     means the start of the segment with it: never later than asked.
     """
+    from aiokafka08.cli.group_files import offsets_of
+    from aiokafka08.cli.group_moves import FileMoves, TargetMoves
+
     chosen = {
         "--to-earliest": "earliest" if to_earliest else None,
         "--to-latest": "latest" if to_latest else None,
@@ -128,11 +129,11 @@ def reset(
             raise click.UsageError(
                 "group reset: --from-file names the partitions; leave --topic out"
             )
-        offsets = _offsets_of(group, _read_offsets(from_file), from_file)
-        _move(settings, _FileMoves(offsets, store), execute, format)
+        offsets = offsets_of(group, _read_offsets(from_file), from_file)
+        _move(settings, FileMoves(offsets, store), execute, format)
         return
     target = _target(given[0], chosen[given[0]])
-    _move(settings, _TargetMoves(group, target, selected, store), execute, format)
+    _move(settings, TargetMoves(group, target, selected, store), execute, format)
 
 
 @command(
@@ -262,136 +263,26 @@ def import_(
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
     of the groups must be stopped; offsets in ZooKeeper are changed with --zookeeper only.
     """
+    from aiokafka08.cli.group_moves import FileMoves
+
     offsets = [
         one if one.group is not None else one._replace(group=group) for one in _read_offsets(file)
     ]
     if any(one.group is None for one in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
-    _move(settings, _FileMoves(offsets, store), execute, format)
-
-
-# --- moves ----------------------------------------------------------------------------------------
-
-
-class _TargetMoves:
-    """Move one group to a target, in each store where it has offsets."""
-
-    def __init__(
-        self,
-        group: str,
-        target: PlanTarget,
-        topics: Mapping[str, Collection[int]],
-        store: str | None,
-    ) -> None:
-        self._group = group
-        self._target = target
-        self._topics = topics
-        self._store = store
-
-    async def find(
-        self, admin: AIOKafkaAdminClient
-    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
-        """Return each stored group with the target of each partition."""
-        from aiokafka08.structs import TopicPartition
-
-        existing = {
-            TopicPartition(topic["topic"], one["partition"])
-            for topic in await admin.describe_topics()
-            for one in topic["partitions"]
-        }
-        named = self._named(existing)
-        moves = []
-        for group, committed in await _where_it_is(admin, self._group, self._store):
-            tps = named if self._topics else sorted(existing & set(committed))
-            moves.append((group, dict.fromkeys(tps, self._target)))
-        return moves
-
-    def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:
-        from aiokafka08.errors import UnknownTopicOrPartitionError
-        from aiokafka08.structs import TopicPartition
-
-        named: list[TopicPartition] = []
-        for topic, partitions in self._topics.items():
-            there = sorted(tp for tp in existing if tp.topic == topic)
-            if not there:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
-            named += [TopicPartition(topic, one) for one in sorted(partitions)] or there
-        return named
-
-
-class _FileMoves:
-    """Move each group to the offsets that a file has of it."""
-
-    def __init__(self, offsets: Sequence[GroupOffset], store: str | None) -> None:
-        self._offsets = offsets
-        self._store = store
-
-    async def find(
-        self, admin: AIOKafkaAdminClient
-    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
-        """Return each stored group with the offset of each partition."""
-        from aiokafka08.structs import OffsetAndMetadata, TopicPartition
-
-        moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
-        places: dict[tuple[str, str | None], list[StoredGroup]] = {}
-        for one in self._offsets:
-            key = str(one.group), self._store or one.store
-            if key not in places:
-                places[key] = [group for group, _ in await _where_it_is(admin, *key)]
-            for group in places[key]:
-                targets = moves.setdefault(group, {})
-                tp = TopicPartition(one.topic, one.partition)
-                if tp in targets:
-                    raise click.UsageError(
-                        f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
-                        f"{group.store}: the file has both stores, and --store names one"
-                    )
-                targets[tp] = OffsetAndMetadata(one.offset, one.metadata)
-        return list(moves.items())
-
-
-async def _where_it_is(
-    admin: AIOKafkaAdminClient, group: str, store: str | None
-) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
-    """Return the group in the named store, or in each where it has offsets, with their partitions.
-
-    Raises:
-        UnsupportedVersionError: the brokers don't have the store.
-        GroupIdNotFound: no store is named, and the group has no offsets.
-    """
-    from aiokafka08.errors import GroupIdNotFound, UnsupportedVersionError
-
-    possible = await admin.possible_groups([group])
-    wanted = [one for one in possible if store in (None, one.store)]
-    if not wanted:
-        raise UnsupportedVersionError(
-            f"--store {store}: group {group!r} can't be there; the brokers keep it in "
-            f"{' or '.join(one.store for one in possible)}"
-        )
-    stored = await admin.list_stored_offsets(wanted)
-    found: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
-    for one, offsets in zip(wanted, stored, strict=True):
-        if offsets.error is not None:
-            raise offsets.error
-        if store is not None or offsets.offsets:
-            found.append((one, offsets.offsets.keys()))
-    if not found:
-        raise GroupIdNotFound(
-            f"group {group!r} has no committed offsets. To commit its first ones, name the place "
-            "with --store"
-        )
-    return found
+    _move(settings, FileMoves(offsets, store), execute, format)
 
 
 def _move(
-    settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool, format: str | None
+    settings: Settings, moves: TargetMoves | FileMoves, execute: bool, format: str | None
 ) -> None:
     from aiokafka08.cli.connection import run
+    from aiokafka08.cli.group_moves import plan_and_move
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.output import rows_so_far
 
     with rows_so_far(PLAN_FIELDS, format) as rows:
-        plan = run(_plan_and_move(settings, moves, execute, rows))
+        plan = run(plan_and_move(settings, moves, execute, rows))
     for group, planned in plan:
         for one in planned:
             if one.new != one.wanted:
@@ -401,55 +292,6 @@ def _move(
                 )
     if not execute:
         note("this is the plan, nothing was changed. Carry it out with --execute")
-
-
-async def _plan_and_move(
-    settings: Settings, moves: _TargetMoves | _FileMoves, execute: bool, rows: list[Row]
-) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
-    """Return the plan, and add its rows; with `execute` those of each group once it is moved."""
-    from aiokafka08.cli.connection import admin_client
-    from aiokafka08.errors import GroupIdNotFound
-
-    async with admin_client(settings) as admin:
-        plan = []
-        for group, targets in await moves.find(admin):
-            if targets:
-                plan.append((group, await admin.plan_group_reset(group, targets)))
-        if not plan:
-            raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
-        if execute:
-            for group, _ in plan:
-                await admin.check_group_change(group)
-        for group, planned in plan:
-            if execute:
-                await _commit(admin, group, planned)
-            rows += [
-                {
-                    "group": group.group,
-                    "store": group.store,
-                    "topic": one.topic,
-                    "partition": one.partition,
-                    "committed": one.current,
-                    "new": one.new,
-                }
-                for one in planned
-            ]
-    return plan
-
-
-async def _commit(
-    admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
-) -> None:
-    from aiokafka08.structs import OffsetAndMetadata, TopicPartition
-
-    offsets = {
-        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
-        for one in planned
-    }
-    await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)
-
-
-# --- options --------------------------------------------------------------------------------------
 
 
 def _target(option: str, value: Any) -> PlanTarget:
@@ -505,14 +347,3 @@ def _read_offsets(file: str) -> list[GroupOffset]:
     except UnicodeDecodeError:
         raise IllegalArgumentError(f"{origin}: not UTF-8; expected a file of offsets") from None
     return parse_offsets(text, origin)
-
-
-def _offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[GroupOffset]:
-    """Return those of one group; entries without a group count as its own."""
-    from aiokafka08.errors import IllegalArgumentError
-
-    found = [one._replace(group=group) for one in offsets if one.group in (None, group)]
-    if not found:
-        name = "stdin" if origin == "-" else origin
-        raise IllegalArgumentError(f"{name}: no offsets of group {group!r}")
-    return found
