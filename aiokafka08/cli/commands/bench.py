@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
 
 from aiokafka08.cli.declare import (
@@ -12,6 +15,8 @@ from aiokafka08.cli.declare import (
     format_option,
 )
 from aiokafka08.cli.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _COUNTS = {
     "bench": "what was measured",
@@ -33,6 +38,26 @@ LATENCY_FIELDS = {
 }
 
 
+def _message_options(messages: int, *, min_size: int) -> Callable[[F], F]:
+    """Return a decorator that adds `--messages`, by default so many, and `--size`."""
+    how_many = click.option(
+        "-c",
+        "--messages",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=messages,
+        help=f"How many (default: {messages}).",
+    )
+    how_large = click.option(
+        "--size",
+        type=click.IntRange(min=min_size),
+        metavar="N",
+        default=100,
+        help="Bytes of a message (default: 100).",
+    )
+    return lambda function: how_many(how_large(function))
+
+
 @click.group("bench", cls=CommandGroup)
 def bench() -> None:
     """Measure producing, consuming and latency."""
@@ -47,21 +72,7 @@ def bench() -> None:
     ],
 )
 @click.argument("topic")
-@click.option(
-    "-c",
-    "--messages",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1_000_000,
-    help="How many (default: 1000000).",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=100,
-    help="Bytes of a message (default: 100).",
-)
+@_message_options(1_000_000, min_size=0)
 @click.option(
     "-z",
     "--compression",
@@ -132,21 +143,7 @@ def consume(
     ],
 )
 @click.argument("topic")
-@click.option(
-    "-c",
-    "--messages",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1000,
-    help="How many (default: 1000).",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(min=24),
-    metavar="N",
-    default=100,
-    help="Bytes of a message (default: 100).",
-)
+@_message_options(1000, min_size=24)
 @click.option(
     "-p",
     "--partition",
