@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08 import AIOKafkaProducer, Deliveries
 from aiokafka08.cli.connection import producer
@@ -48,6 +48,11 @@ _log: Final = logging.getLogger("aiokafka08.producer")
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
+_SET_BYTES: Final = 1_000_000
+"""Size to which a message set grows while the one before it is in flight, as kcat's.
+
+Part of the time that a broker takes for a request doesn't depend on its size. That limits the rate
+of a partition."""
 _MAX_REQUEST_BYTES: Final = 1048576
 _MOST_PENDING: Final = 256
 """Calls of `send_many` whose deliveries aren't awaited yet."""
@@ -140,10 +145,7 @@ async def produce(
             block_bytes = min(block_bytes, RateLimit(job.bytes_per_s, 0).block_bytes)
         source = delimited_messages(paths, stdin, record_decoder(options), block_bytes)
     output = open_stdout() if tee else None
-    own = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
-    if job.compression is not None:
-        own["compression_type"] = None if job.compression == "none" else job.compression
-    async with producer(settings, **own) as sending:
+    async with producer(settings, **producer_arguments(settings, job)) as sending:
         _log.addFilter(_leave_out_failures)
         try:
             with Progress("produced", total, "bytes", is_shown=not tee) as progress:
@@ -170,6 +172,20 @@ async def produce(
             raise OSError(error.errno, text, error.filename) from None
         finally:
             _log.removeFilter(_leave_out_failures)
+
+
+def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
+    """Return the producer's arguments: those of the settings, and defaults for a stream of input.
+
+    A compressed set keeps the producer's own size. With acks=0 so does a plain one: if a broker
+    refuses a set as too large, the producer doesn't learn of it and can't split the set.
+    """
+    arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
+    if job.compression is not None:
+        arguments["compression_type"] = None if job.compression == "none" else job.compression
+    if arguments.get("compression_type") is None and arguments.get("acks") != 0:
+        arguments.setdefault("max_batch_size", _SET_BYTES)
+    return arguments
 
 
 def _leave_out_failures(record: logging.LogRecord) -> bool:
