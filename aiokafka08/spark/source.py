@@ -144,6 +144,7 @@ class Kafka08PushdownDataSource(Kafka08DataSource):
     """The data source with filter pushdown, for sessions in which Spark's setting for it is on.
 
     While the setting is off, Spark fails each batch read of a reader that has `pushFilters` (4.3).
+    While it is on, Spark gives a frame's unfiltered queries the tasks of its filtered one (4.3).
     """
 
     _reader = Kafka08PushdownReader

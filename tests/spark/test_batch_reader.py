@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -106,12 +107,38 @@ def test_options_select_partitions_and_offsets(
     assert found(reading(spark, cluster, **options)) == expected
 
 
+@pytest.fixture
+def pushdown(spark: Any) -> Iterator[None]:
+    register(spark, filter_pushdown=True)
+    yield
+    spark.conf.unset(PUSHDOWN_CONF)
+    register(spark)
+
+
+def test_queries_of_a_frame_do_not_share_filters(spark: Any, cluster: EmbeddedCluster) -> None:
+    """With pushdown, Spark 4.3 keeps the filters of a query for the next unfiltered one."""
+    fill(cluster, [100, 100])
+    frame = reading(spark, cluster)
+    counts = [frame.count(), frame.where("offset < 10").count(), frame.count()]
+    assert counts == [200, 20, 200]
+    assert frame.where("partition = 1").count() == 100
+    assert len(found(frame)) == 200
+
+
+def test_a_frame_keeps_the_end_of_its_first_query(spark: Any, cluster: EmbeddedCluster) -> None:
+    fill(cluster, [3])
+    frame = reading(spark, cluster)
+    assert frame.count() == 3
+    fill(cluster, [2])
+    assert [frame.count(), reading(spark, cluster).count()] == [3, 5]
+
+
+@pytest.mark.usefixtures("pushdown")
 def test_filter_pushdown_limits_tasks(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [1000, 1000, 1000])
-    frame = reading(spark, cluster)
 
     def tasks(condition: str) -> tuple[int, list[str]]:
-        kept = frame.where(condition)
+        kept = reading(spark, cluster).where(condition)
         return kept.rdd.getNumPartitions(), found(kept)
 
     assert tasks("partition = 1 AND offset = 500") == (1, values(1, 500, 501))
@@ -124,18 +151,12 @@ def test_filter_pushdown_limits_tasks(spark: Any, cluster: EmbeddedCluster) -> N
     assert tasks("partition <= 0 AND offset > 997") == (1, values(0, 998, 1000))
 
 
-def test_filter_pushdown_off_reads_all_partitions(spark: Any, cluster: EmbeddedCluster) -> None:
+def test_without_pushdown_all_partitions_are_read(spark: Any, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10, 10, 10])
-    assert spark.conf.get(PUSHDOWN_CONF) == "true"
-    spark.conf.unset(PUSHDOWN_CONF)
-    register(spark, filter_pushdown=False)
-    try:
-        assert spark.conf.get(PUSHDOWN_CONF) == "false"
-        kept = reading(spark, cluster).where("partition = 1 AND offset = 5")
-        assert kept.rdd.getNumPartitions() == 3
-        assert found(kept) == ["1-5"]
-    finally:
-        register(spark)
+    assert spark.conf.get(PUSHDOWN_CONF) == "false"
+    kept = reading(spark, cluster).where("partition = 1 AND offset = 5")
+    assert kept.rdd.getNumPartitions() == 3
+    assert found(kept) == ["1-5"]
 
 
 def test_reading_missing_topic_does_not_create_it(spark: Any, cluster: EmbeddedCluster) -> None:
