@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import random
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +18,7 @@ from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
 
+ROOT = Path(__file__).parents[2]
 SCRATCH = 64 * 1024
 FIRST = 160 * 1024
 """The room of a large frame of which nothing has arrived; it grows eightfold, twice."""
@@ -244,3 +248,32 @@ def test_oversized_size_field_allocates_nothing() -> None:
         list(feed(reader, (2**31 - 1).to_bytes(4, "big")))
     assert tracemalloc.get_traced_memory()[1] < 64 * 1024
     tracemalloc.stop()
+
+
+COLLECTED = """
+import gc, sys
+from types import SimpleNamespace
+from aiokafka08.protocol.frame import FrameReader
+
+seen = []
+sys.unraisablehook = seen.append
+body = bytes(200_000)
+owner = SimpleNamespace(reader=FrameReader())
+frame = len(body).to_bytes(4, "big") + body
+while frame:
+    room = owner.reader.get_buffer()
+    size = min(len(room), len(frame))
+    room[:size] = frame[:size]
+    frame = frame[size:]
+    room.release()
+    owner.frames = list(owner.reader.received(size)) or None
+owner.itself = owner
+del owner
+gc.collect()
+sys.exit(f"{seen[0].exc_value!r}" if seen else 0)
+"""
+
+
+def test_collecting_a_reader_with_views_reports_nothing() -> None:
+    """CPython 3.13 reports it without the option too."""
+    subprocess.run([sys.executable, "-X", "dev", "-c", COLLECTED], check=True, cwd=ROOT)
