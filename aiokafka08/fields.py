@@ -5,9 +5,9 @@ creates the class twice. For the structs of `protocol.requests`, the events of `
 other values of a client that took a third of the time of the import. A program uses few of them.
 
 A class that derives from `Slotted`, `ByFields` or `FrozenFields` is a dataclass with slots, without
-a decorator. The latter two share `__eq__`, `__hash__` and `__repr__`. The first call of a class, or
-of a function of `dataclasses` with it, lets `dataclass` generate its
-`__init__`, unless the class defines one.
+a decorator; another package's subclass of it is one only with the decorator. The latter two share
+`__eq__`, `__hash__` and `__repr__`. The first call of a class, or of a function of `dataclasses`
+with it, lets `dataclass` generate its `__init__`, unless the class defines one.
 
 Invariant: a class that derives from `ByFields` compares and prints its positional fields as if it
 were decorated with `@dataclass(slots=True)`, and hashes them as with `frozen=True`. Fields that
@@ -72,6 +72,8 @@ class _FieldsType(type):
     compared: tuple[str, ...]
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _FieldsType:
+        if not _has_fields_of_its_own(namespace["__module__"], bases):
+            return super().__new__(cls, name, bases, namespace)
         own: dict[str, str] = {
             field_name: annotation
             for field_name, annotation in namespace.get("__annotations__", {}).items()
@@ -96,6 +98,17 @@ class _FieldsType(type):
         made.annotations, made.defaults = annotations, defaults
         made.compared = tuple(one for one in positional if _is_compared(defaults.get(one)))
         return made
+
+
+def _has_fields_of_its_own(module: str, bases: tuple[type, ...]) -> bool:
+    """Return False for another package's subclass of a class with fields.
+
+    It is like an undecorated subclass of a dataclass: its annotations mean nothing here.
+    """
+    parents = [base for base in bases if isinstance(base, _FieldsType) and base.annotations]
+    return not parents or module.partition(".")[0] in {
+        base.__module__.partition(".")[0] for base in parents
+    }
 
 
 def _is_positional(default: object) -> bool:

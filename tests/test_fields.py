@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 
+from aiokafka08 import AIOKafkaConsumer, ConsumerRecord
 from aiokafka08.fields import ByFields, FrozenFields, Slotted
 
 T = TypeVar("T")
@@ -160,3 +161,22 @@ def test_a_constructor_of_the_class_stays() -> None:
 
 def test_a_class_without_docstring_is_documented_by_its_name() -> None:
     assert (Own.__doc__, Box.__doc__) == ("Own", "A documented class.")
+
+
+def test_a_programs_subclass_is_no_dataclass_of_its_own() -> None:
+    """As FastStream's `KafkaRawMessage`: annotations that aren't text, attributes set later."""
+
+    metaclass: Any = type(ConsumerRecord)
+    namespace = {"__module__": "program", "__annotations__": {"consumer": AIOKafkaConsumer}}
+    message_type = metaclass("Message", (ConsumerRecord,), namespace)
+    values: dict[str, Any] = dict.fromkeys(ConsumerRecord.__match_args__)
+    message = message_type(**values)
+    message.consumer = "c"
+    assert (message.consumer, message.topic) == ("c", None)
+    assert "consumer" not in repr(message)
+
+    @dataclasses.dataclass
+    class WithConsumer(ConsumerRecord[Any, Any]):
+        consumer: Any = None
+
+    assert WithConsumer(**values, consumer="c").consumer == "c"

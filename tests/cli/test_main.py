@@ -90,7 +90,7 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
     loaded = modules_after(code) - modules_after("import click, tempfile")
     assert not loaded & {"asyncio", "ssl", "rich", "json", "prometheus_client", "logging"}
     packages = {one.split(".")[1] for one in loaded if one.startswith("aiokafka08.")}
-    assert packages <= {"cli", "errors", "internals", "lazy", "properties", "structs"}
+    assert packages <= {"cli", "errors", "fields", "internals", "lazy", "properties", "structs"}
 
 
 def test_version_is_printed(cli: RunCommand) -> None:

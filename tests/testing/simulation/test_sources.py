@@ -13,7 +13,7 @@ REAL = {
     "testing/__main__.py",
     "testing/simulation/guard.py",
 }
-OUTSIDE = ("cli", "monitoring", "spark")
+OUTSIDE = ("bridge", "cli", "monitoring", "spark")
 """Programs and servers: they use threads and clocks of their own."""
 REFUSED = {
     "date": {"today"},
