@@ -17,7 +17,7 @@ printed.
 
 from __future__ import annotations
 
-from dataclasses import Field, FrozenInstanceError, dataclass, field
+from dataclasses import Field, FrozenInstanceError, dataclass, field, replace
 from typing import Any, ClassVar, dataclass_transform
 
 _GENERATED = ("__init__", "__dataclass_fields__", "__dataclass_params__")
@@ -71,9 +71,11 @@ class _FieldsType(type):
     defaults: dict[str, Any]
     compared: tuple[str, ...]
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _FieldsType:
-        if not _has_fields_of_its_own(namespace["__module__"], bases):
-            return super().__new__(cls, name, bases, namespace)
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> _FieldsType:
+        if not _has_fields_of_its_own(namespace.get("__module__", ""), bases):
+            return super().__new__(cls, name, bases, namespace, **options)
         own: dict[str, str] = {
             field_name: annotation
             for field_name, annotation in namespace.get("__annotations__", {}).items()
@@ -94,7 +96,7 @@ class _FieldsType(type):
         namespace.setdefault("__doc__", name)
         for generated in _GENERATED:
             namespace.setdefault(generated, _GeneratedWhenUsed())
-        made = super().__new__(cls, name, bases, namespace)
+        made = super().__new__(cls, name, bases, namespace, **options)
         made.annotations, made.defaults = annotations, defaults
         made.compared = tuple(one for one in positional if _is_compared(defaults.get(one)))
         return made
@@ -124,6 +126,10 @@ class _WithFields(metaclass=_FieldsType):
 
     __match_args__: ClassVar[tuple[str, ...]]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __replace__(self, /, **changes: Any) -> Any:
+        """Return a copy with other values: `copy.replace` calls it, from Python 3.13 on."""
+        return replace(self, **changes)
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))

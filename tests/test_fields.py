@@ -180,3 +180,6 @@ def test_a_programs_subclass_is_no_dataclass_of_its_own() -> None:
         consumer: Any = None
 
     assert WithConsumer(**values, consumer="c").consumer == "c"
+
+    bare: Any = metaclass("Bare", (ConsumerRecord,), {})
+    assert bare(**values).__replace__(topic="t").topic == "t"

@@ -146,12 +146,12 @@ class CopySession:
         await self._add(pairs)
 
     async def _batch_limit(self, there: Collection[str]) -> int:
-        """Return the smallest `max.message.bytes` of the target topics that exist."""
+        """Return the smallest `max.message.bytes` of the target topics."""
         names = self._config.topics.pairs(await self._source.partition_counts()).values()
         configs = await self._target.topic_configs([one for one in names if one in there])
-        return min(
-            [LEAST_MESSAGE_BYTES, *(int(one["max.message.bytes"]) for one in configs.values())]
-        )
+        sizes = [one["max.message.bytes"] for one in configs.values()]
+        new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
+        return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
 
     async def _prepare_topics(self) -> dict[TopicPartition, TopicPartition]:
         """Create and grow topics of the target; return the partitions that aren't copied yet."""
@@ -204,7 +204,11 @@ class CopySession:
             self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
         )
         for tp in [tp for tp, one in found.items() if one.origin == "lost"]:
-            offset = await find_by_tail(self._source, self._target, tp, pairs[tp])
+            try:
+                offset = await find_by_tail(self._source, self._target, tp, pairs[tp])
+            except PartitionLostError as lost:
+                _log.warning("%s: search by the tail: %s", self._client_id, lost.text)
+                offset = None
             if offset is not None:
                 found[tp] = FoundPosition(offset, "tail")
                 continue
@@ -236,7 +240,7 @@ class CopySession:
                     "offset %d, by the %s", self._client_id, *tp, positions[tp],
                     "offsets topic" if one.origin != "tail" else "last records of the target",
                 )  # fmt: skip
-            if one.origin != "group" and positions[tp]:
+            if one.origin != "group" and (positions[tp] or at):
                 await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
 
     async def _refresh_topics(self) -> None:
@@ -312,7 +316,10 @@ class CopySession:
 
     async def _put_positions(self, ends: Mapping[TopicPartition, int] | None) -> None:
         """Commit positions that have passed a hole at the end of the log."""
-        for tp, end in (ends or {}).items():
+        for tp in list(self._put):
+            end = self._source.end_of(tp) if ends is None else ends.get(tp)
+            if end is None:
+                continue
             status = self._status.partitions[tp]
             if status.stopped is None and self._put[tp] < end:
                 position = await self._source.position(tp)
@@ -327,7 +334,7 @@ class CopySession:
             is_due = now - at >= self._config.copy.recommit_s
             if is_due and status.stopped is None and status.position == self._put[tp]:
                 self._committed_at[tp] = now
-                if status.position:
+                if status.position or self._config.copy.start == "latest":
                     await self._put_chunk(tp, [], status.position)
 
     # --- events -----------------------------------------------------------------------------------
@@ -376,8 +383,10 @@ class CopySession:
         self._epochs[worker] = epoch
         for tp, status in self._status.partitions.items():
             if tp in self._topics and self._sink.worker_of(tp) == worker:
+                is_dropped = self._put.get(tp, 0) > status.position
                 self._put[tp] = status.position
-                if status.stopped is None:
+                if status.stopped is None or is_dropped:
+                    status.stopped = None  # what has stopped it is met again, behind these
                     self._source.seek(tp, status.position)
 
     async def _worker_failed(self, event: WorkerFailed) -> None:

@@ -112,7 +112,7 @@ async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
         return Step("verification", True, "skipped")
     state = VerifyState(state_path(config.path), config.name, timestamps=False)
     verdicts = await verify(config, on_progress=state.note)
-    state.save(now=time.time())
+    state.save(now=time.time(), is_complete=True)
     wrong = [f"{one.topic}/{one.partition}" for one in verdicts if not one.is_equal]
     if wrong:
         return Step("verification", False, f"different: {', '.join(wrong)}. See 'bridge verify'")

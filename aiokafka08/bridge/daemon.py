@@ -79,6 +79,8 @@ async def run_bridge(
             if isinstance(error, TargetError) and not error.retriable and status.problem:
                 raise  # the start was refused, such as for want of a permission
             now = loop.time()
+            if status.problem is None:  # the session had begun: the outage begins now
+                last_progress = now
             if status.transactions > transactions:
                 last_progress, transactions = now, status.transactions
                 backoff.reset()

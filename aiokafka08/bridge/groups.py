@@ -107,14 +107,24 @@ class GroupTransfer:
             KafkaError: a cluster doesn't respond, or a group can't be read or committed.
         """
         moves, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        failed: list[KafkaError] = []
         for group in sorted({move.group for move in moves}):
             wanted = {
                 move.copy: (move.target_offset, move.metadata)
                 for move in moves
                 if move.group == group and move.outcome == "move" and move.target_offset is not None
             }
-            if wanted:
-                await self._commit(group, wanted)
+            if not wanted:
+                continue
+            before = {move.copy: move.before for move in moves if move.group == group}
+            try:
+                now = await self.committed(group, list(wanted))
+                # A consumer may have come, committed and gone since.
+                same = {tp: to for tp, to in wanted.items() if now.get(tp) == before[tp]}
+                if same:
+                    await self._commit(group, same)
+            except KafkaError as error:
+                failed.append(error)
         alias = self._config.source.alias
         checkpoints = [
             encode_checkpoint(
@@ -132,6 +142,8 @@ class GroupTransfer:
         ]
         await when_available(lambda: self.groups.write(checkpoints_topic(alias), checkpoints))
         await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))
+        if failed:
+            raise failed[0]
         return moves
 
     async def _commit(self, group: str, wanted: Mapping[TopicPartition, tuple[int, str]]) -> None:
@@ -269,6 +281,8 @@ async def copied_partitions(
     there = [one for one in copies.values() if one.partition < counts.get(one.topic, 0)]
     target_logs = await when_available(lambda: target.log_bounds(there))
     positions = await when_available(lambda: target.committed(config.position_group, there))
+    # A transaction ends in each partition by itself: the runs of a position may show later.
+    await when_available(lambda: target.wait_decided(config.offsets_topic))
     runs = await when_available(lambda: read_stored_runs(config, target))
     logs = await admin.list_log_bounds(tps)
     return {

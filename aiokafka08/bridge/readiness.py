@@ -180,7 +180,7 @@ class Readiness:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
         lags = Counter[str]()
         for tp, one in partitions.items():
-            if one.lag is None or one.lag > 0:
+            if one.lag != 0:  # below 0: the source was truncated or made again
                 lags[tp.topic] += one.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _log = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_S = 30.0
+_DECIDED_S = 0.05
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES = 10_000
@@ -289,10 +290,31 @@ class Target:
 
         return await self.call(f"read the offsets of group {group!r}", read)
 
+    async def wait_decided(self, topic: str) -> None:
+        """Wait until the transactions that are open in a topic now have ended.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        tps = [TopicPartition(topic, number) for number in range(count)]
+        ends = await self.log_bounds(tps, isolation="read_uncommitted")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _TIMEOUT_S
+        while any(stable < ends[tp][1] for tp, (_, stable) in (await self.log_bounds(tps)).items()):
+            if loop.time() > deadline:
+                raise TargetUnavailableError(f"topic {topic!r}: a transaction is still open")
+            await asyncio.sleep(_DECIDED_S)
+
     async def log_bounds(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, isolation: str = "read_committed"
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset of each partition, and the offset behind its last stable record.
+
+        Args:
+            partitions: of which.
+            isolation: "read_uncommitted" returns the ends of the logs, open transactions included
+                (default "read_committed").
 
         Raises:
             TargetError: the target doesn't respond.
@@ -300,7 +322,7 @@ class Target:
         wanted = list(partitions)
 
         def read() -> dict[TopicPartition, tuple[int, int]]:
-            consumer = self._consumer(self._config.position_group)
+            consumer = self._consumer(self._config.position_group, isolation)
             try:
                 return {
                     tp: consumer.get_watermark_offsets(
@@ -439,14 +461,14 @@ class Target:
         except self.confluent.KafkaException as error:
             raise target_error(what, error) from error
 
-    def _consumer(self, group: str) -> Any:
+    def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(
             {
                 **self._settings,
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "auto.offset.reset": "error",
             }
         )

@@ -60,11 +60,13 @@ class VerifyState:
         """Remember the verdict so far of a partition."""
         self.verdicts[TopicPartition(verdict.topic, verdict.partition)] = verdict
 
-    def save(self, *, now: float) -> None:
+    def save(self, *, now: float, is_complete: bool = False) -> None:
         """Write the file.
 
         Args:
             now: the time in seconds since the epoch, which the file shows.
+            is_complete: whether all partitions were compared to the end; else the file doesn't
+                say that the sides are equal (default False).
 
         Raises:
             OSError: it can't be written.
@@ -74,7 +76,7 @@ class VerifyState:
             "bridge": self._bridge,
             "timestamps": self._timestamps,
             "at": now,
-            "equal": all(one.is_equal for one in self.verdicts.values()),
+            "equal": is_complete and all(one.is_equal for one in self.verdicts.values()),
             "partitions": [asdict(self.verdicts[tp]) for tp in sorted(self.verdicts)],
         }
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")

@@ -289,7 +289,10 @@ def known_positions(
     cursors: Mapping[TopicPartition, Cursor],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the positions that are known, as offsets to commit."""
-    positions = {tp: cursor.position for tp, cursor in cursors.items()}
+    positions = {
+        tp: cursor.position if cursor.returning is None else cursor.returning
+        for tp, cursor in cursors.items()
+    }
     return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}
 
 

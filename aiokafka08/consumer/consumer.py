@@ -554,7 +554,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             limit, max_bytes = min(limit, EMBEDDED_ARROW_ROWS), EMBEDDED_ARROW_BYTES
         timeout_s = _seconds(timeout_ms)
         collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
-        rewind = self._rewinder(collected)
+        cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
+        for tp, cursor in cursors.items():
+            cursor.returning = collected.positions[tp]  # what a commit in between commits
+
+        def rewind(tp: TopicPartition, offset: int) -> None:
+            cursor = cursors[tp]
+            if cursor.returning is not None and self._engine.assigned.get(tp) is cursor:
+                self._engine.seek(cursor, offset)
+
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)
             if not decoding.embedded_headers:
@@ -564,6 +572,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             for tp, position in collected.positions.items():  # the messages were not returned
                 rewind(tp, position)
             raise
+        finally:
+            for cursor in cursors.values():
+                cursor.returning = None
 
     async def _extract_headers(
         self,
@@ -584,22 +595,6 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                     rewind(tp, received["offset"][start + left].as_py())
                 start += count
         return batch
-
-    def _rewinder(self, collected: CollectedColumns) -> Callable[[TopicPartition, int], None]:
-        """Return a function that seeks back to messages that aren't returned.
-
-        It does nothing for a partition that was revoked or moved by a `seek()` since this call.
-        """
-        cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
-        fetches = {tp: cursor.next_fetch for tp, cursor in cursors.items()}
-
-        def rewind(tp: TopicPartition, offset: int) -> None:
-            cursor = cursors[tp]
-            is_moved = cursor.next_fetch is not fetches[tp]  # a seek replaces the object
-            if self._engine.assigned.get(tp) is cursor and not is_moved:
-                self._engine.seek(cursor, offset)
-
-        return rewind
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Iterate over the messages, each as from `getone()`, until the consumer is stopped.

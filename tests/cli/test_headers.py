@@ -114,7 +114,9 @@ def test_damaged_envelope_is_named(cli: RunCommand, kafka_cluster: EmbeddedClust
 
 
 @pytest.mark.kafka_cluster(topics={"orders": 1})
-@pytest.mark.parametrize("headers", ["1", '"ab"', "[[1, 2]]", '[["a"]]', '[["a", 1]]'])
+@pytest.mark.parametrize(
+    "headers", ["1", '"ab"', '{"id": "7"}', '["ab"]', "[[1, 2]]", '[["a"]]', '[["a", 1]]']
+)
 def test_wrong_headers_of_jsonl_are_named(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, headers: str
 ) -> None:

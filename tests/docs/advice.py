@@ -26,7 +26,8 @@ ERRORS: dict[str, str] = {
     "UnrecognizedBrokerVersion": "Retried. If it lasts: a 4.x broker, a proxy that closes "
     "connections, or no Kafka at all. `api_version` overrides the detection.",
     "CommitFailedError": "The partitions belong to another member now, which reads the messages "
-    "again. Process faster, or raise `session_timeout_ms`.",
+    "again. Process faster, or raise `session_timeout_ms` (event loop held up) or "
+    "`max_poll_interval_ms` (messages not taken).",
     "NoOffsetForPartitionError": "Choose `auto_offset_reset`, or `seek()`.",
     "RecordTooLargeError": "Raise the limit that the text names, or `seek()` to the next offset.",
     "UnsupportedCodecError": "Choose another `compression_type` for this broker line.",

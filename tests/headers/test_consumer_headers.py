@@ -278,6 +278,43 @@ async def test_arrow_call_interrupted_between_steps_loses_nothing(
         assert (await consumer.getone(TP)).value == b"%d" % first
 
 
+async def test_commit_between_steps_leaves_out_what_is_not_returned(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a commit nor a cancelled call behind a change of the fetch loses messages."""
+    cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
+    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
+        assert (await consumer.getone(TP)).value == b"0"
+        read: list[bytes] = []
+
+        def note_extract(value: bytes) -> Any:
+            read.append(value)
+            return extract(value)
+
+        monkeypatch.setattr(arrow_headers, "extract", note_extract)
+        monkeypatch.setattr(LoopSlice, "is_over", lambda _: bool(read))
+        call = asyncio.create_task(consumer.getmany_arrow(TP, timeout_ms=5000))
+        await until(lambda: bool(read), "the call reads headers")
+        await consumer.commit()
+        assert await consumer.committed(TP) == 1
+        assert (await call)["value"].to_pylist() == [b"%d" % number for number in range(1, 10)]
+        await consumer.commit()
+        assert await consumer.committed(TP) == 10
+
+        cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10, 20)])
+        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
+        read.clear()
+        call = asyncio.create_task(consumer.getmany_arrow(TP, timeout_ms=5000))
+        await until(lambda: bool(read), "the call reads headers")
+        cursor = consumer._engine.cursor(TP)
+        assert cursor.position == 20
+        cursor.seek(20)  # as the fetcher does to take memory back
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await consumer.getone(TP)).value == b"10"
+
+
 async def test_getmany_with_many_headers_returns_its_limit(
     cluster: EmbeddedCluster,
 ) -> None:

@@ -43,10 +43,17 @@ _BATCH_BYTES = 1_000_000
 
 @dataclass(slots=True)
 class BridgeRun:
-    """A start of the bridge's process: its random id, and whether it has claimed the bridge."""
+    """A start of the bridge's process.
+
+    Attributes:
+        id: Random.
+        has_claimed: Whether its claim is in the state topic.
+        is_first: Whether no other start has left a claim.
+    """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     has_claimed: bool = False
+    is_first: bool = True
 
 
 class TransactionSink:
@@ -56,16 +63,12 @@ class TransactionSink:
         config: the file of the bridge.
         target: a connection for what isn't a transaction.
         run: this start; the same one for all sinks of a process.
-
-    Attributes:
-        has_run: whether the bridge was started before this process, as `start()` has found.
     """
 
     def __init__(self, config: BridgeConfig, target: Target, run: BridgeRun) -> None:
         self._config = config
         self._target = target
         self._run = run
-        self.has_run = False
         self._workers: list[TransactionWorker] = []
         self._waiting_bytes = 0
         self._events: deque[SinkEvent] = deque()
@@ -85,16 +88,19 @@ class TransactionSink:
         initialised = 0
         while True:
             claims = await self._claims()
+            # A claim whose write timed out may have arrived.
+            self._run.has_claimed |= any(one.run == self._run.id for one in claims)
             if self._run.has_claimed:
                 self._check(claims)  # don't take the bridge back from a newer start
             claim = next_claim(claims, self._run.id, copy.producers)
-            self._run.has_claimed = True
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
+            self._run.has_claimed = True
             await self._initialise(initialised, claim.ids, batch_bytes)
             initialised = claim.ids
             claims = await self._claims()
             self._check(claims)
-            self.has_run = any(one.run != self._run.id for one in claims)
+            # The topic is compacted: later the claims of older starts are gone.
+            self._run.is_first &= all(one.run == self._run.id for one in claims)
             if all(one.ids <= initialised for one in claims):
                 break
         idle, self._workers = self._workers[copy.producers :], self._workers[: copy.producers]
@@ -109,6 +115,11 @@ class TransactionSink:
             TargetError: the target doesn't respond.
         """
         self._check(await self._claims())
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the bridge was started before this process, as `start()` has found."""
+        return not self._run.is_first
 
     def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the threads.
@@ -135,7 +146,7 @@ class TransactionSink:
 
     async def wait_room(self) -> None:
         """Wait until there is room, or a worker has something to report."""
-        if not self.has_room:
+        if not self.has_room and self.failure is None:
             self._changed.clear()
             await self._changed.wait()
 
@@ -160,13 +171,14 @@ class TransactionSink:
     async def close(self) -> None:
         """Release what librdkafka holds of the workers that have ended."""
         workers, self._workers = self._workers, []
-        for worker in workers:
-            if not worker.is_running:
-                try:
-                    async with asyncio.timeout(_CLOSE_S):
-                        await self._target.call("close a producer", worker.close)
-                except (TargetError, TimeoutError) as error:
-                    _log.debug("%s: closing a producer: %s", self._config.client_id, error)
+        await asyncio.gather(*(self._close(one) for one in workers if not one.is_running))
+
+    async def _close(self, worker: TransactionWorker) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._target.call("close a producer", worker.close)
+        except (TargetError, TimeoutError) as error:
+            _log.debug("%s: closing a producer: %s", self._config.client_id, error)
 
     # --- inside -----------------------------------------------------------------------------------
 

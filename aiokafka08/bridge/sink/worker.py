@@ -242,7 +242,9 @@ class TransactionWorker:
         def callback(index: int) -> Callable[[Any, Any], None]:
             def acknowledge(error: Any, message: Any) -> None:
                 if error is None:
-                    sent.acknowledged[index] = message.offset()
+                    # Unknown for a batch whose response was lost and that was stored before.
+                    if (offset := message.offset()) is not None:
+                        sent.acknowledged[index] = offset
                 elif error.name() in _REFUSED_NAMES:
                     self._note_refusal(chunk.source, sent.offsets[index], error)
 

@@ -73,18 +73,26 @@ async def _groups(
     import asyncio
 
     from aiokafka08.bridge.groups import GroupTransfer
+    from aiokafka08.cli.notes import note
+    from aiokafka08.errors import KafkaError
 
     transfer = GroupTransfer(config, offsets)
     may_rewind = True if rewind else None
     try:
         while True:
-            if execute:
-                moves = await transfer.carry_over(rewind=may_rewind)
+            try:
+                if execute:
+                    moves = await transfer.carry_over(rewind=may_rewind)
+                else:
+                    moves = await transfer.plan(rewind=may_rewind)
+            except KafkaError as error:
+                if not continuous:
+                    raise
+                note(f"groups not carried over, tried again: {error.text}")
             else:
-                moves = await transfer.plan(rewind=may_rewind)
-            code = show_moves(moves, format)
-            if not continuous:
-                return code
+                code = show_moves(moves, format)
+                if not continuous:
+                    return code
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()

@@ -108,10 +108,15 @@ async def _verify(
             kept.save(now=time.time())
             saved_at = time.monotonic()
 
+    is_complete = False
     try:
-        return await compare(config, resume=kept.verdicts, timestamps=timestamps, on_progress=keep)
+        verdicts = await compare(
+            config, resume=kept.verdicts, timestamps=timestamps, on_progress=keep
+        )
+        is_complete = True
+        return verdicts
     finally:
-        kept.save(now=time.time())
+        kept.save(now=time.time(), is_complete=is_complete)
 
 
 def _row(one: PartitionVerdict) -> dict[str, Any]:

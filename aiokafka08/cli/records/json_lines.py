@@ -306,13 +306,11 @@ class JsonLinesDecoder:
         given = fields.get("headers")
         if given is None:
             return None
-        try:
-            pairs = [(name, value) for name, value in given]
-        except (ValueError, TypeError):
-            pairs = [(None, None)]
-        if not all(isinstance(name, str) for name, _ in pairs):
+        if not isinstance(given, list) or not all(
+            isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in given
+        ):
             raise self._wrong(line, f"headers {given!r}", "a list of pairs of name and value")
-        return [(name, self._bytes(line, "headers", value)) for name, value in pairs]
+        return [(name, self._bytes(line, "headers", value)) for name, value in given]
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
