@@ -181,10 +181,8 @@ MUTANTS = (
     Mutant(
         "the fetch position is committed",
         "consumer/commits.py",
-        "    positions = {tp: cursor.position for tp, cursor in cursors.items()}\n",
-        "    positions = {\n"
-        "        tp: cursor.position and cursor.next_fetch.offset for tp, cursor in cursors.items()\n"
-        "    }\n",
+        "        tp: cursor.position if cursor.returning is None else cursor.returning\n",
+        "        tp: cursor.position and cursor.next_fetch.offset\n",
     ),
     Mutant(
         "a commit overtakes another one",
