@@ -3,7 +3,7 @@
     nox -s tests                                all checks, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s lint types                           ruff, codespell, cython-lint, import-linter; types
-    nox -s full                                 each Python found, both event loops, build
+    nox -s full                                 each Python found, both loops, all lines, build
     nox -s bench -- --quick                     this client beside its peers, in two minutes
     nox -s bench -- --ours --before DIR         this checkout beside another one
     nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
@@ -92,7 +92,7 @@ def run_lint(session: nox.Session) -> None:
 
 def run_types(session: nox.Session) -> None:
     """Check the types of all Python code, and by basedpyright those that a program sees."""
-    session.run("mypy", *CODE)
+    session.run("mypy", "--num-workers=2", *CODE)
     session.run("basedpyright")
 
 
@@ -183,12 +183,12 @@ def full(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def matrix(session: nox.Session) -> None:
-    """Run the checks of `tests`, with each asynchronous test on both event loops."""
+    """Run the checks of `tests`, with each asynchronous test on both event loops, on all lines."""
     install(session, "lint", "types", "test")
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
-    run_pytest(session, *PARALLEL, "--loop=both", *session.posargs)
+    run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
     run_pytest(session, *PARALLEL, *PURE, twin="python")
 
 

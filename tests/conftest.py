@@ -4,7 +4,7 @@ A test is a coroutine or a function; this module chooses the event loop. By defa
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
 tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
 `tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
-`tests.schedule` decides which of xdist's processes runs a test.
+`tests.lines` chooses their lines, `tests.schedule` the process of xdist that runs a test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ except ImportError:
     uvloop = None  # type: ignore[assignment]
 
 pytest_plugins = [
-    *("pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures", "tests.schedule")
+    *("pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures", "tests.lines"),
+    "tests.schedule",
 ]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]

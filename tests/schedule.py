@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterable, Sequence
 import pytest
 
 from tests.brokers.fixtures import close_clusters
-from tests.brokers.versions import VERSIONS
+from tests.lines import needs_real_brokers, release_of
 
 SPARK = "spark"
 DEFAULT_VERSION = "0.8.2.2"
@@ -32,24 +32,13 @@ REAL_SECONDS = 0.3
 
 def group_of(item: pytest.Item | None) -> str | None:
     """Return what the test shares with others: a version of real brokers, Spark, or None."""
-    names = getattr(item, "fixturenames", ())
     if item is None:
         return None
-    if "spark" in names:
+    if "spark" in getattr(item, "fixturenames", ()):
         return SPARK
-    if "broker_clusters" not in names and not item.get_closest_marker("real"):
+    if not needs_real_brokers(item):
         return None
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params.values() if callspec is not None else ()
-    versions = [found for value in given if (found := _version(value)) in VERSIONS]
-    return versions[0] if versions else DEFAULT_VERSION
-
-
-def _version(parameter: object) -> str:
-    """Return the version that a parameter names, if any."""
-    if isinstance(parameter, tuple):
-        parameter = getattr(parameter, "version", parameter[0] if parameter else "")
-    return str(parameter)
+    return release_of(item) or DEFAULT_VERSION
 
 
 def arrange(groups: Iterable[str | None], processes: int) -> list[int]:

@@ -16,19 +16,27 @@ from tests.contract.targets import TargetSpec, targets
 RunningCluster = Callable[[TargetSpec], RealCluster]
 
 
+UVLOOP_LINES = ("0.8.2", "0.10")
+"""The lines of the embedded cluster that tests run on with uvloop: one for each message format."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run tests on real brokers on asyncio's loop only, unless `--loop` names the loops."""
+    """Run tests on uvloop on two embedded lines only, unless `--loop` names the loops."""
     if config.getoption("--loop") != "auto":
         return
-    names = {"uvloop", "both_loops"}
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("real") and names <= {*item.keywords, *_params(item)}
-    ]
+    left_out = {item for item in items if _is_left_out(item)}
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    if not {"uvloop", "both_loops"} <= {*item.keywords, *_params(item)}:
+        return False
+    spec: TargetSpec | None = item.callspec.params.get("spec")  # type: ignore[attr-defined]
+    return item.get_closest_marker("real") is not None or (
+        spec is not None and spec.version not in UVLOOP_LINES
+    )
 
 
 def _params(item: pytest.Item) -> list[str]:

@@ -24,7 +24,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.net.conftest import MakeConfig, Recorder
 from tests.waiting import until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.every_line]
 
 RELEASES = {
     "0.8.0": BrokerLine.V0_8_0,

@@ -88,6 +88,7 @@ def produce(topic: str, acks: int, partition: int = 0) -> ProduceRequest:
 
 
 @pytest.mark.both_loops
+@pytest.mark.every_line
 @pytest.mark.parametrize("version", LINES)
 async def test_the_line_is_detected_every_time_without_side_effect(
     broker_clusters: BrokerClusters,

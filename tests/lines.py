@@ -1,0 +1,88 @@
+"""A pytest plugin: on which lines of real brokers a test runs.
+
+A test that is repeated on several lines runs on an old, a middle and a new one of them. It runs on
+all of them with `--all-lines`, as in `nox -s full`, or if it is marked `every_line`.
+
+Invariant: each behaviour is tested on at least one line. A test without any of the three lines runs
+on all of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import pytest
+
+from tests.brokers.versions import VERSIONS
+
+RELEASES_IN_TESTS = ("0.8.2.2", "0.10.2.2", "3.9.1")
+"""An old, a middle and a new release; 0.8.2 is the first of 0.8 that has all its requests."""
+
+
+def version_of(parameter: object) -> str:
+    """Return the version that a test's parameter names, if any: a text, or a tuple with one."""
+    if isinstance(parameter, tuple):
+        parameter = getattr(parameter, "version", parameter[0] if parameter else "")
+    return str(parameter)
+
+
+def release_of(item: pytest.Item) -> str | None:
+    """Return the first release of real brokers that the test's parameters name, if any."""
+    callspec = getattr(item, "callspec", None)
+    given = map(version_of, callspec.params.values()) if callspec is not None else ()
+    return next((version for version in given if version in VERSIONS), None)
+
+
+def needs_real_brokers(item: pytest.Item) -> bool:
+    """Return True if the test is marked `real`, or uses real brokers."""
+    fixtures = getattr(item, "fixturenames", ())
+    return "broker_clusters" in fixtures or bool(item.get_closest_marker("real"))
+
+
+def _behaviour(item: pytest.Item) -> Hashable:
+    """Return the test without the line that it runs on: its function and its other parameters."""
+    parameters = getattr(item, "callspec").params.items()  # noqa: B009 - pytest.Function has it
+    others = tuple(
+        (name, repr(value)) for name, value in parameters if version_of(value) not in VERSIONS
+    )
+    return item.nodeid.partition("[")[0], others
+
+
+def chosen(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests without those that repeat a behaviour on a further line."""
+    on_lines = {
+        item: release
+        for item in items
+        if needs_real_brokers(item) and (release := release_of(item)) is not None
+    }
+    covered = {
+        _behaviour(item)
+        for item, release in on_lines.items()
+        if release in RELEASES_IN_TESTS and not item.get_closest_marker("full")
+    }
+    return [
+        item
+        for item in items
+        if on_lines.get(item) in {None, *RELEASES_IN_TESTS}
+        or item.get_closest_marker("every_line")
+        or _behaviour(item) not in covered
+    ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("aiokafka08").addoption(
+        "--all-lines",
+        action="store_true",
+        help="run each test on real brokers on all its lines, not only on"
+        f" {', '.join(RELEASES_IN_TESTS)} (--full does so too)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all-lines") or config.getoption("--full"):
+        return
+    kept = chosen(items)
+    left_out = [*({*items} - {*kept})]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
