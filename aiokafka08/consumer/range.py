@@ -22,6 +22,7 @@ that are fetched twice; one that is too high costs a request for the gap. If too
 wrong (large compressed sets, messages of very different sizes), there is one request at a time.
 What is fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up
 to `limit_bytes`. Of the readers that share a `RangeFetches`, one at a time fetches such a message.
+After a request without a response in time, as on a slow link, fetches are smaller.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES = 1048576
+_MIN_FETCH_BYTES = 65536
 MAX_IN_FLIGHT = 3
 
 _WAITED_SHARE = 0.8
@@ -123,7 +125,8 @@ async def read_range(
         start: the first offset.
         end: the offset after the last one; not above the high watermark.
         fetches: sends the fetches; by default, no other reader shares the requests.
-        max_bytes: the usual size of a fetch.
+        max_bytes: the usual size of a fetch. Each time that a request has timed out it is divided
+            by 8, down to 64 KiB.
         limit_bytes: the limit for the size of a message; a larger one is an error.
         in_flight: how many fetches may be in flight or waiting to be yielded.
         timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
@@ -218,6 +221,8 @@ class _RangeReader:
                     raise self._timed_out(error) from error
                 self.release_large()
                 await self.cancel_fetches()
+                if isinstance(error, KafkaTimeoutError):
+                    self._fetch_less()
                 await self._refresh_leader(deadline)
                 await asyncio.sleep(backoff.next())
                 continue
@@ -368,6 +373,11 @@ class _RangeReader:
         )
 
     # --- failures ---------------------------------------------------------------------------------
+
+    def _fetch_less(self) -> None:
+        """Make fetches smaller, for the case that the link is too slow for their size."""
+        self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
+        self._spans.clear()
 
     async def _refresh_leader(self, deadline: float) -> None:
         """Refresh the metadata, for the case that another broker leads now.

@@ -280,6 +280,23 @@ async def test_hanging_leader_is_left_for_another_one(
     assert await asyncio.wait_for(reading, 10) == list(range(50))
 
 
+async def test_fetches_are_smaller_after_a_timeout(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """A slow link may not carry the usual ones in time."""
+    cluster.append("t", 0, values(0, 50))
+    cluster.fault(FetchRequest, then=Delay(1.2), times=1)
+    assert await read(router, 0, 50, max_bytes=4_000_000, timeout_s=2) == list(range(50))
+    sizes = [
+        partition.max_bytes
+        for one in cluster.requests(FetchRequest)
+        for topic in one.topics
+        for partition in topic.partitions
+    ]
+    assert sizes[0] == 4_000_000
+    assert max(sizes[1:]) == 500_000
+
+
 async def test_range_without_responses_times_out(cluster: EmbeddedCluster, router: Router) -> None:
     """Long before `request_timeout_ms`, with `timeout_s`."""
     cluster.append("t", 0, values(0, 50))

@@ -179,6 +179,7 @@ async def _source(
             router,
             ranges,
             as_columns=copied.takes_columns,
+            fetch_bytes=limits.get("max_partition_fetch_bytes"),
             limit_bytes=limits["fetch_max_bytes"],
         )
         async with aclosing(source) as batches:

@@ -16,6 +16,7 @@ from aiokafka08.cli.moving.read_records import follow, read_bounded
 from aiokafka08.cli.settings import Source, settings
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.gated_offload import GatedOffload, offload_threads
@@ -63,6 +64,33 @@ async def test_long_wrapper_of_a_range_is_opened_in_a_thread(
     assert GatedOffload.made.begun == 2
     assert threading.get_ident() not in GatedOffload.made.threads
     assert not offload_threads()
+
+
+@pytest.mark.parametrize(
+    ("given", "ranges", "bytes_of_a_fetch"),
+    [(None, 1, 4 << 20), (None, 2, 4 << 20), (None, 8, 1 << 20), (20_000, 2, 20_000)],
+)
+async def test_fetches_of_ranges_share_the_budget(
+    given: int | None, ranges: int, bytes_of_a_fetch: int
+) -> None:
+    async with EmbeddedCluster(topics={"orders": ranges}) as cluster:
+        spans = []
+        for partition in range(ranges):
+            cluster.append("orders", partition, [b"one"])
+            tp = TopicPartition("orders", partition)
+            spans.append(PartitionRange(tp, 0, 1, OffsetSpan(0, 1)))
+        found = settings([Source("test", {"bootstrap.servers": cluster.bootstrap_servers})])
+        async with range_router(found) as router:
+            await router.metadata.refresh()
+            read = [batch async for _, batch in read_bounded(router, spans, fetch_bytes=given)]
+            fetched = {
+                partition.max_bytes
+                for request in cluster.requests(FetchRequest)
+                for topic in request.topics
+                for partition in topic.partitions
+            }
+    assert sum(map(len, read)) == ranges
+    assert fetched == {bytes_of_a_fetch}
 
 
 async def test_lost_offset_is_named_in_words_of_the_command_line() -> None:
