@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pygments.lexers.special import TextLexer
+from pathlib import Path
+
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 
 import aiokafka08
 
@@ -37,6 +40,28 @@ html_title = f"aiokafka08 {release}"
 # The search index is built in: the site works from a folder, without a network.
 html_copy_source = False
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+
+
+class ShowDiagrams(SphinxTransform):
+    """Show the picture in docs/diagrams in place of each block of mermaid.
+
+    `python -m tests.docs.diagrams` draws them: a reader needs neither a script nor a network.
+    """
+
+    default_priority = 10  # before the pictures of a page are collected
+
+    def apply(self, **kwargs: object) -> None:
+        """Replace the blocks of a page."""
+        found = [
+            block
+            for block in self.document.findall(nodes.literal_block)
+            if block.get("language") == "mermaid"
+        ]
+        for number, block in enumerate(found, 1):
+            name = f"diagrams/{Path(self.env.docname).name}-{number}.svg"
+            block.replace_self(nodes.image(uri=f"/{name}", alt="Diagram", width="100%"))
 
 
 def show_tables(
@@ -54,6 +79,5 @@ def show_tables(
 
 def setup(app: Sphinx) -> None:
     """Add what this project's pages and docstrings need."""
-    # Drawing the diagrams would need a script of another site.
-    app.add_lexer("mermaid", TextLexer)
+    app.add_transform(ShowDiagrams)
     app.connect("autodoc-process-docstring", show_tables)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.prometheus import _GAUGES
 from aiokafka08.testing import EmbeddedCluster
-from tests.docs.advice import ERRORS, EVENTS, UNSENT, UNSENT_ERRORS
+from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT, UNSENT_ERRORS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 MADE = (
@@ -173,17 +174,47 @@ def _fields(cls: type[telemetry.Event]) -> list[str]:
     ]
 
 
+def metric_names() -> dict[str, list[str]]:
+    """Return the names in `metrics()` of producer and consumer, by kind of client."""
+
+    async def read() -> dict[str, list[str]]:
+        return {
+            "producer": list(AIOKafkaProducer().metrics()),
+            "consumer": list(AIOKafkaConsumer().metrics()),
+        }
+
+    return asyncio.run(read())
+
+
 def metrics_page() -> str:
     """Return what `metrics()` of producer and consumer have."""
     parts = [
         f"# Metrics\n\n{MADE}\n\n`metrics()` of each client returns numbers by name. "
-        "`aiokafka08.prometheus.collector` shows the same to Prometheus, with a prefix; what the "
-        "exporter shows of a cluster is in [Monitoring](../monitoring.md).\n"
+        "`aiokafka08.prometheus.collector` shows them to Prometheus as `aiokafka08_producer_…` and "
+        "`aiokafka08_consumer_…`; counters end with `_total` there. "
+        "[Monitor a service](../guides/monitoring.md) shows how, with alerts; what the exporter "
+        "shows of a cluster is in [The exporter](../monitoring.md).\n\n"
+        "Counters begin with 0 at the start. Those of events are in [Events](events.md), too.\n"
     ]
-    for name, cls in list(CLIENTS.items())[:2]:
-        method: Any = cls
-        parts.append(f"\n## {name.capitalize()}\n\n{inspect.getdoc(method.metrics)}\n")
+    events = {event.name: event for event in event_classes()}
+    for client, names in metric_names().items():
+        rows = []
+        for name in names:
+            if name in METRICS:
+                unit, meaning, normal, alert = METRICS[name]
+            else:
+                event = events[name]
+                unit, meaning = "events", f"`{event.__name__}`: {_first_sentence(event)}"
+                normal, alert = EVENTS[event.__name__]
+            kind = "gauge" if name in _GAUGES else "counter"
+            rows.append((f"`{name}`", kind, unit, meaning, normal, alert))
+        header = ("name", "kind", "unit", "meaning", "normal", "alert on")
+        parts.append(f"\n## {client.capitalize()}\n\n{table(header, rows)}")
     return "".join(parts)
+
+
+def _first_sentence(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").split(". ")[0].split("\n\n")[0].rstrip(".")
 
 
 PAGES: dict[str, Callable[[], str]] = {

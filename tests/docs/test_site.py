@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from aiokafka08 import errors
-from tests.docs.advice import ERRORS, EVENTS, UNSENT_ERRORS
-from tests.docs.pages import FOLDER, PAGES, error_classes, event_classes
+from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS
+from tests.docs.diagrams import diagrams
+from tests.docs.pages import FOLDER, PAGES, error_classes, event_classes, metric_names
 
 ROOT = FOLDER.parents[1]
 COMPILED = {"DeliveryFuture", "murmur2", "partitions_of"}
@@ -31,6 +32,20 @@ def test_each_error_and_event_has_advice_and_no_other_does() -> None:
     assert {one.__name__ for one in error_classes()} - unsent == ERRORS.keys()
     assert UNSENT_ERRORS.keys() <= unsent
     assert {one.__name__ for one in event_classes()} == EVENTS.keys()
+
+
+def test_each_metric_has_advice_and_no_other_does() -> None:
+    names = {name for some in metric_names().values() for name in some}
+    assert names - {event.name for event in event_classes()} == METRICS.keys()
+
+
+def test_each_diagram_has_a_picture_of_its_text() -> None:
+    """`python -m tests.docs.diagrams` draws them."""
+    found = list(diagrams())
+    assert found
+    old = [one.picture.name for one in found if not one.picture.read_text().endswith(one.mark)]
+    assert not old
+    assert {one.picture for one in found} == set((FOLDER.parent / "diagrams").glob("*.svg"))
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -78,3 +93,4 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
         in (tmp_path / "site" / "reference" / "api.html").read_text()
     )
     assert (tmp_path / "site" / "searchindex.js").exists()
+    assert "_images/design-1.svg" in (tmp_path / "site" / "design.html").read_text()

@@ -23,7 +23,9 @@ from aiokafka08 import testing
 from aiokafka08.testing import LINES, EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ["services", "values", "failures"]
+GUIDES = [
+    *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "uvloop"),
+]
 """The guides with tests in them."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""

@@ -55,6 +55,31 @@ def program(example: str, *arguments: str) -> None:
         runpy.run_path(path, run_name="__main__")
 
 
+def test_lake_job_of_guide_copies_what_is_new(
+    spark: Any, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """The session must outlive the program, which runs in this process."""
+    page = (ROOT / "docs/guides/spark_deployment.md").read_text()
+    [code] = re.findall(r"^```python\n# orders_to_lake.py\n(.*?)^```$", page, re.M | re.S)
+    job = tmp_path / "orders_to_lake.py"
+    job.write_text(code)
+    cluster.create_topic("orders", 2)
+
+    def orders() -> list[str]:
+        arguments = ["--bootstrap", cluster.bootstrap_servers, "--lake", str(tmp_path)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [str(job), *arguments])
+            runpy.run_path(str(job), run_name="__main__")
+        return sorted(row.order for row in spark.read.parquet(f"{tmp_path}/orders").collect())
+
+    cluster.append("orders", 0, [b"tea"])
+    cluster.append("orders", 1, [b"milk"])
+    assert orders() == ["milk", "tea"]
+    assert orders() == ["milk", "tea"]
+    cluster.append("orders", 1, [b"sugar"])
+    assert orders() == ["milk", "sugar", "tea"]
+
+
 def test_drain_copies_topic_and_prints_end_offsets(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
