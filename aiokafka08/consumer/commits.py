@@ -290,7 +290,7 @@ def known_positions(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the positions that are known, as offsets to commit."""
     positions = {
-        tp: cursor.position if cursor.returning is None else cursor.returning
+        tp: min((one.position for one in cursor.unreturned), default=cursor.position)
         for tp, cursor in cursors.items()
     }
     return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}

@@ -41,7 +41,7 @@ from aiokafka08.consumer.commits import (
     known_positions,
 )
 from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
-from aiokafka08.consumer.cursor import Cursor, StartPosition
+from aiokafka08.consumer.cursor import Cursor, StartPosition, Unreturned
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
 from aiokafka08.consumer.subscription import Subscription
@@ -555,12 +555,13 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         timeout_s = _seconds(timeout_ms)
         collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
         cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
+        taken = {tp: Unreturned(position) for tp, position in collected.positions.items()}
         for tp, cursor in cursors.items():
-            cursor.returning = collected.positions[tp]  # what a commit in between commits
+            cursor.unreturned.append(taken[tp])  # a commit in between commits their position
 
         def rewind(tp: TopicPartition, offset: int) -> None:
             cursor = cursors[tp]
-            if cursor.returning is not None and self._engine.assigned.get(tp) is cursor:
+            if taken[tp] in cursor.unreturned and self._engine.assigned.get(tp) is cursor:
                 self._engine.seek(cursor, offset)
 
         try:
@@ -573,8 +574,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 rewind(tp, position)
             raise
         finally:
-            for cursor in cursors.values():
-                cursor.returning = None
+            for tp, cursor in cursors.items():
+                if taken[tp] in cursor.unreturned:
+                    cursor.unreturned.remove(taken[tp])
 
     async def _extract_headers(
         self,

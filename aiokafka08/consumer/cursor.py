@@ -118,6 +118,19 @@ class PartitionFetch:
     any."""
 
 
+class Unreturned:
+    """Messages that a call has taken and not returned yet.
+
+    Attributes:
+        position: the position before them.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
 class Cursor:
     """One assigned partition; see the module.
 
@@ -126,8 +139,7 @@ class Cursor:
         next_fetch: where the next fetch begins and how large it is; a seek replaces the object.
         start: how to find the position; None once it is known.
         paused: the user has paused the partition; what is buffered stays.
-        returning: the position before the messages that a call has taken and not returned yet;
-            None: no call has any, or the position was moved since.
+        unreturned: what calls have taken and not returned yet; empty after the position was moved.
         revoked: the partition is being revoked; its messages aren't returned any more.
         error: raised by the next call that reaches it.
         high_watermark: that of the last response; -1: not known yet.
@@ -156,11 +168,11 @@ class Cursor:
         "not_before",
         "paused",
         "polled_at_ms",
-        "returning",
         "revoked",
         "start",
         "superseded_bytes",
         "topic_partition",
+        "unreturned",
         "urgent",
     )
 
@@ -172,7 +184,7 @@ class Cursor:
         self.next_fetch = NextFetch(0)
         self.start: StartPosition | None = StartPosition.STORED
         self.paused = False
-        self.returning: int | None = None
+        self.unreturned: list[Unreturned] = []
         self.revoked = False
         self.error: Exception | None = None
         self.high_watermark = -1

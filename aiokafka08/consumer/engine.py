@@ -269,7 +269,7 @@ class ConsumerEngine:
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`."""
         self.collector.remove(cursor)
-        cursor.returning = None
+        cursor.unreturned.clear()
         cursor.seek(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
@@ -277,7 +277,7 @@ class ConsumerEngine:
     def restart(self, cursor: Cursor, start: StartPosition) -> None:
         """Give up the position, and find it anew in this way."""
         self.collector.remove(cursor)
-        cursor.returning = None
+        cursor.unreturned.clear()
         cursor.restart(start)
         self._cursor_changed(cursor)
 

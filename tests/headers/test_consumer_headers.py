@@ -12,6 +12,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, arrow_headers
 from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.consumer import record_buffer
+from aiokafka08.consumer.collector import Collector
 from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.testing import EmbeddedCluster
@@ -313,6 +314,35 @@ async def test_commit_between_steps_leaves_out_what_is_not_returned(
         with pytest.raises(asyncio.CancelledError):
             await call
         assert (await consumer.getone(TP)).value == b"10"
+
+
+async def test_commit_leaves_out_what_each_of_two_calls_has_taken(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the later call has returned its messages, and the first one hasn't."""
+    cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
+    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
+        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
+        first_reads, first_may_end = asyncio.Event(), asyncio.Event()
+        run_steps = Collector.run_steps
+
+        async def gated(collector: Collector, steps: Any) -> Any:
+            if not first_reads.is_set():
+                first_reads.set()
+                await first_may_end.wait()
+            return await run_steps(collector, steps)
+
+        monkeypatch.setattr(Collector, "run_steps", gated)
+        first = asyncio.create_task(consumer.getmany_arrow(timeout_ms=5000, max_records=4))
+        await first_reads.wait()
+        second = await consumer.getmany_arrow(timeout_ms=5000, max_records=4)
+        assert second["offset"].to_pylist() == [4, 5, 6, 7]
+        await consumer.commit()
+        assert await consumer.committed(TP) == 0
+        first_may_end.set()
+        assert (await first)["offset"].to_pylist() == [0, 1, 2, 3]
+        await consumer.commit()
+        assert await consumer.committed(TP) == 8
 
 
 async def test_getmany_with_many_headers_returns_its_limit(

@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "the fetch position is committed",
         "consumer/commits.py",
-        "        tp: cursor.position if cursor.returning is None else cursor.returning\n",
+        "        tp: min((one.position for one in cursor.unreturned), default=cursor.position)\n",
         "        tp: cursor.position and cursor.next_fetch.offset\n",
     ),
     Mutant(
