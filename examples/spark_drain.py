@@ -6,6 +6,14 @@ spark-submit examples/spark_drain.py --source old:9092 --target new:9092 --topic
 The topic must exist in the target cluster, with at least as many partitions. A run copies all
 available messages and ends; with --follow it continues with new messages. Messages keep their key,
 value, partition and order. After a killed run, the next one may write the last batch again.
+
+A cluster of 4.x needs Spark's own sink, whose jars belong to Spark's version:
+
+spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 examples/spark_drain.py \
+    --sink kafka --source old:9092 --target new:9092 --topic events \
+    --checkpoint /var/lib/drain/events
+
+spark_bridge.py copies each message once.
 """
 
 from __future__ import annotations
@@ -25,10 +33,14 @@ def drain(
     topic: str,
     checkpoint: str,
     *,
+    sink: str = "kafka08",
     follow: bool = False,
     max_offsets_per_trigger: int = 5_000_000,
 ) -> StreamingQuery:
-    """Start the copy and return the running query."""
+    """Start the copy and return the running query.
+
+    `sink` is "kafka08" (for a target of 0.8 to 3.9) or "kafka" (Spark's own, for 0.10 to 4.x).
+    """
     register(spark)
     messages = (
         spark.readStream.format("kafka08")
@@ -40,7 +52,7 @@ def drain(
     )
     writer = (
         messages.select("topic", "partition", "key", "value")
-        .writeStream.format("kafka08")
+        .writeStream.format(sink)
         .option("kafka.bootstrap.servers", target)
         .option("kafka.compression.type", "snappy")
         .option("checkpointLocation", checkpoint)
@@ -57,11 +69,23 @@ def main() -> None:
     parser.add_argument("--target", required=True, help="bootstrap servers of the other cluster")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--checkpoint", required=True, help="folder for the progress of the query")
+    parser.add_argument(
+        "--sink",
+        choices=["kafka08", "kafka"],
+        default="kafka08",
+        help="kafka: Spark's own sink, for a target of 4.x; it needs its jars (default: kafka08)",
+    )
     parser.add_argument("--follow", action="store_true", help="continue with new messages")
     given = parser.parse_args()
     spark = SparkSession.builder.appName(f"drain {given.topic}").getOrCreate()
     query = drain(
-        spark, given.source, given.target, given.topic, given.checkpoint, follow=given.follow
+        spark,
+        given.source,
+        given.target,
+        given.topic,
+        given.checkpoint,
+        sink=given.sink,
+        follow=given.follow,
     )
     query.awaitTermination()
     # Spark keeps the progress of the last batches only: print offsets, not the number of messages.

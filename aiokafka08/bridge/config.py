@@ -57,7 +57,8 @@ class SourceConfig:
 
     `bootstrap` and `zookeeper` are addresses (`zookeeper` None: groups and topics in ZooKeeper are
     out of reach); `network` are arguments of each client of this package, without the address;
-    `alias` names the cluster in MirrorMaker 2's topics.
+    `alias` names the cluster in MirrorMaker 2's topics. `properties` are what `network` and `tls`
+    were read from, by Java's names.
     """
 
     bootstrap: str
@@ -65,6 +66,7 @@ class SourceConfig:
     alias: str
     network: Mapping[str, Any]
     tls: TlsOptions | None
+    properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +454,7 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
         alias=values["alias"],
         network=network,
         tls=tls_options(given) if is_tls(given) else None,
+        properties=given,
     )
 
 

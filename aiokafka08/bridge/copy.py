@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError
@@ -61,6 +61,13 @@ STOP_S = 3.5
 OnCommit = Callable[[TransactionCommitted], None]
 
 
+class PreparedCopy(NamedTuple):
+    """Where each partition of the source goes, and on; and the largest batch of the target."""
+
+    positions: Mapping[TopicPartition, tuple[TopicPartition, int]]
+    batch_bytes: int
+
+
 class CopySession:
     """Copy until `run` is cancelled, has caught up, or fails.
 
@@ -88,6 +95,7 @@ class CopySession:
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns()
         self._epochs: dict[int, int] = {}
+        self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
         """The offset behind what was put into the sink."""
         self._found: asyncio.Queue[dict[TopicPartition, TopicPartition]] = asyncio.Queue()
@@ -124,6 +132,25 @@ class CopySession:
                 await asyncio.gather(refresh, return_exceptions=True)
             await self._close()
 
+    async def prepare(self) -> PreparedCopy:
+        """Claim the bridge, create topics and find the positions, then end: others copy.
+
+        Raises:
+            BridgeFencedError: a newer start has taken over.
+            BridgeError: something has to be changed by hand.
+            KafkaError: one of the clusters failed.
+        """
+        try:
+            await self._start()
+            positions = {
+                tp: (self._topics[tp], one.position)
+                for tp, one in self._status.partitions.items()
+                if one.stopped is None
+            }
+            return PreparedCopy(positions, self._batch_bytes)
+        finally:
+            await self._close()
+
     async def _close(self) -> None:
         """Commit what was put, and release everything; also if the task was cancelled."""
         await self._sink.stop(STOP_S)
@@ -139,7 +166,8 @@ class CopySession:
         await self._source.start()
         there = await self._target.partition_counts()
         await create_own_topics(self._config, self._target, there)
-        await self._sink.start(await self._batch_limit(there))
+        self._batch_bytes = await self._batch_limit(there)
+        await self._sink.start(self._batch_bytes)
         self._stored = await read_stored_runs(self._config, self._target)
         self._sink.run_workers(self._stored.run_logs())
         pairs = await self._prepare_topics()

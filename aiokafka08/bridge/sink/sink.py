@@ -14,9 +14,8 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
@@ -54,6 +53,67 @@ class BridgeRun:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     has_claimed: bool = False
     is_first: bool = True
+
+
+def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> WorkerSettings:
+    """Return the settings of a producer.
+
+    Args:
+        config: the file of the bridge.
+        number: the producer's, from 0 on.
+        batch_bytes: the largest batch that all target topics take.
+    """
+    # When the target aborts a transaction itself; brokers allow up to 15 minutes.
+    timeout_ms = min(max(60_000, round(config.copy.transaction_s * 2000)), 900_000)
+    producer = {
+        "batch.size": min(_BATCH_BYTES, batch_bytes),
+        "transaction.timeout.ms": timeout_ms,
+        **client_settings(config),
+        "compression.codec": config.target.compression,
+    }
+    return WorkerSettings(
+        number,
+        config.client_id,
+        config.transactional_id(number),
+        producer,
+        config.position_group,
+        config.offsets_topic,
+        config.copy,
+    )
+
+
+def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
+    """Verify that a run has the last claim.
+
+    Args:
+        config: the file of the bridge.
+        claims: all that the state topic has, in its order.
+        run: the id of the run.
+
+    Raises:
+        BridgeFencedError: a newer start has claimed the bridge.
+        TargetUnavailableError: no claim is there yet.
+    """
+    if not claims:
+        raise TargetUnavailableError(
+            f"topic {config.state_topic!r}: the claim that was written isn't there yet"
+        )
+    if claims[-1].run != run:
+        raise BridgeFencedError(
+            f"bridge {config.name!r}: a newer start has taken over (run {claims[-1].run}); this "
+            "one ends, and must not be started again beside it"
+        )
+
+
+async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
+    """Return the claims in the state topic, in its order.
+
+    Raises:
+        TargetError: the target doesn't respond.
+        KafkaProtocolError: a claim can't be read.
+    """
+    records = await target.read_topic(config.state_topic)
+    return decode_claims((one.key, one.value) for one in records)
 
 
 class TransactionSink:
@@ -183,33 +243,16 @@ class TransactionSink:
     # --- inside -----------------------------------------------------------------------------------
 
     async def _claims(self) -> list[Claim]:
-        records = await self._target.read_topic(self._config.state_topic)
-        return decode_claims((one.key, one.value) for one in records)
+        return await read_claims(self._config, self._target)
 
     def _check(self, claims: list[Claim]) -> None:
-        if not claims:
-            raise TargetUnavailableError(
-                f"topic {self._config.state_topic!r}: the claim that was written isn't there yet"
-            )
-        if claims[-1].run != self._run.id:
-            raise BridgeFencedError(
-                f"bridge {self._config.name!r}: a newer start has taken over (run "
-                f"{claims[-1].run}); this one ends, and must not be started again beside it"
-            )
+        check_claims(self._config, claims, self._run.id)
 
     async def _initialise(self, first: int, end: int, batch_bytes: int) -> None:
         """Make the producers from `first` to before `end`, which fences those of older starts."""
         loop = asyncio.get_running_loop()
         for number in range(first, end):
-            settings = WorkerSettings(
-                number,
-                self._config.client_id,
-                self._config.transactional_id(number),
-                self._producer_settings(batch_bytes),
-                self._config.position_group,
-                self._config.offsets_topic,
-                self._config.copy,
-            )
+            settings = worker_settings(self._config, number, batch_bytes)
             what = f"initialise {settings.transactional_id}"
             worker = await self._target.call(
                 what,
@@ -223,18 +266,6 @@ class TransactionSink:
             except TargetError:
                 await self.check_owner()  # two starts at the same time: the older one ends here
                 raise
-
-    def _producer_settings(self, batch_bytes: int) -> dict[str, Any]:
-        return {
-            "batch.size": min(_BATCH_BYTES, batch_bytes),
-            "transaction.timeout.ms": self._transaction_timeout_ms(),
-            **client_settings(self._config),
-            "compression.codec": self._config.target.compression,
-        }
-
-    def _transaction_timeout_ms(self) -> int:
-        """Return when the target aborts a transaction itself; brokers allow up to 15 minutes."""
-        return min(max(60_000, round(self._config.copy.transaction_s * 2000)), 900_000)
 
     def _on_event(self, event: SinkEvent) -> None:
         if isinstance(event, ChunkTaken):

@@ -169,7 +169,10 @@ class TransactionWorker:
         """Release librdkafka's handles; blocks. The thread has ended, or never began."""
         self._group.close()
         self._producer.purge()
-        self._producer.flush(0)
+        try:
+            self._producer.flush(0)
+        except self._confluent.KafkaException:
+            pass  # a fenced producer: it has nothing to flush
 
     # --- in the thread ----------------------------------------------------------------------------
 
