@@ -126,7 +126,7 @@ class Committer:
 
         Raises as `OffsetStore.commit`.
         """
-        self._raise_if_lost()
+        self.check_session()
         return self._commit(offsets, self._identity(), timeout_s, self._cancel_count)
 
     async def commit_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -154,7 +154,13 @@ class Committer:
         return asyncio.get_running_loop().time() + self._revoke_timeout_s
 
     async def wait_pending(self, deadline: float) -> None:
-        """Wait until the commits that were called so far have ended, at most until `deadline`."""
+        """Wait until the commits that were called so far have ended, at most until `deadline`.
+
+        Don't wait for commits of a lost session: they are refused, and may themselves wait for
+        ZooKeeper. Other members may own the partitions already.
+        """
+        if self._lost() is not None:
+            return
         await asyncio.sleep(0)  # a commit that was called just now gets the lock first
         try:
             async with asyncio.timeout_at(deadline):
@@ -177,6 +183,15 @@ class Committer:
         for timeout in self._pending:
             if not timeout.expired():
                 timeout.reschedule(now)
+
+    def check_session(self) -> None:
+        """Check that this member still has the ZooKeeper session that owns its partitions.
+
+        Raises:
+            CommitFailedError: the session has ended, or may have.
+        """
+        if (error := self._lost()) is not None:
+            raise error
 
     def raise_error(self) -> None:
         """Raise the error that makes automatic commits fail, if there is one, and clear it."""
@@ -227,7 +242,7 @@ class Committer:
                 "commit of offsets: not begun in time, an earlier commit is still in progress"
             ) from None
         try:
-            self._raise_if_lost()  # the session may have ended since
+            self.check_session()  # the session may have ended since
             await self._store.commit(offsets, identity, timeout_s=max(deadline - loop.time(), 0))
         except CommitFailedError as failure:
             if isinstance(failure.__cause__, BrokerResponseError):
@@ -238,10 +253,6 @@ class Committer:
 
     def _identity(self) -> CommitIdentity:
         return CommitIdentity(self._member_state.generation, self._member_state.member)
-
-    def _raise_if_lost(self) -> None:
-        if (error := self._lost()) is not None:
-            raise error
 
     def _lost(self) -> CommitFailedError | None:
         now = asyncio.get_running_loop().time()

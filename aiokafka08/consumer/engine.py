@@ -127,6 +127,7 @@ class ConsumerEngine:
             self._config.offsets_storage,
             self._config.zookeeper_connect,
             timeout_s=router.config.start_timeout_s,
+            check_session=self.commits.check_session,
         )
         try:
             await store.start()

@@ -10,6 +10,9 @@ stores don't see each other's commits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaUnavailableError,
@@ -34,6 +37,7 @@ async def choose_offset_store(
     zookeeper_connect: str | None,
     *,
     timeout_s: float | None = None,
+    check_session: Callable[[], None] = lambda: None,
 ) -> OffsetStore:
     """Return a store, not yet started, for these options and the detected broker line.
 
@@ -43,6 +47,7 @@ async def choose_offset_store(
         storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
         zookeeper_connect: "host:port,host:port/chroot", if given.
         timeout_s: seconds to find the line; by default `request_timeout_ms`.
+        check_session: see `ZookeeperOffsetStore`.
 
     Raises:
         UnsupportedVersionError: the brokers' line doesn't have the storage.
@@ -52,9 +57,10 @@ async def choose_offset_store(
     """
     if coordinator is None:
         return NoOffsetStore()
+    store_for = partial(_store_for, router, coordinator, storage, zookeeper_connect, check_session)
     version = await router.exact_version(timeout_s=timeout_s)
     if version.is_exact:
-        return _store_for(version.line, router, coordinator, storage, zookeeper_connect)
+        return store_for(version.line)
 
     async def choose() -> OffsetStore:
         version = await router.exact_version()
@@ -62,21 +68,25 @@ async def choose_offset_store(
             raise KafkaUnavailableError(
                 "offset store: the brokers have no topic yet, so their line isn't known"
             )
-        return _store_for(version.line, router, coordinator, storage, zookeeper_connect)
+        return store_for(version.line)
 
     return DeferredOffsetStore(choose)
 
 
 def _store_for(
-    line: BrokerLine,
     router: Router,
     coordinator: CoordinatorLookup,
     storage: str | None,
     zookeeper_connect: str | None,
+    check_session: Callable[[], None],
+    line: BrokerLine,
 ) -> OffsetStore:
+    zookeeper_store = partial(
+        _zookeeper_store, router, coordinator.group, line, zookeeper_connect, check_session
+    )
     storage = storage or default_storage(line, zookeeper_connect)
     if storage == "zookeeper":
-        return _zookeeper_store(router, coordinator.group, line, zookeeper_connect)
+        return zookeeper_store()
     if line < BrokerLine.V0_8_2:
         raise UnsupportedVersionError(
             f"offsets_storage={storage!r}: brokers of the {line} line don't store offsets in "
@@ -85,8 +95,7 @@ def _store_for(
     kafka = KafkaOffsetStore(router, coordinator)
     if storage == "kafka":
         return kafka
-    zookeeper = _zookeeper_store(router, coordinator.group, line, zookeeper_connect)
-    return DualOffsetStore(kafka, zookeeper)
+    return DualOffsetStore(kafka, zookeeper_store())
 
 
 def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
@@ -101,15 +110,20 @@ def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
 
 
 def _zookeeper_store(
-    router: Router, group: str, line: BrokerLine, zookeeper_connect: str | None
+    router: Router,
+    group: str,
+    line: BrokerLine,
+    zookeeper_connect: str | None,
+    check_session: Callable[[], None],
 ) -> OffsetStore:
-    if line > BrokerLine.V0_8_0:
-        return ZookeeperV0OffsetStore(router, group, line)
-    if zookeeper_connect is None:
+    """Return the store that writes the nodes itself, or without `zookeeper_connect` by brokers."""
+    if zookeeper_connect is not None:
+        return ZookeeperOffsetStore(zookeeper_connect, group, line, router.config, check_session)
+    if line is BrokerLine.V0_8_0:
         raise KafkaConfigurationError(
             f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
             "offsets. Give zookeeper_connect='host:2181/chroot' (pip install "
             "'aiokafka08[zookeeper]') to keep them in ZooKeeper, or leave group_id out and keep "
             "positions yourself: position() and seek()"
         )
-    return ZookeeperOffsetStore(zookeeper_connect, group, router.config.request_timeout_s)
+    return ZookeeperV0OffsetStore(router, group, line)

@@ -1,22 +1,43 @@
-"""Committed offsets in ZooKeeper, read and written directly, for brokers of 0.8.0.
+"""Committed offsets in ZooKeeper, read and written directly, without going through a broker.
 
-These brokers have no requests for offsets. This module implements `OffsetStore` with
-`zookeeper.offsets`, which reads and writes the nodes; `choose` picks it. The nodes have no place
-for metadata, and ZooKeeper doesn't fence members of an older generation.
+This module implements `OffsetStore` with `zookeeper.offsets`, which reads and writes the nodes, as
+the Scala consumer does. `choose` picks it where `zookeeper_connect` is given. The nodes have no
+place for metadata, and ZooKeeper doesn't fence members of an older generation.
 
-Invariant: if `commit` returns, all offsets are written; otherwise its error names those that
-aren't.
+Why not through brokers: any broker writes a commit to ZooKeeper (`zookeeper_v0_store`). If it hangs
+with the request, the commit is repeated at another broker; once the first one goes on, it writes
+the older offset over all newer ones. Here no third party holds a commit.
+
+Invariants:
+
+- If `commit` returns, all offsets are written; otherwise its error names those that aren't.
+- Before each attempt to write, the versions of the nodes are known, and only then the member's
+  session is checked. So a member that lost its partitions writes nothing over the offsets of the
+  members that own them now: either the check refuses the attempt, or the versions have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 
-from aiokafka08.errors import KafkaUnavailableError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, KafkaUnavailableError
+from aiokafka08.net.config import NetConfig
+from aiokafka08.net.retry import is_final, retry
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.offset_store.responses import CommittedOffset, OffsetsToCommit, group_by_reason
+from aiokafka08.offset_store.responses import (
+    CommittedOffset,
+    OffsetsToCommit,
+    check_metadata,
+    combined_error,
+    group_by_reason,
+)
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.zookeeper.offsets import OffsetNodes
+
+T = TypeVar("T")
 
 
 class ZookeeperOffsetStore:
@@ -25,21 +46,32 @@ class ZookeeperOffsetStore:
     Args:
         connect: "host:port,host:port/chroot".
         group: the group's name.
-        timeout_s: seconds for a call without a timeout of its own.
+        line: the brokers' line, which limits the length of the metadata.
+        config: the limits of a call without a timeout of its own, and the delays between attempts.
+        check_session: raises `CommitFailedError` if this member may own its partitions no longer.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, group: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        connect: str,
+        group: str,
+        line: BrokerLine,
+        config: NetConfig,
+        check_session: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connect = connect
         self._group = group
-        self._timeout_s = timeout_s
+        self._line = line
+        self._config = config
+        self._check_session = check_session
         self._nodes = OffsetNodes(connect, group)
 
     async def start(self) -> None:
         """Open the ZooKeeper session; raises as `OffsetNodes.open`."""
-        await self._nodes.open(self._timeout_s)
+        await self._nodes.open(self._config.request_timeout_s)
 
     async def stop(self) -> None:
         """Close the session."""
@@ -48,24 +80,77 @@ class ZookeeperOffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """See `OffsetStore`; raises as `OffsetNodes.read`."""
-        offsets = await self._nodes.read(partitions, self._limit_s(timeout_s))
-        return {
-            tp: None if offset is None else OffsetAndMetadata(offset, "")
-            for tp, offset in offsets.items()
-        }
+        """See `OffsetStore`.
+
+        Raises:
+            KafkaUnavailableError: a node holds something else than an offset; names the node.
+        """
+        committed: dict[TopicPartition, CommittedOffset] = {}
+
+        async def read(left_s: float) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
+            return await self._nodes.read(partitions, left_s)
+
+        for tp, found in (await self._retry(read, "fetched", timeout_s)).items():
+            if isinstance(found, KafkaError):
+                raise found
+            committed[tp] = None if found is None else OffsetAndMetadata(found, "")
+        return committed
 
     async def commit(
         self, offsets: OffsetsToCommit, identity: CommitIdentity, *, timeout_s: float | None = None
     ) -> None:
         """See `OffsetStore`; ZooKeeper stores neither identity nor metadata."""
-        values = {tp: offset for tp, (offset, _) in offsets.items()}
-        failed = await self._nodes.write(values, self._limit_s(timeout_s))
-        if failed:
-            raise KafkaUnavailableError(
-                f"offsets of group {self._group!r} not committed to ZooKeeper {self._connect}: "
-                f"{group_by_reason(failed, KafkaUnavailableError)}"
+        check_metadata(offsets, self._line)
+        pending = {tp: offset for tp, (offset, _) in offsets.items()}
+        final: dict[TopicPartition, KafkaError] = {}
+
+        async def write(left_s: float) -> KafkaError | None:
+            clock = asyncio.get_running_loop().time
+            end = clock() + left_s
+            try:
+                await self._nodes.find_versions(pending, left_s)
+                self._check_session()
+                failed = await self._nodes.write(pending, max(end - clock(), 0.0))
+            except KafkaError as error:
+                if is_final(error):
+                    raise
+                failed = dict.fromkeys(pending, error)
+            final.update({tp: error for tp, error in failed.items() if is_final(error)})
+            for tp in [tp for tp in pending if tp not in failed or tp in final]:
+                del pending[tp]
+            if not pending:
+                return None
+            late = {tp: failed[tp] for tp in pending}
+            return KafkaTimeoutError(group_by_reason({**final, **late}, KafkaTimeoutError))
+
+        await self._retry(write, "committed", timeout_s)
+        if final:
+            raise combined_error(self._what_failed("committed"), final)
+
+    async def _retry(
+        self,
+        attempt: Callable[[float], Awaitable[T | KafkaError]],
+        what: str,
+        timeout_s: float | None,
+    ) -> T:
+        """Repeat an attempt until it succeeds or the time is over.
+
+        One attempt may take all the time: kazoo sends what waits as soon as ZooKeeper is back.
+        """
+        limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
+
+        def timed_out(last: KafkaError | None) -> KafkaError:
+            reason = "no response" if last is None else last.nested_text(KafkaTimeoutError)
+            return KafkaTimeoutError(
+                f"{self._what_failed(what)} within {limit_s * 1000:.0f} ms: {reason}"
             )
 
-    def _limit_s(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        return await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=self._config.backoff(),
+            timed_out=timed_out,
+        )
+
+    def _what_failed(self, what: str) -> str:
+        return f"offsets of group {self._group!r} not {what} in ZooKeeper {self._connect}"

@@ -117,11 +117,7 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
     `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
     seconds raises KafkaTimeoutError.
     """
-    handler = None
-    if environment.zookeeper_client is None:
-        handler = _fast_handler()
-        _limit_waits(handler, timeout_s)
-    client = _open(connect, timeout_s, logger, handler=handler)
+    client = _open(connect, timeout_s, logger, limits_waits=True)
     try:
         with translate_errors(connect):
             yield client
@@ -173,9 +169,7 @@ def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
     """
     from kazoo.exceptions import NoNodeError
 
-    if requests:
-        # The last response comes last: so this thread isn't woken by each of the others.
-        next(reversed([*requests.values()])).wait(max(deadline - environment.monotonic(), 0.001))
+    wait_for_last(requests, deadline)
     results = {}
     for key, request in requests.items():
         try:
@@ -183,6 +177,15 @@ def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
         except NoNodeError:
             pass
     return results
+
+
+def wait_for_last(requests: Mapping[K, Any], deadline: float) -> None:
+    """Wait until the last of these requests has a result, or until the deadline.
+
+    Its response comes last. So the thread isn't woken by each of the others.
+    """
+    if requests:
+        next(reversed([*requests.values()])).wait(max(deadline - environment.monotonic(), 0.001))
 
 
 def check_node_name(option: str, name: str) -> None:
@@ -238,10 +241,17 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
     handler.async_result = lambda: LimitedResult(handler)
 
 
-def _open(connect: str, timeout_s: float, logger: str, handler: Any = None) -> KazooClient:
+def _open(
+    connect: str, timeout_s: float, logger: str, *, limits_waits: bool = False
+) -> KazooClient:
     require_kazoo()
     from kazoo.client import KazooClient
 
+    handler = None
+    if environment.zookeeper_client is None:
+        handler = _fast_handler()
+        if limits_waits:
+            _limit_waits(handler, timeout_s)
     make_client = environment.zookeeper_client or KazooClient
     hosts, _, chroot = connect.partition("/")
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.net.config import net_config
+from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
@@ -16,6 +16,21 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import Telemetry
 
 NewStore = Callable[..., Awaitable[OffsetStore]]
+
+
+def store_config(bootstrap_servers: str = "127.0.0.1:1", **options: Any) -> NetConfig:
+    """Return checked options of the network layer; a store without brokers needs no address."""
+    settings: dict[str, Any] = {
+        "client_id": "tests",
+        "request_timeout_ms": 10_000,
+        "retry_backoff_ms": 20,
+        "metadata_max_age_ms": 300_000,
+        "connections_max_idle_ms": 540_000,
+        "api_version": "auto",
+        "security_protocol": "PLAINTEXT",
+        "ssl_context": None,
+    } | options
+    return net_config(bootstrap_servers=bootstrap_servers, **settings)
 
 
 @pytest.fixture
@@ -32,17 +47,7 @@ async def new_store() -> AsyncIterator[NewStore]:
         group: str = "g",
         **options: Any,
     ) -> OffsetStore:
-        settings: dict[str, Any] = {
-            "client_id": "tests",
-            "request_timeout_ms": 10_000,
-            "retry_backoff_ms": 20,
-            "metadata_max_age_ms": 300_000,
-            "connections_max_idle_ms": 540_000,
-            "api_version": "auto",
-            "security_protocol": "PLAINTEXT",
-            "ssl_context": None,
-        } | options
-        router = Router(net_config(bootstrap_servers=bootstrap_servers, **settings), Telemetry())
+        router = Router(store_config(bootstrap_servers, **options), Telemetry())
         routers.append(router)
         await router.start()
         store = await choose_offset_store(

@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.errors import (
+    GroupAuthorizationFailedError,
     IllegalArgumentError,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
     KafkaUnavailableError,
 )
+from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
 from aiokafka08.structs import OffsetAndMetadata
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.offset_store.conftest import NewStore
+from tests.offset_store.conftest import NewStore, store_config
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
@@ -41,6 +46,10 @@ def own_session(cluster: RealCluster) -> Iterator[KazooClient]:
     finally:
         session.stop()
         session.close()
+
+
+def new_store_at(connect: str, group: str, **options: Any) -> ZookeeperOffsetStore:
+    return ZookeeperOffsetStore(connect, group, BrokerLine.V0_8_0, store_config(**options))
 
 
 def node(group: str, tp: TopicPartition) -> str:
@@ -89,7 +98,7 @@ async def test_direct_and_broker_stores_share_nodes(
     other = TopicPartition(tp.topic, 1)
     await asyncio.to_thread(cluster.create_topic, tp.topic, 2)
     by_request = await new_store(cluster.bootstrap_servers, "zookeeper", group=group)
-    direct = ZookeeperOffsetStore(cluster.zookeeper_connect, group, 10.0)
+    direct = new_store_at(cluster.zookeeper_connect, group)
     await direct.start()
     try:
         await by_request.commit({tp: OffsetAndMetadata(3, "")}, PLAIN)
@@ -119,6 +128,34 @@ async def test_garbage_node_is_named_and_overwritten(
         assert await one.committed(tp) == 2
 
 
+@pytest.mark.parametrize("version", ["0.8.1.1", "0.8.2.2"])
+async def test_node_that_its_acl_protects_is_refused_at_once(
+    broker_clusters: BrokerClusters, unique_topic: NewName, version: str
+) -> None:
+    cluster, group = broker_clusters.get(version), unique_topic("g")
+    readable, hidden, open_ = (TopicPartition("t", number) for number in range(3))
+    with own_session(cluster) as session:
+        session.ensure_path(f"/consumers/{group}/offsets/t")
+        session.create(node(group, readable), b"1", acl=READ_ACL_UNSAFE)
+        session.create(node(group, hidden), b"1", acl=[make_digest_acl("a", "b", all=True)])
+        store = new_store_at(cluster.zookeeper_connect, group)
+        await store.start()
+        try:
+            offset = OffsetAndMetadata(2, "")
+            with pytest.raises(
+                GroupAuthorizationFailedError, match=rf"t/0: .*below /consumers/{group} refuses"
+            ):
+                await store.commit({readable: offset, open_: offset}, PLAIN)
+            assert await store.fetch([readable, open_]) == {
+                readable: OffsetAndMetadata(1, ""),
+                open_: offset,
+            }
+            with pytest.raises(GroupAuthorizationFailedError, match=f"/consumers/{group}"):
+                await store.fetch([hidden])
+        finally:
+            await store.stop()
+
+
 async def test_wrong_chroot_address_or_group_raises(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.0")
     connect = cluster.zookeeper_connect
@@ -127,7 +164,7 @@ async def test_wrong_chroot_address_or_group_raises(broker_clusters: BrokerClust
         ("127.0.0.1:1", "g", KafkaConnectionError, r"127\.0\.0\.1:1 can't be reached"),
         (connect, "a/b", IllegalArgumentError, "'a/b' can't be a node"),
     ):
-        store = ZookeeperOffsetStore(address, group, 2.0)
+        store = new_store_at(address, group, request_timeout_ms=2000)
         with pytest.raises(error, match=match):
             await store.start()
         await store.stop()
@@ -139,7 +176,7 @@ async def test_cancelled_start_leaves_no_session(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.8.0")
-    store = ZookeeperOffsetStore(cluster.zookeeper_connect, unique_topic("g"), 10.0)
+    store = new_store_at(cluster.zookeeper_connect, unique_topic("g"))
     starting = asyncio.create_task(store.start())
     await asyncio.sleep(0)
     starting.cancel()
@@ -156,12 +193,12 @@ async def test_commits_fail_in_time_during_zookeeper_outage(
 ) -> None:
     tp = TopicPartition("t", 0)
     with RealCluster("0.8.0") as cluster:
-        store = ZookeeperOffsetStore(cluster.zookeeper_connect, unique_topic("g"), 10.0)
+        store = new_store_at(cluster.zookeeper_connect, unique_topic("g"))
         await store.start()
         try:
             await store.commit({tp: OffsetAndMetadata(1, "")}, PLAIN)
             await asyncio.to_thread(cluster.stop_zookeeper)
-            with pytest.raises(KafkaUnavailableError, match=r"not committed .* t/0: "):
+            with pytest.raises(KafkaTimeoutError, match=r"not committed .* 500 ms: .*t/0: "):
                 await store.commit({tp: OffsetAndMetadata(2, "")}, PLAIN, timeout_s=0.5)
             await asyncio.to_thread(cluster.start_zookeeper)
 
