@@ -346,7 +346,8 @@ def sanitize(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """Build and check sdist and wheels, and use each wheel elsewhere. `-- --pure`: no compiled one.
 
-    On Linux the compiled wheels are made for each Python found, and become manylinux ones.
+    On Linux the compiled wheels are made for each Python found, and become manylinux ones. The
+    sdist is used with a C compiler and without one.
     """
     install(session, "build", project=False)
     build_artifacts(session, pure="--pure" in session.posargs)
@@ -368,9 +369,15 @@ def build_artifacts(session: nox.Session, *, pure: bool) -> None:
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     for path in artifacts:
-        if path.endswith(".whl"):
+        if path.endswith("-any.whl"):
+            check_installed(session, path, sys.executable, "python")
+        elif path.endswith(".whl"):
             tag = Path(path).name.split("-")[2].removeprefix("cp3")
-            check_installed(session, path, pythons.get(f"3.{tag}", sys.executable))
+            check_installed(session, path, pythons.get(f"3.{tag}", sys.executable), "c")
+        else:
+            check_installed(session, path, sys.executable, "python", CC="false")  # no compiler
+            if not pure:
+                check_installed(session, path, sys.executable, "c")
 
 
 def build_wheel(session: nox.Session, python: str, source: str, folder: str) -> None:
@@ -386,15 +393,18 @@ def build_wheel(session: nox.Session, python: str, source: str, folder: str) -> 
         shutil.copy(wheel, "dist")
 
 
-def check_installed(session: nox.Session, wheel: str, python: str) -> None:
-    """Install a wheel elsewhere, without extras, and run a user's tests with it."""
+def check_installed(
+    session: nox.Session, artifact: str, python: str, impl: str, **environment: str
+) -> None:
+    """Install a wheel or sdist elsewhere, without extras, and run a user's tests with it."""
     users_test = Path("examples/test_my_service.py").resolve()
-    impl = "python" if wheel.endswith("-any.whl") else "c"
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         session.run(python, "-m", "venv", "venv", external=True)
         scripts = Path(folder, "venv", "Scripts" if os.name == "nt" else "bin")
         own = str(scripts / "python")
-        session.run(own, "-m", "pip", "install", "--quiet", wheel, "pytest", external=True)
+        # From its cache pip would take a wheel that it built of this sdist in another way.
+        install = ("install", "--quiet", "--no-cache-dir", artifact, "pytest")
+        session.run(own, "-m", "pip", *install, env=environment, external=True)
         session.run(own, "-W", "error", "-c", CHECK_INSTALLED, folder, impl, external=True)
         # Without the extra `cli` the command says what to install.
         session.run(str(scripts / "aiokafka08"), external=True, success_codes=[2])

@@ -1,6 +1,7 @@
 """What `nox -s release`, `wheelhouse` and `audit` do beside running other programs.
 
     python -m tests.release version 0.1.0      # write version and changelog
+    python -m tests.release ref v0.1.0         # does this tag, or release/<version>, have it?
     python -m tests.release sums dist          # write SHA256SUMS; print its digest
     python -m tests.release pin FOLDER         # write requirements.txt with the wheels' hashes
     python -m tests.release licences           # check those of what is installed
@@ -79,6 +80,21 @@ def set_version(version: str) -> None:
     changelog.write_text(merge_sections(changelog.read_text(), version, today))
 
 
+def check_ref(ref: str) -> None:
+    """Check that a tag `v<version>`, or a branch `release/<version>`, has this version.
+
+    Raises:
+        SystemExit: another version, or no dated section of it in the changelog.
+    """
+    text = (ROOT / "aiokafka08" / "__init__.py").read_text()
+    [version] = re.findall(r'^__version__ = "(.*)"$', text, flags=re.MULTILINE)
+    if ref not in (f"v{version}", f"release/{version}"):
+        raise SystemExit(f"{ref}: the package has version {version}; expected v{version}")
+    sections = SECTION.finditer((ROOT / "CHANGELOG.md").read_text())
+    if not any(one[1] == version and re.match(r"\d{4}-\d\d-\d\d$", one[2]) for one in sections):
+        raise SystemExit(f"{ref}: CHANGELOG.md has no dated section {version}")
+
+
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -133,6 +149,7 @@ def main(command: str, *arguments: str) -> int:
         return bool(wrong)
     commands: dict[str, Callable[[str], object]] = {
         "version": set_version,
+        "ref": check_ref,
         "sums": lambda folder: print(write_sums(Path(folder))),
         "pin": lambda folder: write_pins(Path(folder)),
     }

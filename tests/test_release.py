@@ -90,6 +90,22 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
             release.set_version(wrong)
 
 
+def test_ref_must_have_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    (tmp_path / "aiokafka08").mkdir()
+    module = tmp_path / "aiokafka08" / "__init__.py"
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    module.write_text('__version__ = "0.1.0"\n')
+    for right in ("v0.1.0", "release/0.1.0"):
+        release.check_ref(right)
+    for wrong in ("0.1.0", "v0.1.1", "v0.1.0rc1", "main", "refs/tags/v0.1.0"):
+        with pytest.raises(SystemExit, match=r"has version 0\.1\.0; expected v0\.1\.0"):
+            release.check_ref(wrong)
+    module.write_text('__version__ = "0.3.0"\n')
+    with pytest.raises(SystemExit, match=r"no dated section 0\.3\.0"):
+        release.check_ref("v0.3.0")
+
+
 def test_sums_and_pins_name_each_file(tmp_path: Path) -> None:
     for name in ("a_b-1.0-py3-none-any.whl", "a_b-1.0.tar.gz", "c-2-cp311-cp311-linux.whl"):
         (tmp_path / name).write_text(name)

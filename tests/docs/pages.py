@@ -204,7 +204,9 @@ def metrics_page() -> str:
                 unit, meaning, normal, alert = METRICS[name]
             else:
                 event = events[name]
-                unit, meaning = "events", f"`{event.__name__}`: {_first_sentence(event)}"
+                # An event whose `amount` isn't 1 counts its messages.
+                unit = "events" if event.amount is telemetry.Event.amount else "messages"
+                meaning = f"`{event.__name__}`: {_first_sentence(event)}"
                 normal, alert = EVENTS[event.__name__]
             kind = "gauge" if name in _GAUGES else "counter"
             rows.append((f"`{name}`", kind, unit, meaning, normal, alert))
