@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -55,6 +56,7 @@ _log = logging.getLogger("aiokafka08.bridge")
 _READ_S = 0.2
 CHUNK_RECORDS = 2000
 """The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
+_VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 STOP_S = 3.5
 """How long the last transactions may take after SIGTERM."""
 
@@ -330,7 +332,8 @@ class CopySession:
         next_offset: int,
         epoch: int | None = None,
     ) -> None:
-        size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+        size = sum(map(len, filter(None, map(_KEY_OF, records))))
+        size += sum(map(len, filter(None, map(_VALUE_OF, records))))
         if epoch is None:
             epoch = self._epochs.get(self._sink.worker_of(tp), 0)
         while not self._sink.has_room:

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka08.bridge.offset_runs import OffsetRun
 from aiokafka08.bridge.sink.events import Chunk
-from aiokafka08.bridge.sink.transaction import OpenTransaction, batch_messages, is_stamped
+from aiokafka08.bridge.sink.transaction import OpenTransaction, callbacks_of, timestamps_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -76,15 +76,27 @@ def test_position_without_records_has_no_run() -> None:
 
 @pytest.mark.parametrize(("every", "expected"), [(False, {0, 3}), (True, {0, 1, 2, 3})])
 def test_first_and_last_message_have_callbacks(every: bool, expected: set[int]) -> None:
-    made = batch_messages(chunk(range(4)), lambda index: lambda error, message: None, every=every)
-    assert {index for index, one in enumerate(made) if "callback" in one} == expected
+    made = callbacks_of(4, lambda index: lambda error, message: None, every=every)
+    assert {index for index, one in enumerate(made) if one is not None} == expected
 
 
 def test_single_message_has_one_callback() -> None:
-    made = batch_messages(chunk([4]), lambda index: lambda error, message: None, every=False)
-    assert set(made[0]) == {"key", "value", "callback"}
+    (callback,) = callbacks_of(1, lambda index: lambda error, message: None, every=False)
+    assert callback is not None
 
 
-@pytest.mark.parametrize(("stamp", "expected"), [(5000, True), (-1, False), (None, False)])
-def test_chunk_with_timestamps_is_recognised(stamp: int | None, expected: bool) -> None:
-    assert is_stamped(chunk([1, 2], stamp)) is expected
+@pytest.mark.parametrize(
+    ("keep", "stamp", "expected"),
+    [(True, 5000, 5000), (True, -1, 0), (True, None, 0), (False, 5000, 0)],
+)
+def test_record_without_timestamp_is_given_none(
+    keep: bool, stamp: int | None, expected: int
+) -> None:
+    assert timestamps_of([record(1, stamp), record(2, 7000)], keep=keep) == [
+        expected,
+        7000 if keep else 0,
+    ]
+
+
+def test_memory_of_a_chunk_counts_its_records() -> None:
+    assert chunk(range(1000)).memory > 100 * chunk(range(1000)).size

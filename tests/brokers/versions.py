@@ -95,7 +95,11 @@ PEERS: dict[str, BrokerVersion] = {
         # MirrorMaker 2 with its client, which reads the offset-sync and checkpoint topics.
         BrokerVersion(
             "3.9.1-mirror",
-            ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:connect-mirror:3.9.1"),
+            (
+                "org.apache.kafka:kafka_2.13:3.9.1",
+                "org.apache.kafka:connect-mirror:3.9.1",
+                "org.slf4j:slf4j-reload4j:1.7.36",  # without it nothing is logged
+            ),
         ),
     )
 }

@@ -9,6 +9,9 @@ from aiokafka08.bridge.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+_RECORD_BYTES = 300
+"""What a record takes beside its key and value: its objects, or librdkafka's message."""
+
 
 class Chunk(NamedTuple):
     """Records of one partition, in order, for one worker.
@@ -26,6 +29,11 @@ class Chunk(NamedTuple):
     """The source offset behind the records."""
     size: int
     """Bytes of keys and values."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the records take in the process, about."""
+        return self.size + _RECORD_BYTES * len(self.records)
 
 
 class ChunkTaken(NamedTuple):

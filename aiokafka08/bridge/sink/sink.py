@@ -196,7 +196,7 @@ class TransactionSink:
 
     def put(self, chunk: Chunk) -> None:
         """Pass a chunk to its worker; wait for room first, with `wait_room`."""
-        self._waiting_bytes += chunk.size
+        self._waiting_bytes += chunk.memory
         self._workers[self.worker_of(chunk.source)].put(chunk)
 
     @property

@@ -8,14 +8,14 @@ have a callback. If the offsets between them don't fit, somebody else writes to 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun, runs_of
 from aiokafka08.bridge.sink.events import Chunk
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 
 @dataclass(slots=True)
@@ -51,11 +51,16 @@ class SentChunk:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that takes chunks. `began_at` is on the worker's clock."""
+    """A transaction that takes chunks.
+
+    `began_at` is on the worker's clock. `unacknowledged` is the memory of the chunks whose last
+    record has no delivery report yet.
+    """
 
     began_at: float
     records: int = 0
     size: int = 0
+    unacknowledged: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     newest: dict[TopicPartition, int] = field(default_factory=dict)
@@ -94,28 +99,31 @@ class OpenTransaction:
 Callback = Callable[[Any, Any], None]
 
 
-def batch_messages(
-    chunk: Chunk, callback: Callable[[int], Callback], *, every: bool
-) -> list[dict[str, Any]]:
-    """Return the messages of a chunk for `produce_batch`, which takes no timestamps.
+def callbacks_of(
+    count: int, callback: Callable[[int], Callback], *, every: bool
+) -> list[Callback | None]:
+    """Return the delivery callback of each record of a chunk; None for those without.
 
     Args:
-        chunk: has records.
+        count: how many records the chunk has, at least 1.
         callback: makes the callback of a record by its index.
         every: True gives each record a callback, False the first and the last one.
     """
-    messages: list[dict[str, Any]] = [{"key": one.key, "value": one.value} for one in chunk.records]
-    for index in acknowledged_indexes(chunk, every=every):
-        messages[index]["callback"] = callback(index)
-    return messages
+    if every:
+        return [callback(index) for index in range(count)]
+    callbacks: list[Callback | None] = [None] * count
+    for index in {0, count - 1}:
+        callbacks[index] = callback(index)
+    return callbacks
 
 
-def acknowledged_indexes(chunk: Chunk, *, every: bool) -> set[int]:
-    """Return which records of a chunk have a callback: all, or the first and the last one."""
-    last = len(chunk.records) - 1
-    return set(range(last + 1)) if every else {0, last}
+def timestamps_of(records: Sequence[ConsumerRecord[Any, Any]], *, keep: bool) -> list[int]:
+    """Return the timestamps to produce with; 0 is none to librdkafka.
 
-
-def is_stamped(chunk: Chunk) -> bool:
-    """Return whether a record of the chunk has a timestamp; those of format 0 have none."""
-    return any(one.timestamp is not None and one.timestamp > 0 for one in chunk.records)
+    Args:
+        records: of a chunk. Those of format 0 have no timestamps, and some have a negative one.
+        keep: False gives no record a timestamp.
+    """
+    if not keep:
+        return [0] * len(records)
+    return [stamp if (stamp := one.timestamp) and stamp > 0 else 0 for one in records]

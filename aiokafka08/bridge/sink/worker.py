@@ -9,8 +9,8 @@ Invariants:
 - The chunks of a partition are written in the order in which they were put.
 - After an abort the worker's epoch is higher, and it drops chunks with a lower one: the caller
   reads again from the last committed positions.
-- librdkafka's queue has no limit of its own, since `produce_batch` would skip a record that doesn't
-  fit and take the next. The limits of a transaction bound it.
+- librdkafka's queue has no limit of its own. The worker takes no chunk while `buffer_bytes` wait
+  for the target's acknowledgement, so the queue has at most one chunk more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter, length_hint
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
@@ -39,9 +42,8 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.transaction import (
     OpenTransaction,
     SentChunk,
-    acknowledged_indexes,
-    batch_messages,
-    is_stamped,
+    callbacks_of,
+    timestamps_of,
 )
 from aiokafka08.bridge.target import import_confluent, is_transient, target_error
 from aiokafka08.errors import KafkaError
@@ -56,6 +58,7 @@ _CALL_S = 1.0
 _INITIALISE_S = 30.0
 _POLL_S = 0.05
 _RETRY_S = 0.2
+_VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 _FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED_NAMES = frozenset(
     {
@@ -219,7 +222,7 @@ class TransactionWorker:
                 return None
             if chunk is None or chunk.epoch == self._epoch:
                 return chunk
-            self._report(ChunkTaken(chunk.size))
+            self._report(ChunkTaken(chunk.memory))
 
     def _is_full(self, transaction: OpenTransaction) -> bool:
         limits = self._settings.copy
@@ -236,14 +239,22 @@ class TransactionWorker:
         sent = self._open.add(chunk)
         try:
             if sent is not None:
-                self._produce(chunk, sent)
+                self._produce(self._open, chunk, sent)
         finally:
-            self._report(ChunkTaken(chunk.size))
+            self._report(ChunkTaken(chunk.memory))
         self._producer.poll(0)
+        while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
+            self._producer.poll(_POLL_S)
+            self._check_stop()
 
-    def _produce(self, chunk: Chunk, sent: SentChunk) -> None:
+    def _produce(self, transaction: OpenTransaction, chunk: Chunk, sent: SentChunk) -> None:
+        last = len(chunk.records) - 1
+        transaction.unacknowledged += chunk.memory
+
         def callback(index: int) -> Callable[[Any, Any], None]:
             def acknowledge(error: Any, message: Any) -> None:
+                if index == last:
+                    transaction.unacknowledged -= chunk.memory
                 if error is None:
                     # Unknown for a batch whose response was lost and that was stored before.
                     if (offset := message.offset()) is not None:
@@ -253,47 +264,30 @@ class TransactionWorker:
 
             return acknowledge
 
-        if self._settings.copy.timestamps == "keep" and is_stamped(chunk):
-            self._produce_stamped(chunk, callback)
-            return
-        messages = batch_messages(chunk, callback, every=self._acknowledge_all)
         topic, partition = chunk.target
-        queued = self._producer.produce_batch(topic, messages, partition=partition)
-        if queued < len(messages):
-            [index, error] = next(
-                (index, one["_error"]) for index, one in enumerate(messages) if "_error" in one
-            )
-            if error.name() in _REFUSED_NAMES:
-                self._note_refusal(chunk.source, sent.offsets[index], error)
-            raise _Abort(f"{topic}/{partition}: {error.str()}")
-
-    def _produce_stamped(
-        self, chunk: Chunk, callback: Callable[[int], Callable[[Any, Any], None]]
-    ) -> None:
-        """Produce records one by one: `produce_batch` takes no timestamps.
-
-        A timestamp of 0 or below is none to librdkafka.
-        """
-        topic, partition = chunk.target
-        produce = self._producer.produce
-        acknowledged = acknowledged_indexes(chunk, every=self._acknowledge_all)
-        for index, one in enumerate(chunk.records):
-            on_delivery = callback(index) if index in acknowledged else None
-            stamp = max(one.timestamp or 0, 0)
-            try:
-                produce(
-                    topic,
-                    one.value,
-                    one.key,
-                    partition,
-                    on_delivery=on_delivery,
-                    timestamp=stamp,
-                )
-            except self._confluent.KafkaException as error:
-                kafka = error.args[0]
-                if kafka.name() in _REFUSED_NAMES:
-                    self._note_refusal(chunk.source, one.offset, kafka)
-                raise _Abort(f"{topic}/{partition}: {kafka.str()}") from None
+        records = chunk.records
+        keep = self._settings.copy.timestamps == "keep"
+        timestamps = iter(timestamps_of(records, keep=keep))
+        # `produce_batch` takes no timestamps. `map` calls `produce` without bytecode in between:
+        # as cheap as a batch.
+        calls = map(
+            self._producer.produce,
+            repeat(topic),
+            map(_VALUE_OF, records),
+            map(_KEY_OF, records),
+            repeat(partition),
+            callbacks_of(len(records), callback, every=self._acknowledge_all),
+            repeat(None),  # another name of the callback
+            timestamps,
+        )
+        try:
+            deque(calls, maxlen=0)
+        except self._confluent.KafkaException as error:
+            kafka = error.args[0]
+            if kafka.name() in _REFUSED_NAMES:
+                index = len(records) - length_hint(timestamps) - 1
+                self._note_refusal(chunk.source, sent.offsets[index], kafka)
+            raise _Abort(f"{topic}/{partition}: {kafka.str()}") from None
 
     def _note_refusal(self, tp: TopicPartition, offset: int, error: Any) -> None:
         if self._refused is None or self._refused[0] != tp or offset < self._refused[1]:

@@ -1,0 +1,103 @@
+"""The worker of a sink, against librdkafka's own mock broker."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    ChunkTaken,
+    RecordRefused,
+    SinkEvent,
+    TransactionCommitted,
+)
+from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+TP = TopicPartition("t", 0)
+BUFFER_BYTES = 100_000
+MINIMAL = """
+name = "b"
+[source]
+bootstrap = "localhost:1"
+[target]
+bootstrap = "localhost:1"
+[topics]
+include = ["t"]
+[copy]
+transaction_s = 60
+"""
+
+
+def chunk(first: int, count: int, size: int) -> Chunk:
+    records = [
+        ConsumerRecord("t", 0, offset, 5000, 0, None, b"x" * size, None, -1, size, ())
+        for offset in range(first, first + count)
+    ]
+    return Chunk(0, TP, TP, records, first + count, count * size)
+
+
+class Running:
+    """A worker on a mock broker, its events, and what waited for the broker at each of them."""
+
+    def __init__(self, **producer: object) -> None:
+        config = parse_config(MINIMAL)
+        self.events: list[SinkEvent] = []
+        self.unacknowledged: list[int] = []
+        self.ended = threading.Event()
+        self.worker = TransactionWorker(
+            WorkerSettings(
+                0,
+                "b",
+                "b-0",
+                {"bootstrap.servers": "localhost:1", "test.mock.num.brokers": 1, **producer},
+                "b",
+                "b.offsets",
+                dataclasses.replace(config.copy, buffer_bytes=BUFFER_BYTES),
+            ),
+            self._report,
+        )
+        self.worker.initialise()
+        self.worker.start({})
+
+    def _report(self, event: SinkEvent) -> None:
+        self.events.append(event)
+        if self.worker._open is not None:
+            self.unacknowledged.append(self.worker._open.unacknowledged)
+
+    def finish(self) -> None:
+        """Let it commit, and wait for its end."""
+        self.worker.request_stop(60)
+        self.worker.join(60)
+        assert not self.worker.is_running
+        self.worker.close()
+
+
+def test_worker_waits_while_its_buffer_is_unacknowledged() -> None:
+    running = Running(**{"test.mock.broker.rtt": 100})
+    chunks = [chunk(first, 100, 600) for first in range(0, 1000, 100)]
+    for one in chunks:
+        running.worker.put(one)
+    running.finish()
+    assert sum(isinstance(one, ChunkTaken) for one in running.events) == len(chunks)
+    (committed,) = [one for one in running.events if isinstance(one, TransactionCommitted)]
+    assert committed.records == 1000
+    assert [(run.source, run.length) for run in committed.runs[TP]] == [(0, 1000)]
+    assert max(running.unacknowledged) < BUFFER_BYTES + chunks[0].memory
+
+
+@pytest.mark.parametrize("index", [0, 3, 9])
+def test_refused_record_is_named_by_its_offset(index: int) -> None:
+    running = Running(**{"message.max.bytes": 2000})
+    part = chunk(50, 10, 10)
+    large = ConsumerRecord("t", 0, 50 + index, 5000, 0, None, b"x" * 5000, None, -1, 5000, ())
+    records = [large if at == index else one for at, one in enumerate(part.records)]
+    running.worker.put(part._replace(records=records))
+    running.finish()
+    (refused,) = [one for one in running.events if isinstance(one, RecordRefused)]
+    assert (refused.source, refused.offset) == (TP, 50 + index)
+    assert not any(isinstance(one, TransactionCommitted) for one in running.events)
