@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 FAST = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
 """Options of JVMs: with the optimising compiler."""
 TOPIC = "history"
-_START_S = 90.0
+_START_S = 180.0
 """How long a copier may take until its first message is at the target."""
 _IDLE_S = 60.0
 """How long a copy may go without progress."""

@@ -26,9 +26,10 @@ class Sample(NamedTuple):
     fds: float
     tasks: float
     timers: float
+    threads: float
 
 
-SLACK = {"rss_mib": 4.0, "fds": 4.0, "tasks": 2.0, "timers": 4.0}
+SLACK = {"rss_mib": 4.0, "fds": 4.0, "tasks": 2.0, "timers": 4.0, "threads": 2.0}
 """What a gauge may grow by: allocators keep pieces, and a timer may just have been set."""
 
 
@@ -43,6 +44,7 @@ def read() -> Sample:
         process.num_fds(),
         len(asyncio.all_tasks()),
         len(timers),
+        process.num_threads(),
     )
 
 

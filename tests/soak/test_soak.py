@@ -8,6 +8,7 @@ import gc
 import pytest
 
 from tests.soak import __main__ as command
+from tests.soak.bridge import soak_bridge
 from tests.soak.gauges import SLACK, Gauges, Sample, read, slope_of
 from tests.soak.workload import Ledger
 
@@ -69,10 +70,15 @@ def test_ledger_is_empty_when_all_is_done() -> None:
     assert ledger == Ledger()
 
 
-@pytest.mark.parametrize("option", ["--minutes", "--kill-every", "--sample-every"])
-def test_impossible_times_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["--minutes"], ["--kill-every"], ["--sample-every"], ["bridge", "--fault-every"]],
+)
+def test_impossible_times_are_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        command.main([option, "0"])
+        command.main([*arguments, "0"])
     assert "0: expected a number > 0" in capsys.readouterr().err
 
 
@@ -83,3 +89,11 @@ async def test_a_short_soak_with_a_kill_loses_nothing() -> None:
     found = await command.soak(["3.9.1"], seconds=30, kill_every_s=10, sample_every_s=1)
     assert [trend.name for trend in found.trends()] == list(SLACK)
     assert min(sample.tasks for sample in found.samples) > 10
+
+
+@pytest.mark.real
+@pytest.mark.full
+@pytest.mark.timeout(900)
+async def test_bridge_loses_nothing_in_a_short_soak() -> None:
+    found = await soak_bridge(seconds=60, fault_every_s=15, sample_every_s=1)
+    assert [trend.name for trend in found.trends()] == list(SLACK)
