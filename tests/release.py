@@ -29,6 +29,11 @@ SECTION = re.compile(r"^## \[([^\]]+)\] - ([^\n]*)\n(.*?)(?=^## |\Z)", re.MULTIL
 PART = re.compile(r"^### (\w+)\n+(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 """A part of a release: its title and its bullets."""
 
+UNRELEASED = "There is no release yet: `pip install .` in a clone installs it."
+"""A sentence of README.md and of the page about installing, until the first release."""
+
+RELEASED = "`pip install aiokafka08` installs it, on common systems without a compiler."
+
 ALLOWED = re.compile(
     r"Apache|BSD|MIT|ISC|PSF|Python Software Foundation|MPL|Mozilla Public|Unlicense|Zlib|0BSD|CC0",
 )
@@ -63,7 +68,7 @@ def merge_sections(text: str, version: str, date: str) -> str:
 
 
 def set_version(version: str) -> None:
-    """Write a version into the package, and its date into the changelog.
+    """Write a version into the package, its date into the changelog, and that it can be had.
 
     `towncrier build` has written the section before, so one of the same version may be there twice.
     """
@@ -78,6 +83,8 @@ def set_version(version: str) -> None:
     changelog = ROOT / "CHANGELOG.md"
     today = datetime.now(UTC).date().isoformat()
     changelog.write_text(merge_sections(changelog.read_text(), version, today))
+    for page in (ROOT / "README.md", ROOT / "docs" / "start" / "install.md"):
+        page.write_text(page.read_text().replace(UNRELEASED, RELEASED))
 
 
 def check_ref(ref: str) -> None:

@@ -81,7 +81,14 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     module = tmp_path / "aiokafka08" / "__init__.py"
     module.write_text('"""Doc."""\n__version__ = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    pages = [tmp_path / "README.md", tmp_path / "docs/start/install.md"]
+    for page in pages:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text((ROOT / page.relative_to(tmp_path)).read_text())
     release.set_version("0.2.0")
+    for page in pages:
+        assert release.RELEASED in page.read_text()
+        assert "no release yet" not in page.read_text()
     assert module.read_text() == '"""Doc."""\n__version__ = "0.2.0"\n'
     text = (tmp_path / "CHANGELOG.md").read_text()
     assert re.search(r"^## \[0.2.0\] - 20\d\d-\d\d-\d\d$", text, re.MULTILINE)
