@@ -50,13 +50,34 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
-PARALLEL = ("--numprocesses=3", "--dist=worksteal")
-"""Three processes on two cores: many tests wait for brokers. `tests/schedule.py` decides which
-process runs the tests of a broker version."""
+PARALLEL = ("--numprocesses=4", "--dist=worksteal")
+"""Four processes on two cores: many tests wait for brokers or Spark. `tests/schedule.py` decides
+which process runs the tests of a broker version."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """The tests that run once more on the pure twins, without real brokers. The tests of the message
 set itself always run for both twins."""
+
+PURE_IN_TESTS = (
+    *("--numprocesses=2", "--dist=worksteal", "-m", "not real", "--loop=asyncio"),
+    # The twins know as little of loops as the compiled modules, and of lines only the format of
+    # messages: 0.8.2 and 0.10 have one each.
+    *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),
+    *(
+        f"tests/contract/client/test_{name}.py"
+        for name in ("acks0", "consume", "offset_gaps", "produce")
+    ),
+    *(
+        f"tests/consumer/test_{name}.py"
+        for name in (
+            "borrowed_memory", "collector", "fetch_memory", "fetcher", "getmany_arrow",
+            "long_wrappers", "next_fetch", "random_calls", "range", "received_frames",
+            "record_buffer", "unreadable_messages",
+        )
+    ),
+    "tests/producer",
+)  # fmt: skip
+"""Of the tests of `PURE`, those of code that calls a twin."""
 
 WITHOUT_SPARK = tuple(
     f"tests/{name}"
@@ -147,10 +168,7 @@ def tests(session: nox.Session) -> None:
     fetch_brokers(session)
     fetch_kcat(session)
     run_pytest(session, *PARALLEL)
-    # `full` runs these on both loops and all lines. The twins know as little of loops as the
-    # compiled modules, and of lines only the format of messages: 0.8.2 and 0.10 have one each.
-    lines = "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"
-    run_pytest(session, *PARALLEL, *PURE, "--loop=asyncio", "-k", lines, twin="python")
+    run_pytest(session, *PURE_IN_TESTS, twin="python")
 
 
 def install_for_tests(session: nox.Session) -> None:

@@ -19,26 +19,37 @@ from collections.abc import Generator, Iterable, Sequence
 import pytest
 
 from tests.brokers.fixtures import close_clusters
+from tests.brokers.versions import VERSIONS
 from tests.lines import needs_real_brokers, release_of
 
 SPARK = "spark"
 DEFAULT_VERSION = "0.8.2.2"
 """Most tests that name no version by a parameter use this one."""
 
-SPARK_SECONDS = 3.0
-REAL_SECONDS = 0.3
-"""Rough times of one test, to give each process as much to do."""
+SECONDS = {SPARK: 2.0, DEFAULT_VERSION: 0.8}
+LINE_SECONDS = 0.3
+OWN_SECONDS = 4.0
+"""Rough times of one test of a group, to give each process as much to do: of Spark, of the version
+that most tests use, of another version, of tests that start brokers themselves."""
 
 
 def group_of(item: pytest.Item | None) -> str | None:
-    """Return what the test shares with others: a version of real brokers, Spark, or None."""
+    """Return what the test shares with others, or None.
+
+    That is a version of real brokers, or Spark. Tests that start brokers themselves share at most
+    the fixtures of their folder.
+    """
     if item is None:
         return None
     if "spark" in getattr(item, "fixturenames", ()):
         return SPARK
     if not needs_real_brokers(item):
         return None
-    return release_of(item) or DEFAULT_VERSION
+    if (release := release_of(item)) is not None:
+        return release
+    if "broker_clusters" in item.fixturenames:  # type: ignore[attr-defined]  # pytest.Function
+        return DEFAULT_VERSION
+    return item.nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def arrange(groups: Iterable[str | None], processes: int) -> list[int]:
@@ -68,7 +79,8 @@ def arrange(groups: Iterable[str | None], processes: int) -> list[int]:
 
 
 def _seconds(group: str | None, indexes: Sequence[int]) -> float:
-    return len(indexes) * (SPARK_SECONDS if group == SPARK else REAL_SECONDS)
+    own = OWN_SECONDS if group not in VERSIONS else LINE_SECONDS
+    return len(indexes) * SECONDS.get(group or "", own)
 
 
 def _processes() -> int:

@@ -45,6 +45,8 @@ def test_more_grouped_tests_than_others_lose_none() -> None:
 class Item:
     """What `group_of` reads of a test."""
 
+    nodeid = "tests/failover/test_failover.py::test_a_pause"
+
     def __init__(self, *fixturenames: str, real: bool = False, **params: object) -> None:
         self.fixturenames = fixturenames
         self.callspec = SimpleNamespace(params=params)
@@ -62,6 +64,7 @@ class Item:
         (Item("broker_clusters", version="3.9.1", size=1), "3.9.1"),
         (Item("broker_clusters", cluster=("0.8.1.1", 1)), "0.8.1.1"),
         (Item("broker_clusters", names=()), DEFAULT_VERSION),
+        (Item("own_cluster", real=True), "tests/failover"),
         (Item("spark", "broker_clusters", version="3.9.1"), SPARK),
         (Item("kafka_cluster", version="0.8.0"), None),
         (None, None),
