@@ -13,9 +13,9 @@ import pytest
 from tests.simulation.plan import LENGTH_S, VERSIONS, Send, plan_of
 from tests.simulation.runner import KINDS, SeedResult, Summary, frozen_modules, run_seed
 
-TESTS = 13
-SEEDS_OF_A_TEST = 10
-FULL_TESTS = 200
+TESTS = 26
+SEEDS_OF_A_TEST = 5
+FULL_TESTS = 400
 
 
 @pytest.fixture(scope="module", autouse=True)
