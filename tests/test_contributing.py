@@ -65,8 +65,19 @@ def test_files_that_noxfile_names_exist() -> None:
 PAGES = [
     "README.md",
     "CHANGELOG.md",
-    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *(
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if path.parent.name != "changelog.d"
+    ),
 ]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that code hosts give to the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -76,4 +87,8 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     linked = {link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link}
     bases = (ROOT, ROOT / "aiokafka08")
     assert not [name for name in named if not any((base / name).exists() for base in bases)]
-    assert not [link for link in linked if not (ROOT / page).parent.joinpath(link).exists()]
+    folder = (ROOT / page).parent
+    assert not [link for link in linked if not folder.joinpath(link).exists()]
+    for target, anchor in re.findall(r"\]\(([^):#]*)#([^)]+)\)", text):
+        found = folder / target if target else ROOT / page
+        assert anchor in anchors(found), f"{target}#{anchor}"
