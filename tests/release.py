@@ -5,6 +5,7 @@
     python -m tests.release sums dist          # write SHA256SUMS; print its digest
     python -m tests.release pin FOLDER         # write requirements.txt with the wheels' hashes
     python -m tests.release licences           # check those of what is installed
+    python -m tests.release audited FILE       # did pip-audit find advisories of all in its report?
 
 Only the standard library.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -148,12 +150,32 @@ def check_licences() -> list[str]:
     return sorted(wrong)
 
 
+def unaudited(report: Path) -> list[str]:
+    """Return the dependencies in a JSON report of pip-audit that it couldn't look up.
+
+    pip-audit finds no vulnerability then, and succeeds: mirrors of PyPI have no advisories.
+    """
+    found = json.loads(report.read_text())["dependencies"]
+    return sorted(
+        one["name"] for one in found if "skip_reason" in one and one["name"] not in PERMISSIVE
+    )
+
+
 def main(command: str, *arguments: str) -> int:
     """Run a command and return the exit code."""
     if command == "licences":
         wrong = check_licences()
         print("\n".join(wrong) or "licences are allowed", file=sys.stderr)
         return bool(wrong)
+    if command == "audited":
+        skipped = unaudited(Path(arguments[0]))
+        if skipped:
+            print(
+                f"no advisories of {len(skipped)} dependencies: {', '.join(skipped)}. "
+                "Audit where PyPI itself can be reached",
+                file=sys.stderr,
+            )
+        return bool(skipped)
     commands: dict[str, Callable[[str], object]] = {
         "version": set_version,
         "ref": check_ref,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -143,6 +144,21 @@ def test_licence_is_found_in_each_field(
     assert release.licence_of(fields, classifiers) == found
     assert bool(release.ALLOWED.search(found)) is bool(found)
     assert not release.ALLOWED.search("GNU General Public License v3 (GPLv3)")
+
+
+def test_dependency_without_advisories_fails_the_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of pip-audit 2.9 on a mirror of PyPI: it finds nothing, and succeeds."""
+    looked_up = {"name": "click", "version": "8.2", "vulns": []}
+    own = {"name": "aiokafka08", "skip_reason": "Dependency not found on PyPI"}
+    report = tmp_path / "audit.json"
+    report.write_text(json.dumps({"dependencies": [looked_up, own], "fixes": []}))
+    assert release.main("audited", str(report)) == 0
+    skipped = {"name": "kazoo", "skip_reason": "Dependency not found on PyPI"}
+    report.write_text(json.dumps({"dependencies": [looked_up, own, skipped], "fixes": []}))
+    assert release.main("audited", str(report)) == 1
+    assert "no advisories of 1 dependencies: kazoo." in capsys.readouterr().err
 
 
 def test_pure_copy_has_no_extension(tmp_path: Path) -> None:
