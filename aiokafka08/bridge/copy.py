@@ -57,6 +57,9 @@ _READ_S = 0.2
 CHUNK_RECORDS = 2000
 """The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
+LEADER_S = 10.0
+"""How long to wait at the start for leaders of the source's partitions."""
+_LEADER_PAUSE_S = 0.5
 STOP_S = 3.5
 """How long the last transactions may take after SIGTERM."""
 
@@ -173,7 +176,7 @@ class CopySession:
         self._stored = await read_stored_runs(self._config, self._target)
         self._sink.run_workers(self._stored.run_logs())
         pairs = await self._prepare_topics()
-        await self._add(pairs)
+        await self._add(pairs, LEADER_S)
 
     async def _batch_limit(self, there: Collection[str]) -> int:
         """Return the smallest `max.message.bytes` of the target topics."""
@@ -226,13 +229,18 @@ class CopySession:
                 "bridge's file topics are created with the target's defaults"
             ) from error
 
-    async def _add(self, pairs: dict[TopicPartition, TopicPartition]) -> None:
-        """Begin to copy partitions."""
+    async def _add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
+        """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
         if not pairs:
             return
         found = await find_positions(
             self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
         )
+        unknown = [tp for tp, one in found.items() if one.offset is None]
+        bounds = await self._reachable_bounds(unknown, wait_s)
+        for tp in [tp for tp in unknown if tp not in bounds]:
+            self._wait_leader(tp)
+            del found[tp], pairs[tp]
         for tp in [tp for tp, one in found.items() if one.origin == "lost"]:
             try:
                 offset = await find_by_tail(self._source, self._target, tp, pairs[tp])
@@ -247,8 +255,6 @@ class CopySession:
             _log.error("%s: %s", self._client_id, reason)
             del found[tp]
             self._topics[tp] = pairs.pop(tp)
-        unknown = [tp for tp, one in found.items() if one.offset is None]
-        bounds = await self._source.bounds(unknown) if unknown else {}
         at = 0 if self._config.copy.start == "earliest" else 1
         positions = {
             tp: one.offset if one.offset is not None else bounds[tp][at]
@@ -272,6 +278,31 @@ class CopySession:
                 )  # fmt: skip
             if one.origin != "group" and (positions[tp] or at):
                 await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
+
+    async def _reachable_bounds(
+        self, tps: Collection[TopicPartition], wait_s: float
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the bounds of partitions; without those that have no leader within `wait_s`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        while left := [tp for tp in tps if tp not in found]:
+            found |= await self._source.reachable_bounds(left)
+            if loop.time() >= deadline:
+                break
+            if len(found) < len(tps):
+                await asyncio.sleep(_LEADER_PAUSE_S)
+        return found
+
+    def _wait_leader(self, tp: TopicPartition) -> None:
+        """Leave out a partition that was never copied; `_refresh_topics` finds it again."""
+        reason = (
+            f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it; "
+            f"looked for again every {self._config.copy.refresh_s:g} s"
+        )
+        if tp not in self._status.stopped:
+            _log.error("%s: %s", self._client_id, reason)
+        self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
 
     async def _refresh_topics(self) -> None:
         """Look for new topics and partitions from time to time."""
@@ -452,7 +483,14 @@ class CopySession:
             self._status.partitions[tp].observe(self._source.end_of(tp), now)
 
     async def _ends(self) -> dict[TopicPartition, int]:
-        bounds = await self._source.bounds(self._topics)
+        bounds = await self._reachable_bounds(self._topics, LEADER_S)
+        for tp in self._topics:
+            if tp not in bounds and self._status.partitions[tp].stopped is None:
+                self._stop_partition(
+                    tp,
+                    f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
+                    "it, so its end isn't known",
+                )
         return {tp: last for tp, (_, last) in bounds.items()}
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:

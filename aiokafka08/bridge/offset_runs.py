@@ -228,16 +228,3 @@ class RunLog:
         stale = [RunRecord(source, None) for source in self._open if source != page.source]
         after._open = {page.source: folded} if len(folded) < PAGE_RUNS else {}
         return [page, *stale], after
-
-
-def expired(sources: Iterable[int], log_start: int) -> list[RunRecord]:
-    """Return the removals of records that no translation needs any more.
-
-    Args:
-        sources: the `source` of each record of the partition.
-        log_start: the first offset that the source still has. The record with the last run that
-            begins at or before it stays, and so do all behind it.
-    """
-    ordered = sorted(sources)
-    keep = bisect.bisect_right(ordered, log_start) - 1
-    return [RunRecord(source, None) for source in ordered[: max(keep, 0)]]

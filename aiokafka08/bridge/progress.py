@@ -11,14 +11,17 @@ from aiokafka08.structs import TopicPartition
 
 
 class PartitionProgress(NamedTuple):
-    """A partition of the source; `position` is None if nothing of it is copied yet."""
+    """A partition of the source.
+
+    `position` is None if nothing of it is copied yet; `end` and `lag` are None if it has no leader.
+    """
 
     topic: str
     partition: int
     target: str
     position: int | None
-    end: int
-    lag: int
+    end: int | None
+    lag: int | None
 
 
 async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
@@ -40,14 +43,15 @@ async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
         there = await target.partition_counts()
         known = [tp for tp in pairs.values() if tp.partition < there.get(tp.topic, 0)]
         committed = await target.committed(config.position_group, known)
-        bounds = await source.bounds(pairs) if pairs else {}
+        bounds = await source.reachable_bounds(pairs) if pairs else {}
     finally:
         await source.stop()
         await target.close()
     found: list[PartitionProgress] = []
     for tp, copy in pairs.items():
-        first, end = bounds[tp]
-        position = committed.get(copy)
-        lag = max(end - (first if position is None else position), 0)
+        position, end, lag = committed.get(copy), None, None
+        if tp in bounds:
+            first, end = bounds[tp]
+            lag = max(end - (first if position is None else position), 0)
         found.append(PartitionProgress(*tp, copy.topic, position, end, lag))
     return found

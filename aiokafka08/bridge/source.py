@@ -163,6 +163,21 @@ class SourceReader:
         )
         return {tp: (first[tp], last[tp]) for tp in wanted}
 
+    async def reachable_bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return what `bounds` does, without the partitions that have no leader now.
+
+        Raises:
+            KafkaError: no broker responds.
+        """
+        logs = await self._admin.list_log_bounds(list(partitions))
+        return {
+            tp: (log.start, log.end)
+            for tp, log in logs.items()
+            if log.start is not None and log.end is not None
+        }
+
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too, from these offsets on."""
         self._consumer.assign({*self._consumer.assignment(), *positions})

@@ -6,16 +6,14 @@ async with source_admin(config) as admin:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.net.config import net_config
+from aiokafka08.consumer.range_router import open_range_router
 from aiokafka08.net.router import Router
 from aiokafka08.net.tls import ssl_context
-from aiokafka08.telemetry import Telemetry
 
 
 def source_admin(config: BridgeConfig) -> AIOKafkaAdminClient:
@@ -30,29 +28,14 @@ def source_admin(config: BridgeConfig) -> AIOKafkaAdminClient:
     )
 
 
-@asynccontextmanager
-async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
-    """Yield a started router of the source for `read_range()`; it creates no topic.
+def source_router(config: BridgeConfig) -> AbstractAsyncContextManager[Router]:
+    """Return what yields a started router of the source for `read_range()`.
 
     Raises:
-        KafkaError: no broker of the source responds.
+        KafkaConfigurationError: a file for TLS can't be read.
+        KafkaError: no broker of the source responds (when it is entered).
     """
-    defaults = {
-        "request_timeout_ms": 40_000,
-        "retry_backoff_ms": 100,
-        "metadata_max_age_ms": 300_000,
-        "connections_max_idle_ms": 540_000,
-        "api_version": None,
-        "security_protocol": "PLAINTEXT",
-    }
-    net = net_config(**{**defaults, **_network(config)})
-    router = Router(net, Telemetry(client_id=net.client_id))
-    router.metadata.all_topics, router.metadata.may_create_topics = True, False
-    await router.start()
-    try:
-        yield router
-    finally:
-        await router.stop()
+    return open_range_router(_network(config))
 
 
 def _network(config: BridgeConfig) -> dict[str, Any]:

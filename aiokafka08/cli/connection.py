@@ -22,9 +22,9 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka08.cli.main import Terminated
@@ -81,28 +81,11 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
     )
 
 
-@asynccontextmanager
-async def range_router(settings: Settings) -> AsyncIterator[Router]:
-    """Yield a started router for `read_range()`; it requests all topics, and creates none."""
-    from aiokafka08.net.config import net_config
-    from aiokafka08.net.router import Router
-    from aiokafka08.telemetry import Telemetry
+def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
+    """Return what yields a started router for `read_range()`; it creates no topic."""
+    from aiokafka08.consumer.range_router import open_range_router
 
-    defaults = {
-        "retry_backoff_ms": 100,
-        "metadata_max_age_ms": 300_000,
-        "connections_max_idle_ms": 540_000,
-        "api_version": None,
-        "security_protocol": "PLAINTEXT",
-    }
-    config = net_config(**{**defaults, **_network(settings)})
-    router = Router(config, Telemetry(client_id=config.client_id))
-    router.metadata.all_topics, router.metadata.may_create_topics = True, False
-    await router.start()
-    try:
-        yield router
-    finally:
-        await router.stop()
+    return open_range_router(_network(settings))
 
 
 def _network(settings: Settings) -> dict[str, Any]:

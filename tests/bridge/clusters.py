@@ -10,6 +10,7 @@ import confluent_kafka
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 
 EOF = confluent_kafka.KafkaError._PARTITION_EOF
@@ -39,6 +40,17 @@ def bridge_config(
     name: str, source: RealCluster, target: RealCluster, topics: str, more: str = ""
 ) -> BridgeConfig:
     return parse_config(bridge_text(name, source, target, topics, more))
+
+
+def embedded_config(
+    name: str, source: EmbeddedCluster, target: RealCluster, topics: str, more: str = ""
+) -> BridgeConfig:
+    """Return the file of a bridge from an embedded cluster."""
+    return parse_config(
+        f'name = "{name}"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
+        f'[target]\nbootstrap = "{target.bootstrap_servers}"\n'
+        f'[topics]\ninclude = ["{topics}"]\n{more}'
+    )
 
 
 async def write(source: RealCluster, topic: str, messages: Mapping[int, Sequence[Message]]) -> None:

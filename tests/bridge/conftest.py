@@ -1,5 +1,31 @@
-"""The command line for the tests of the bridge."""
+"""The clusters of the bridge's tests, a reader of the target, and the command line."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bridge.clusters import TargetReader
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import cli, no_settings_of_the_user
 
 __all__ = ["cli", "no_settings_of_the_user"]
+
+
+@pytest.fixture
+def source(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("0.8.2.2")
+
+
+@pytest.fixture
+def target(broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get("4.1.0")
+
+
+@pytest.fixture
+def reader(target: RealCluster) -> Iterator[TargetReader]:
+    made = TargetReader(target)
+    yield made
+    made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +16,6 @@ from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, write
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -28,23 +27,6 @@ MESSAGES = [
     Message(b"deleted", None),
     Message(b"\x00\xff", b"\xff\x00" * 1000),
 ]
-
-
-@pytest.fixture
-def source(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("0.8.2.2")
-
-
-@pytest.fixture
-def target(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("4.1.0")
-
-
-@pytest.fixture
-def reader(target: RealCluster) -> Iterator[TargetReader]:
-    made = TargetReader(target)
-    yield made
-    made.close()
 
 
 async def test_copy_is_equal_and_goes_on_where_it_ended(

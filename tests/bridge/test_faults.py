@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import confluent_kafka
 import pytest
@@ -20,27 +20,9 @@ from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def source(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("0.8.2.2")
-
-
-@pytest.fixture
-def target(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("4.1.0")
-
-
-@pytest.fixture
-def reader(target: RealCluster) -> Iterator[TargetReader]:
-    made = TargetReader(target)
-    yield made
-    made.close()
 
 
 async def copy(config: BridgeConfig) -> CopyStatus:

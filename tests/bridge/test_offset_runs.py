@@ -14,7 +14,6 @@ from aiokafka08.bridge.offset_runs import (
     OffsetRun,
     RunLog,
     RunRecord,
-    expired,
     runs_of,
 )
 from tests.protocol.strategies import examples
@@ -150,17 +149,6 @@ def test_later_copy_of_a_message_counts(copy: Copy, data: st.DataObject) -> None
         rest = [source for source, written in log if written >= at]
         assert set(rest) >= {source for source in sources if source >= offset}
         assert known.to_source(at) == min(source for source in sources if source >= offset)
-
-
-@examples(100)
-@given(st.lists(st.integers(0, 100), unique=True), st.integers(0, 120))
-def test_expired_records_are_behind_the_log_start(sources: list[int], log_start: int) -> None:
-    gone = {record.source for record in expired(sources, log_start)}
-    kept = sorted(set(sources) - gone)
-    assert all(source < log_start for source in gone)
-    if gone:
-        assert kept[0] <= log_start
-    assert len([source for source in kept if source <= log_start]) <= 1
 
 
 @pytest.mark.parametrize(

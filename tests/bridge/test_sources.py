@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,18 +17,6 @@ from tests.brokers.fixtures import BrokerClusters
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 FIRST_STAMP = 1_400_000_000_000
-
-
-@pytest.fixture
-def target(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("4.1.0")
-
-
-@pytest.fixture
-def reader(target: RealCluster) -> Iterator[TargetReader]:
-    made = TargetReader(target)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

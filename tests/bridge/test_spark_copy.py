@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,23 +57,6 @@ def test_each_producer_gets_its_partitions() -> None:
     assert sorted(one.source for part in parts for one in part.ranges) == tps
     for part in parts:
         assert {producer_of(one.source, 4) for one in part.ranges} == {part.producer}
-
-
-@pytest.fixture
-def source(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("0.8.2.2")
-
-
-@pytest.fixture
-def target(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("4.1.0")
-
-
-@pytest.fixture
-def reader(target: RealCluster) -> Iterator[TargetReader]:
-    made = TargetReader(target)
-    yield made
-    made.close()
 
 
 def arrow(topic: str, rows: range, stamp: datetime.datetime | None = None) -> object:

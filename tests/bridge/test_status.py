@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+from urllib.request import urlopen
+
 import pytest
 
+from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.pages import health_page, metrics_page
+from aiokafka08.bridge.sequence_check import CheckProgress
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.verify import PartitionVerdict
+from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
+from aiokafka08.cli.commands.bridge_run import serve_pages
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -68,3 +78,41 @@ def test_health_is_bad_while_nothing_is_committed() -> None:
     assert b"none was committed for 40 s" in health_page(status, 140.0).body
     status.committed_at = 135.0
     assert health_page(status, 140.0).status == 200
+
+
+def test_verification_that_was_interrupted_is_not_equal(tmp_path: Path) -> None:
+    """Partitions that weren't reached may differ."""
+    state = VerifyState(tmp_path / "state.json", "b", timestamps=False)
+    state.note(PartitionVerdict("t", 0, "t", CheckProgress(7, 7, 7, 7), is_complete=True))
+    state.save(now=5.0)
+    found = last_verification(tmp_path / "state.json")
+    assert found is not None
+    assert not found.is_equal
+    state.save(now=6.0, is_complete=True)
+    found = last_verification(tmp_path / "state.json")
+    assert found is not None
+    assert (found.is_equal, found.at, found.count) == (True, 6.0, 7)
+
+
+async def test_metrics_have_the_last_verification(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of one that ended while the bridge runs."""
+    file = tmp_path / "b.toml"
+    file.write_text(
+        'name="x"\nlisten="127.0.0.1:0"\n[source]\nbootstrap="a:1"\n'
+        '[target]\nbootstrap="b:1"\n[topics]\ninclude=["t"]\n'
+    )
+    with serve_pages(read_config(file), CopyStatus()):
+        [url] = re.findall(r"http://[^\s/]+", capsys.readouterr().err)
+
+        async def metrics() -> str:
+            return await asyncio.to_thread(lambda: urlopen(f"{url}/metrics").read().decode())
+
+        assert "verification" not in await metrics()
+        state = VerifyState(state_path(file), "x", timestamps=False)
+        state.note(PartitionVerdict("t", 0, "t", CheckProgress(7, 7, 7, 7), is_complete=True))
+        state.save(now=5.0, is_complete=True)
+        text = await metrics()
+    assert "aiokafka08_bridge_verification_equal 1\n" in text
+    assert "aiokafka08_bridge_verification_timestamp_seconds 5.0\n" in text

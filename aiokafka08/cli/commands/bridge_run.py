@@ -15,14 +15,15 @@ from aiokafka08.cli.main import DONE, FAILED, FENCED, Terminated, fail
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
     from aiokafka08.bridge.status import CopyStatus
+    from aiokafka08.monitoring.endpoint import Page
 
 FIELDS = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
     "target": "the topic at the target",
     "position": "the source offset of the next message to copy; null: nothing is copied yet",
-    "end": "the source offset after the last message",
-    "lag": "end - position; all of the log if nothing is copied yet",
+    "end": "the source offset after the last message; null: the partition has no leader",
+    "lag": "end - position; all of the log if nothing is copied yet; null as end",
 }
 
 
@@ -96,7 +97,7 @@ def run_(
 async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
     from aiokafka08.bridge.daemon import run_bridge
 
-    with _pages(config, status):
+    with serve_pages(config, status):
         copy = run_bridge(config, status, until_caught_up=until_caught_up)
         if config.groups.continuous:
             await _with_groups(copy, config, status)
@@ -132,7 +133,7 @@ async def _with_groups(
 
 
 @contextmanager
-def _pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
+def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
     """Serve /metrics and /healthz while the block runs, if the file or the option says where."""
     if config.listen is None:
         yield
@@ -140,16 +141,23 @@ def _pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
     import asyncio
 
     from aiokafka08.bridge.pages import health_page, metrics_page
+    from aiokafka08.bridge.verify_state import last_verification, state_path
     from aiokafka08.cli.commands.exporter import parse_listen
     from aiokafka08.monitoring.endpoint import MetricsEndpoint
 
     loop = asyncio.get_running_loop()
     host, port = parse_listen(config.listen)
+
+    def metrics() -> Page:
+        if (last := last_verification(state_path(config.path))) is not None:
+            status.verified_equal, status.verified_at = int(last.is_equal), last.at
+        return metrics_page(status, loop.time())
+
     try:
         endpoint = MetricsEndpoint(
             host,
             port,
-            lambda: metrics_page(status, loop.time()),
+            metrics,
             lambda: health_page(status, loop.time()),
             client_id=config.client_id,
         )

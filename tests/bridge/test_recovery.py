@@ -1,0 +1,345 @@
+"""What a session of a bridge does about leaders, holes, full memory, claims and open transactions.
+
+The source is an embedded cluster, the target a real 4.1.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from aiokafka08.bridge import copy as copy_module
+from aiokafka08.bridge import daemon
+from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
+from aiokafka08.bridge.group_plan import GroupMove
+from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
+from aiokafka08.bridge.progress import read_progress
+from aiokafka08.bridge.sink.events import WorkerFailed
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
+from tests.bridge.clusters import Message, TargetReader, embedded_config
+from tests.brokers import RealCluster
+from tests.waiting import until
+
+pytestmark = [pytest.mark.timeout(180)]
+
+CONFIG = parse_config(
+    'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
+    '[topics]\ninclude=["t"]\n[copy]\noutage_s=1\n'
+)
+
+
+@pytest.fixture
+def old() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2, version="0.8.2") as running:
+        yield running
+
+
+async def copy(config: BridgeConfig) -> CopyStatus:
+    """Copy what is there, and return what was done."""
+    status = CopyStatus()
+    await run_bridge(config, status, until_caught_up=True)
+    return status
+
+
+def copied(count: int, first: int = 0) -> list[Message]:
+    return [Message(None, b"%d" % number * 20) for number in range(first, first + count)]
+
+
+def append(old: EmbeddedCluster, topic: str, partition: int, count: int, first: int = 0) -> None:
+    old.append(topic, partition, [one.value for one in copied(count, first)])
+
+
+@pytest.mark.real
+async def test_partition_without_leader_does_not_stop_others(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the start: it is named, and copied as soon as it has a leader."""
+    monkeypatch.setattr(copy_module, "LEADER_S", 0.5)
+    topic = unique_topic("leaderless")
+    old.create_topic(topic, 2, replication_factor=1)
+    for partition in range(2):
+        append(old, topic, partition, 3)
+    config = embedded_config(topic, old, target, topic, "[copy]\nrefresh_s = 0.5\n")
+    gone = TopicPartition(topic, 0)
+    node = old.leader(*gone)
+    old.kill(node, "leaderless")
+    status = await copy(config)
+    assert status.records == 3
+    assert "the source has no leader for it" in status.stopped[gone]
+    rows = {one.partition: one for one in await read_progress(config)}
+    assert (rows[0].end, rows[0].lag, rows[1].lag) == (None, None, 0)
+    following = CopyStatus()
+    running = asyncio.create_task(run_bridge(config, following))
+    try:
+        await until(lambda: gone in following.stopped, "the bridge runs", 60)
+        old.restart(node)
+        old.elect()
+        await until(lambda: following.records == 3, "the partition is copied", 60)
+        assert not following.stopped
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    wanted = {0: copied(3), 1: copied(3)}
+    assert await asyncio.to_thread(reader.messages, topic) == wanted
+    old.kill(node, "leaderless")  # a position is known, the end isn't
+    status = await copy(config)
+    assert "so its end isn't known" in status.stopped[gone]
+
+
+@pytest.mark.real
+async def test_daemon_commits_behind_a_hole_at_the_end(
+    old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Otherwise the lag never becomes 0, and a cut-over is never ready."""
+    topic = unique_topic("hole")
+    old.create_topic(topic)
+    append(old, topic, 0, 6)
+    old.remove(topic, 0, [4, 5])
+    config = embedded_config(topic, old, target, topic)
+    status = CopyStatus()
+    running = asyncio.create_task(run_bridge(config, status))
+    tp = TopicPartition(topic, 0)
+    try:
+        await until(
+            lambda: tp in status.partitions and status.partitions[tp].position == 6,
+            "the position is at the end",
+            60,
+        )
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert status.records == 4
+
+
+@pytest.mark.real
+async def test_latest_start_of_an_empty_partition_is_kept(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Position 0 is committed: a second run doesn't begin at what is the latest then."""
+    topic = unique_topic("latest")
+    old.create_topic(topic)
+    config = embedded_config(topic, old, target, topic, '[copy]\nstart = "latest"\n')
+    await copy(config)
+    append(old, topic, 0, 3)
+    assert (await copy(config)).records == 3
+    assert await asyncio.to_thread(reader.messages, topic) == {0: copied(3)}
+
+
+async def test_wait_for_room_ends_when_a_worker_has_failed() -> None:
+    """Nobody would free the memory any more."""
+    sink = TransactionSink(CONFIG, Target(CONFIG), BridgeRun())
+    sink._waiting_bytes = CONFIG.copy.buffer_bytes
+    assert not sink.has_room
+    failed = WorkerFailed(0, TargetError("fenced"))
+    sink._on_event(failed)
+    async with asyncio.timeout(10):
+        await sink.wait_room()
+    assert sink.failure == failed
+
+
+@pytest.mark.real
+async def test_stolen_id_while_memory_is_full_is_ridden_out(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A foreign producer takes the transactional id: the session fails, the next one goes on."""
+    topic = unique_topic("stolen")
+    old.create_topic(topic)
+    for number in range(40):
+        append(old, topic, 0, 500, number * 500)
+    more = "[copy]\nbuffer_bytes = 65536\nfetch_bytes = 65536\ntransaction_records = 100\n"
+    config = embedded_config(topic, old, target, topic, more)
+    thief = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": target.bootstrap_servers,
+            "transactional.id": config.transactional_id(0),
+        }
+    )
+    status = CopyStatus()
+    running = asyncio.create_task(run_bridge(config, status, until_caught_up=True))
+    try:
+        await until(lambda: status.records >= 500, "the bridge copies", 60)
+        await asyncio.to_thread(thief.init_transactions, 30)
+        await asyncio.wait_for(running, 120)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert status.sessions == 2
+    assert await asyncio.to_thread(reader.messages, topic) == {0: copied(20_000)}
+
+
+@pytest.mark.real
+async def test_claim_that_arrived_though_its_write_failed_counts(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A newer start has claimed since: the older one must not take the bridge back."""
+    config = embedded_config(unique_topic("claim"), old, target, "none")
+    connection = Target(config)
+    older, newer = BridgeRun(), BridgeRun()
+    sinks: list[TransactionSink] = []
+
+    async def start(run: BridgeRun) -> None:
+        sinks.append(TransactionSink(config, connection, run))
+        await sinks[-1].start(LEAST_MESSAGE_BYTES)
+
+    write = connection.write
+
+    async def write_and_fail(topic: str, key: bytes, value: bytes | None) -> None:
+        await write(topic, key, value)
+        raise TargetUnavailableError("no response in time")
+
+    try:
+        await create_own_topics(config, connection, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "write", write_and_fail)
+            with pytest.raises(TargetUnavailableError):
+                await start(older)
+        await start(newer)
+        with pytest.raises(BridgeFencedError):
+            await start(older)
+    finally:
+        for one in sinks:
+            await one.close()
+        await connection.close()
+
+
+async def test_outage_begins_when_a_running_session_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bridge that had nothing to copy for longer than `outage_s` isn't ended by one failure."""
+    sessions = 0
+
+    class Session:
+        def __init__(self, config: BridgeConfig, status: CopyStatus, *rest: Any) -> None:
+            self._status = status
+
+        async def run(self, *, until_caught_up: bool) -> None:
+            nonlocal sessions
+            sessions += 1
+            if sessions == 1:
+                self._status.problem = None
+                await asyncio.sleep(1.2 * CONFIG.copy.outage_s)  # idle
+                raise TargetUnavailableError("away")
+
+    monkeypatch.setattr(daemon, "CopySession", Session)
+    await run_bridge(CONFIG, CopyStatus())
+    assert sessions == 2
+
+
+async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Session:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        async def run(self, *, until_caught_up: bool) -> None:
+            raise TargetUnavailableError("away")
+
+    monkeypatch.setattr(daemon, "CopySession", Session)
+    with pytest.raises(KafkaError, match="away"):
+        await run_bridge(CONFIG, CopyStatus())
+
+
+def file_groups(topic: str, offset: int) -> dict[str, dict[TopicPartition, tuple[int, str]]]:
+    return {f"g-{topic}": {TopicPartition(topic, 0): (offset, "")}}
+
+
+@pytest.mark.real
+async def test_groups_wait_for_an_open_transaction_of_runs(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A transaction ends in each partition by itself: its runs may show behind its positions."""
+    topic = unique_topic("open")
+    old.create_topic(topic)
+    append(old, topic, 0, 10)
+    more = '[groups]\ninclude = [".*"]\nstore = "file"\nfile = "unused"\n'
+    config = embedded_config(topic, old, target, topic, more)
+    await copy(config)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": target.bootstrap_servers, "transactional.id": topic}
+    )
+    await asyncio.to_thread(producer.init_transactions, 30)
+    producer.begin_transaction()
+    producer.produce(config.offsets_topic, None, b"\x00\x01x" + bytes(12), 0)
+    await asyncio.to_thread(producer.flush, 30)
+    transfer = GroupTransfer(config, file_groups(topic, 4))
+    looks = 0
+    log_bounds = transfer.target.log_bounds
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal looks
+        found = await log_bounds(*arguments, **options)
+        looks += 1
+        return found
+
+    transfer.target.log_bounds = counted  # type: ignore[method-assign]
+    planning = asyncio.create_task(transfer.plan())
+    try:
+        await until(lambda: looks >= 4 or planning.done(), "it waits for the transaction", 30)
+        assert not planning.done()
+        await asyncio.to_thread(producer.commit_transaction, 30)
+        [move] = await asyncio.wait_for(planning, 60)
+    finally:
+        planning.cancel()
+        await asyncio.gather(planning, return_exceptions=True)
+        await transfer.close()
+    assert (move.outcome, move.target_offset) == ("move", 4)
+
+
+@pytest.mark.real
+async def test_commit_of_a_consumer_meanwhile_is_kept(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A consumer of the target comes, commits and goes between the plan and the commit."""
+    topic = unique_topic("race")
+    old.create_topic(topic)
+    append(old, topic, 0, 10)
+    more = '[groups]\ninclude = [".*"]\nstore = "file"\nfile = "unused"\n'
+    config = embedded_config(topic, old, target, topic, more)
+    await copy(config)
+    [group] = groups = file_groups(topic, 4)
+    transfer = GroupTransfer(config, groups)
+    plan, tp = transfer._plan, TopicPartition(topic, 0)
+
+    async def plan_and_lose_the_race(rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
+        found = await plan(rewind)
+        await transfer.groups.commit(group, {tp: (9, "")})
+        return found
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(transfer, "_plan", plan_and_lose_the_race)
+            await transfer.carry_over()
+        assert await transfer.committed(group, [tp]) == {tp: 9}
+        [move] = await transfer.carry_over()
+        assert move.outcome == "behind"
+    finally:
+        await transfer.close()
