@@ -174,9 +174,10 @@ class PartWriter:
         size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
         while not self._events.empty() or self._waiting_bytes >= self._limit:
             self._apply(self._events.get())
-        self._waiting_bytes += size
+        chunk = Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size)
+        self._waiting_bytes += chunk.memory
         self._next[tp] = next_offset
-        self._worker.put(Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size))
+        self._worker.put(chunk)
 
     @property
     def _limit(self) -> int:
