@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 FAST = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
 """Options of JVMs: with the optimising compiler."""
 TOPIC = "history"
-_START_S = 180.0
+_START_S = 120.0
 """How long a copier may take until its first message is at the target."""
 _IDLE_S = 60.0
 """How long a copy may go without progress."""
@@ -258,11 +258,11 @@ def compare(options: argparse.Namespace, partitions: int) -> None:
         }
         print(f"writing {options.messages:,} messages to {options.source}", file=sys.stderr)
         messages = asyncio.run(fill(source, TOPIC, options.messages, options.size, partitions))
-        meter = TargetMeter(target.bootstrap_servers)
         for number in range(options.rounds):
             for copier in options.only or list(copiers):
                 alias = f"{copier}-{number}"
                 topic = f"{alias}.{TOPIC}"
+                meter = TargetMeter(target.bootstrap_servers)
                 meter.create(topic, partitions)
                 log = folder / f"{alias}.log"
                 found = measure(meter, topic, partitions, messages, copiers[copier](alias), log)

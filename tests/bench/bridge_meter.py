@@ -22,12 +22,18 @@ class TargetMeter:
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._admin = _admin_types.AdminClient({"bootstrap.servers": servers, "log_level": 2})
+        self._admin = self._connect()
+
+    def _connect(self) -> Any:
+        return _admin_types.AdminClient({"bootstrap.servers": self._servers, "log_level": 2})
 
     def written(self, topic: str, partitions: int) -> tuple[int, int]:
         """Return how many offsets the topic has, and how many of them are committed.
 
-        Markers of transactions have offsets too. Without the topic both are 0.
+        Markers of transactions have offsets too.
+
+        Raises:
+            KafkaException: the target doesn't respond.
         """
         wanted = {
             confluent_kafka.TopicPartition(topic, number): _admin_types.OffsetSpec.latest()
@@ -41,13 +47,7 @@ class TargetMeter:
                 isolation_level=getattr(confluent_kafka.IsolationLevel, level),
                 request_timeout=_REQUEST_S,
             )
-            total = 0
-            for future in futures.values():
-                try:
-                    total += future.result(_REQUEST_S + 5).offset
-                except confluent_kafka.KafkaException:
-                    continue  # not created yet
-            sums.append(total)
+            sums.append(sum(one.result(_REQUEST_S + 5).offset for one in futures.values()))
         return sums[1], sums[0]
 
     def count(self, topic: str, partitions: int) -> int:
@@ -85,9 +85,24 @@ class TargetMeter:
             consumer.close()
 
     def create(self, topic: str, partitions: int) -> None:
-        """Create the topic."""
+        """Create the topic, and wait until its leaders respond.
+
+        Raises:
+            TimeoutError: they don't in time.
+        """
         new = _admin_types.NewTopic(topic, partitions, 1)
         self._admin.create_topics([new])[topic].result(_REQUEST_S)
+        deadline = time.monotonic() + _REQUEST_S
+        while True:
+            try:
+                self.written(topic, partitions)
+                return
+            except confluent_kafka.KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{topic}: {error} for {_REQUEST_S:.0f} s") from error
+            # NOT_LEADER_FOR_PARTITION of a topic's first second may last in a client's cache.
+            self._admin = self._connect()
+            time.sleep(0.2)
 
     def delete(self, topic: str) -> None:
         """Delete the topic."""
