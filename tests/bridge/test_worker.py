@@ -54,7 +54,12 @@ class Running:
                 0,
                 "b",
                 "b-0",
-                {"bootstrap.servers": "localhost:1", "test.mock.num.brokers": 1, **producer},
+                {
+                    "bootstrap.servers": "localhost:1",
+                    "test.mock.num.brokers": 1,
+                    "transaction.timeout.ms": 60_000,
+                    **producer,
+                },
                 "b",
                 "b.offsets",
                 dataclasses.replace(config.copy, buffer_bytes=BUFFER_BYTES),

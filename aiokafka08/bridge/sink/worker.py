@@ -106,6 +106,7 @@ class TransactionWorker:
         self._open: OpenTransaction | None = None
         self._run_logs: dict[TopicPartition, RunLog] = {}
         self._acknowledge_all = False
+        self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refused: tuple[TopicPartition, int, str] | None = None
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
@@ -120,13 +121,16 @@ class TransactionWorker:
                 "queue.buffering.max.kbytes": 2_097_151,
             }
         )
-        self._group = self._confluent.Consumer(
+        consumer = self._confluent.Consumer(
             {
                 **{k: v for k, v in settings.producer.items() if not k.startswith("compression")},
                 "group.id": settings.position_group,
                 "enable.auto.commit": False,
             }
         )
+        # Kept, it would collect log lines for ever: nobody polls it.
+        self._group = consumer.consumer_group_metadata()
+        consumer.close()
 
     # --- called by the event loop -----------------------------------------------------------------
 
@@ -170,7 +174,6 @@ class TransactionWorker:
 
     def close(self) -> None:
         """Release librdkafka's handles; blocks. The thread has ended, or never began."""
-        self._group.close()
         self._producer.purge()
         try:
             self._producer.flush(0)
@@ -344,8 +347,8 @@ class TransactionWorker:
             self._confluent.TopicPartition(*transaction.targets[tp], offset)
             for tp, offset in transaction.positions.items()
         ]
-        group = self._group.consumer_group_metadata()
-        self._call(lambda: self._producer.send_offsets_to_transaction(positions, group, _CALL_S))
+        send = self._producer.send_offsets_to_transaction
+        self._call(lambda: send(positions, self._group, _CALL_S))
 
     def _abort(self, reason: str) -> None:
         """Abort the transaction, drop what was read for it, and say so."""
@@ -362,10 +365,15 @@ class TransactionWorker:
     def _call(self, call: Callable[[], T]) -> T:
         """Call librdkafka until it neither times out nor asks to try again.
 
+        It may never succeed: after a restart of the target, calls of librdkafka 2.16 were seen to
+        time out for ever. So it gives up when the target has ended the transaction itself; only a
+        new producer finds out how.
+
         Raises:
             _Abort: the transaction must be aborted.
             KafkaException: the producer can't go on.
         """
+        deadline = time.monotonic() + self._transaction_timeout_s
         while True:
             try:
                 return call()
@@ -377,7 +385,7 @@ class TransactionWorker:
                     if not is_transient(kafka):
                         self._acknowledge_all = True  # to name the record that was refused
                     raise _Abort(f"{kafka.name()}: {kafka.str()}") from None
-                if not is_transient(kafka):
+                if not is_transient(kafka) or time.monotonic() >= deadline:
                     raise
             self._check_stop()
             time.sleep(_RETRY_S)
