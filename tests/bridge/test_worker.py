@@ -14,7 +14,9 @@ from aiokafka08.bridge.sink.events import (
     RecordRefused,
     SinkEvent,
     TransactionCommitted,
+    WorkerFailed,
 )
+from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -48,7 +50,7 @@ class Running:
         config = parse_config(MINIMAL)
         self.events: list[SinkEvent] = []
         self.unacknowledged: list[int] = []
-        self.ended = threading.Event()
+        self.failed = threading.Event()
         self.worker = TransactionWorker(
             WorkerSettings(
                 0,
@@ -71,6 +73,8 @@ class Running:
 
     def _report(self, event: SinkEvent) -> None:
         self.events.append(event)
+        if isinstance(event, WorkerFailed):
+            self.failed.set()
         if self.worker._open is not None:
             self.unacknowledged.append(self.worker._open.unacknowledged)
 
@@ -106,3 +110,19 @@ def test_refused_record_is_named_by_its_offset(index: int) -> None:
     (refused,) = [one for one in running.events if isinstance(one, RecordRefused)]
     assert (refused.source, refused.offset) == (TP, 50 + index)
     assert not any(isinstance(one, TransactionCommitted) for one in running.events)
+
+
+def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `send_offsets_to_transaction` after some restarts of the target; planted here."""
+    running = Running(**{"transaction.timeout.ms": 1000})
+    returned = threading.Event()
+
+    def send_positions(transaction: OpenTransaction) -> None:
+        running.worker._call(lambda: returned.wait(60))
+
+    monkeypatch.setattr(running.worker, "_send_positions", send_positions)
+    running.worker.put(chunk(0, 10, 10))
+    running.worker.request_stop(60)
+    assert running.failed.wait(30), running.events
+    returned.set()
+    running.finish()

@@ -27,7 +27,7 @@ from operator import attrgetter, length_hint
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
-from aiokafka08.bridge.errors import BridgeError, TargetError
+from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import RunLog
 from aiokafka08.bridge.sink.events import (
@@ -365,15 +365,26 @@ class TransactionWorker:
     def _call(self, call: Callable[[], T]) -> T:
         """Call librdkafka until it neither times out nor asks to try again.
 
-        It may never succeed: after a restart of the target, calls of librdkafka 2.16 were seen to
-        time out for ever. So it gives up when the target has ended the transaction itself; only a
-        new producer finds out how.
+        That may never happen: after a restart of the target, `send_offsets_to_transaction` of
+        librdkafka 2.16 was seen to ignore its timeout and not to return. So the worker fails once
+        the target has ended the transaction itself. Only a new producer finds out how.
 
         Raises:
             _Abort: the transaction must be aborted.
             KafkaException: the producer can't go on.
         """
-        deadline = time.monotonic() + self._transaction_timeout_s
+        limit_s = self._transaction_timeout_s
+        name = self._settings.transactional_id
+        hang = TargetUnavailableError(f"producer {name}: no result of a call for {limit_s:.0f} s")
+        watchdog = threading.Timer(limit_s + 2 * _CALL_S, self._failed, [hang])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            return self._retry(call, time.monotonic() + limit_s)
+        finally:
+            watchdog.cancel()
+
+    def _retry(self, call: Callable[[], T], deadline: float) -> T:
         while True:
             try:
                 return call()
