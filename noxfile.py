@@ -530,10 +530,12 @@ def audit_dependencies(session: nox.Session, *, advisories: bool) -> None:
     Path("build").mkdir(exist_ok=True)
     extras = ",".join(PROJECT["project"]["optional-dependencies"])
     with tempfile.TemporaryDirectory() as folder:
+        copy = str(Path(folder, "copy"))
+        session.run("python", "-m", "tests.distribution", "copy", copy)
         session.run("python", "-m", "venv", folder)
         own = str(Path(folder, "Scripts" if os.name == "nt" else "bin", "python"))
         session.run(own, "-m", "pip", "install", "--quiet", "--upgrade", "pip", external=True)
-        session.run(own, "-m", "pip", "install", "--quiet", f".[{extras}]", external=True)
+        session.run(own, "-m", "pip", "install", "--quiet", f"{copy}[{extras}]", external=True)
         session.run(own, "-m", "tests.release", "licences", external=True)
         [site] = Path(folder, "lib").glob("python*/site-packages")
         report = str(Path(folder, "audit.json"))
@@ -578,8 +580,11 @@ def wheelhouse(session: nox.Session) -> None:
     folder = Path(options.to)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    project = f".[{','.join(extras)}]" if extras else "."
-    session.run("python", "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), project)
+    with tempfile.TemporaryDirectory() as copies:  # a build here could take modules of earlier ones
+        copy = str(Path(copies, "copy"))
+        session.run("python", "-m", "tests.distribution", "copy", copy)
+        project = f"{copy}[{','.join(extras)}]" if extras else copy
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), project)
     session.run("python", "-m", "tests.release", "pin", str(folder))
     with tempfile.TemporaryDirectory() as test:
         session.run("python", "-m", "venv", test)
