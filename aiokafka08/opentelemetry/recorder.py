@@ -145,18 +145,18 @@ class MessagingOperation:
             cause: the error that the call or a message ended with; None if none (default None).
         """
         duration_s = environment.monotonic() - self._began_s
-        common = dict(self._common)
+        # Each record has a dict of its own: SDK 1.30 keeps it.
+        outcome = dict(self._common)
         if cause is not None:
-            common["error.type"] = type(cause).__qualname__
-            self._span.set_attribute("error.type", common["error.type"])
+            outcome["error.type"] = type(cause).__qualname__
+            self._span.set_attribute("error.type", outcome["error.type"])
             self._span.record_exception(cause)
             self._span.set_status(Status(StatusCode.ERROR, str(cause)))
         self._span.end()
-        self._recorder.record(DURATION, self._name, duration_s, common)
-        common.pop("error.type", None)
+        self._recorder.record(DURATION, self._name, duration_s, outcome)
         metric = SENT if self._name == "send" else CONSUMED
         for topic, count in counts.items():
-            common["messaging.destination.name"] = topic
+            common = {**self._common, "messaging.destination.name": topic}
             failed = errors or {}
             for error, amount in failed.items():
                 self._recorder.record(metric, self._name, amount, common | {"error.type": error})
