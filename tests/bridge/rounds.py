@@ -6,7 +6,7 @@ In each round the bridge's process is killed, in some rounds after a broker of t
 target, or after the process was paused for longer than a transaction may last. In the end the
 target holds the source's messages: none lost, none twice, in the same order and partition. Messages
 that the source has doubled itself count as they are: the comparison is with what a reader of the
-source sees.
+source sees. Kafka's own consumer of 4.1 with `read_committed` says what the target holds.
 
 A broker of the source is killed only while all replicas are in sync: otherwise 0.8 elects one that
 isn't (`unclean.leader.election.enable`), and the source loses messages that were copied.
@@ -30,8 +30,11 @@ from pathlib import Path
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
-from tests.bridge.clusters import Message, TargetReader, bridge_text
+from tests.bridge.clusters import Message, bridge_text
 from tests.brokers import RealCluster
+from tests.brokers.java_process import write_logging_files
+from tests.brokers.tools import JavaTools
+from tests.brokers.versions import find_version
 from tests.waiting import until
 
 PARTITIONS = 4
@@ -39,6 +42,7 @@ PAUSE_S = 18.0
 """Longer than a transaction may last, and than the target takes to notice that (10 s)."""
 FAULTS = ("bridge", "source", "target", "pause")
 ROOT = Path(__file__).parents[2]
+JUDGE = Path(__file__).parent / "CommittedReader.java"
 
 
 class BridgeProcess:
@@ -141,6 +145,27 @@ async def read_source(source: RealCluster, topic: str) -> dict[int, list[Message
     return found
 
 
+def read_committed(target: RealCluster, topic: str, folder: Path) -> dict[int, list[Message]]:
+    """Return what Kafka's own consumer sees of the target, by partition; blocks."""
+    write_logging_files(folder)
+    tools = JavaTools(find_version("4.1.0"), folder)
+    done = tools.run(str(JUDGE), target.bootstrap_servers, topic, input=None, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[int, list[Message]] = {}
+    previous: dict[int, int] = {}
+
+    def unhex(text: str) -> bytes | None:
+        return None if text == "-" else bytes.fromhex(text[1:])
+
+    for line in done.stdout.splitlines():
+        number, offset, key, value = line.split()
+        partition = int(number)
+        assert int(offset) > previous.get(partition, -1), line
+        previous[partition] = int(offset)
+        found.setdefault(partition, []).append(Message(unhex(key), unhex(value)))
+    return found
+
+
 def kill_leader(source: RealCluster, topic: str, chance: random.Random) -> int:
     """Kill the leader of some partition as soon as all replicas are in sync; blocks."""
     for number in range(PARTITIONS):
@@ -187,7 +212,6 @@ async def play(
     replicas = min(len(source.nodes), 2)
     await asyncio.to_thread(source.create_topic, topic, PARTITIONS, replicas)
     file = folder / f"{topic}.toml"
-    reader = TargetReader(target)
     load = Load(source, topic)
     writing = asyncio.create_task(load.run())
     bridge = BridgeProcess(file)
@@ -237,7 +261,7 @@ async def play(
             last.close()
         assert code == 0, f"exit code {code}:\n{last.tail()}"
         wanted = await read_source(source, topic)
-        got = await asyncio.to_thread(reader.messages, topic)
+        got = await asyncio.to_thread(read_committed, target, topic, folder)
         found = difference(wanted, got)
         assert found is None, f"seed {seed}: {found}"
         count = sum(map(len, wanted.values()))
@@ -249,7 +273,6 @@ async def play(
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         bridge.close()
-        reader.close()
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import pytest
 from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.group_plan import GroupMove
@@ -156,8 +157,27 @@ async def test_wait_for_room_ends_when_a_worker_has_failed() -> None:
     assert sink.failure == failed
 
 
+async def test_full_memory_behind_a_failed_worker_ends_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The records that were read don't wait for room that nobody makes."""
+    session = CopySession(CONFIG, CopyStatus(), BridgeRun())
+    sink = session._sink
+
+    async def owned() -> None:
+        pass
+
+    monkeypatch.setattr(sink, "check_owner", owned)
+    sink._waiting_bytes = CONFIG.copy.buffer_bytes
+    sink._on_event(WorkerFailed(0, TargetError("the producer has failed")))
+    with pytest.raises(TargetError, match="the producer has failed"):
+        await session._put_chunk(TopicPartition("t", 0), [], 5)
+    await session._source.stop()
+    await session._target.close()
+
+
 @pytest.mark.real
-async def test_stolen_id_while_memory_is_full_is_ridden_out(
+async def test_stolen_transactional_id_is_ridden_out(
     old: EmbeddedCluster,
     target: RealCluster,
     reader: TargetReader,
