@@ -30,6 +30,7 @@ _log = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_S = 30.0
 _DECIDED_S = 0.05
+_UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES = 10_000
@@ -101,6 +102,8 @@ def target_error(what: str, error: Any) -> TargetError:
     kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
     if hasattr(kafka, "code"):
         text = f"{what}: {kafka.name()}: {kafka.str()}"
+        if kafka.name() in _UNREACHABLE_NAMES:
+            text += ". Expected brokers of Kafka 0.11 or later at target.bootstrap"
         return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
     return TargetError(f"{what}: {error}")
 
@@ -429,9 +432,10 @@ class Target:
 
         def produce() -> None:
             failed: list[Any] = []
-            producer = self.confluent.Producer(
-                {**self._settings, "enable.idempotence": True, "message.timeout.ms": 30_000}
-            )
+            # Without idempotence: a repeated record is harmless, and brokers before 0.11 refuse
+            # transactions with an error that says so.
+            settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
+            producer = self.confluent.Producer(settings)
             producer.produce(
                 topic, value, key, 0, lambda error, _: failed.append(error) if error else None
             )
@@ -459,7 +463,7 @@ class Target:
         try:
             return await _in_thread(lambda: function(*arguments, **options))
         except self.confluent.KafkaException as error:
-            raise target_error(what, error) from error
+            raise target_error(f"target {self._config.target.bootstrap}: {what}", error) from error
 
     def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(

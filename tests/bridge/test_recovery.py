@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +15,7 @@ import pytest
 
 from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge import daemon
+from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
@@ -31,6 +33,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import Message, TargetReader, embedded_config
 from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -363,3 +366,35 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
         assert move.outcome == "behind"
     finally:
         await transfer.close()
+
+
+@pytest.mark.real
+async def test_target_without_transactions_is_refused(
+    old: EmbeddedCluster,
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Before 0.11: the error says so, and the run ends."""
+    target = await asyncio.to_thread(broker_clusters.get, "0.10.2.2")
+    topic = unique_topic("ancient")
+    old.create_topic(topic)
+    config = embedded_config(topic, old, target, topic)
+    config = replace(config, target=replace(config.target, replication_factor=1))
+    with pytest.raises(TargetError, match=r"Transactions not supported.*Kafka 0\.11 or later"):
+        await asyncio.wait_for(copy(config), 60)
+
+
+async def test_unreachable_target_is_named(
+    old: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an address of the old cluster was given as the target's."""
+    monkeypatch.setattr(target_module, "_TIMEOUT_S", 1.0)
+    config = replace(CONFIG, target=replace(CONFIG.target, bootstrap=old.bootstrap_servers))
+    connection = Target(config)
+    try:
+        with pytest.raises(TargetUnavailableError) as caught:
+            await connection.partition_counts()
+    finally:
+        await connection.close()
+    assert f"target {old.bootstrap_servers}: list the topics: _TRANSPORT" in caught.value.text
+    assert "Expected brokers of Kafka 0.11 or later at target.bootstrap" in caught.value.text
