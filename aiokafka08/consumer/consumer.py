@@ -336,7 +336,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     async def start(self) -> None:
         """Connect to the cluster and begin to read; with a subscription, wait for its partitions.
 
-        A consumer whose start has failed is stopped; make a new one.
+        It waits for their positions too (up to 3 s: a leader may be away). So a message that is
+        sent after the start is read, also with `auto_offset_reset="latest"`. A consumer whose start
+        has failed is stopped; make a new one.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the

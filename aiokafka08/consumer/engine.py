@@ -52,6 +52,9 @@ from aiokafka08.telemetry import Event, Rebalanced, join_names
 _log = logging.getLogger("aiokafka08.consumer")
 _LOGGERS = ("net", "consumer")
 
+_POSITIONS_S = 3.0
+"""How long the start waits for positions at most: a leader may be away."""
+
 
 class ConsumerEngine:
     """The assigned partitions of one consumer, with all that reads them; see the module.
@@ -75,6 +78,7 @@ class ConsumerEngine:
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
+        self._waits_for_positions = False  # at the start, which isn't a time without calls
         self._router = router
         self._config = config
         self._subscription = subscription
@@ -110,7 +114,8 @@ class ConsumerEngine:
     async def start(self) -> None:
         """Find the brokers and the topics, choose offset store and membership for them, and begin.
 
-        With a subscription, this returns when the first partitions are assigned.
+        With a subscription, this returns when the first partitions are assigned, and their
+        positions are known or weren't found in `_POSITIONS_S`.
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
@@ -148,6 +153,14 @@ class ConsumerEngine:
         self._start_offsets.start(store)
         self.commits.start(store, self._membership)
         await self._membership.start()
+        if subscription.by_topic:
+            # A message that is sent from now on is then read, also if positions begin at the end.
+            limit_s = min(_POSITIONS_S, router.config.request_timeout_s)
+            self._waits_for_positions = True
+            try:
+                await self._start_offsets.wait_known(limit_s)
+            finally:
+                self._waits_for_positions = False
 
     async def stop(self) -> None:
         """End all work. A step that fails doesn't stop the others; then raise the first error."""
@@ -395,7 +408,7 @@ class ConsumerEngine:
 
     def activity(self) -> int | None:
         """See `Assignee`."""
-        if self.collector.waiting_calls:
+        if self.collector.waiting_calls or self._waits_for_positions:
             return None
         return self.collector.call_count + self._messages_returned()
 

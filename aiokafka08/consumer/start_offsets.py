@@ -97,6 +97,13 @@ class StartOffsets:
         """Forget a cursor that isn't assigned any more."""
         self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
+        self._changed.notify()
+
+    async def wait_known(self, timeout_s: float) -> None:
+        """Wait until each cursor has its position or an error, or until the time is over."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._waiting and await self._changed.wait(deadline):
+            pass
 
     # --- which requests ---------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
-from aiokafka08.testing import Close, EmbeddedCluster, Silence
+from aiokafka08.testing import Close, Delay, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
 from tests.waiting import until
@@ -107,6 +107,29 @@ async def test_stop_at_fifty_moments_ends_all_tasks(
                 repr(result)
             )
     await until(lambda: cluster.connections() == 0)
+
+
+async def test_message_after_the_start_is_read_from_latest(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Also if the leader names the end of its log late."""
+    cluster.append("t", 0, values(0, 5))
+    cluster.fault(ListOffsetsRequest, then=Delay(0.3), where=lambda request: bool(request.topics))
+    consumer = make_consumer("t", auto_offset_reset="latest")
+    await consumer.start()
+    cluster.append("t", 0, [b"after"])
+    assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"after"
+
+
+async def test_start_ends_without_the_position_of_a_hung_leader(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka08.consumer.engine._POSITIONS_S", 0.1)
+    cluster.fault(
+        ListOffsetsRequest, then=Silence(), times=None, where=lambda request: bool(request.topics)
+    )
+    consumer = make_consumer("t", auto_offset_reset="latest")
+    await asyncio.wait_for(consumer.start(), 5)
 
 
 async def test_stop_twice_and_before_the_start(make_consumer: MakeConsumer) -> None:
