@@ -98,7 +98,13 @@ class Corrupt:
 
 @dataclass(frozen=True, slots=True)
 class Omit:
-    """Leave all partitions (of Metadata: all topics) out of the response."""
+    """Leave all partitions (of Metadata: all topics) out of the response.
+
+    The request is carried out all the same; with `perform=False` it isn't, as 0.8.1 does with a
+    commit of a version that it doesn't know (docs/brokers.md 8.3).
+    """
+
+    perform: bool = True
 
 
 Effect = (

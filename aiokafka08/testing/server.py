@@ -371,6 +371,8 @@ class Connection(asyncio.BufferedProtocol):
                 return self._reset() if reset else Disconnect()
             case Silence(perform=False):
                 return NoReply()
+            case Omit(perform=False):
+                return Reply(error_response(context, incoming.body, -1))  # `_reply` leaves it out
             case Answer(code=code, perform=False, only=None):
                 return Reply(error_response(context, incoming.body, code))
             case Answer(perform=False, only=only) if only is not None:

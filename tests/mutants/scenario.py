@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,10 @@ class _Clients:
         self._numbers = itertools.count()
         self._sending = True
         self._stopping = False
-        self._futures: list[Any] = []
+        self._futures: deque[Any] = deque(maxlen=10)  # of the last calls of `send`
+        self._calls: list[asyncio.Task[None]] = []  # those that send, the oldest first
+        self._is_tight = rng.random() < 0.4  # senders wait for memory, and are cancelled meanwhile
+        self._seeks_past_errors = rng.random() < 0.5
         self._has_groups = cluster.version in ("0.9", "0.10")
         self._has_offsets = cluster.version not in ("0.8.0", "0.8.1")
 
@@ -68,6 +72,7 @@ class _Clients:
         self._cluster.create_topic(TOPIC, PARTITIONS, 3, config)
         async with self._producer() as producer:
             consumers = [self._consumer(number) for number in range(1 + self._has_groups)]
+            await asyncio.gather(*(one.start() for one in consumers))
             async with asyncio.TaskGroup() as group:
                 readers = [group.create_task(self._read(one)) for one in consumers]
                 await self._work(producer, consumers)
@@ -81,7 +86,8 @@ class _Clients:
     async def _work(self, producer: Any, consumers: list[Any]) -> None:
         async with asyncio.TaskGroup() as group:
             strikes = group.create_task(self._strike_all())
-            senders = [group.create_task(self._send(producer)) for _ in range(3)]
+            count = 8 if self._is_tight else 3
+            senders = [group.create_task(self._send(producer)) for _ in range(count)]
             if self._has_groups:
                 group.create_task(self._come_and_go())
             watching = group.create_task(self._watch([producer, *consumers]))
@@ -102,21 +108,24 @@ class _Clients:
 
     def _producer(self) -> Any:
         rng = self._rng
-        producer = AIOKafkaProducer(
+        producer = _Producer(
+            self._futures,
             bootstrap_servers=self._cluster.bootstrap_servers,
             acks="all",
             linger_ms=rng.choice([0, 5, 50]),
             max_batch_size=rng.choice([100, 400, 16384]),
             max_in_flight_requests_per_connection=rng.choice([1, 5]),
             compression_type=rng.choice([None, None, "gzip"]),
-            buffer_memory=rng.choice([1000, 3000, 100_000]),
+            buffer_memory=200 if self._is_tight else rng.choice([1000, 3000, 100_000]),
             max_request_size=900,
             request_timeout_ms=int(REQUEST_S * 1000),
             delivery_timeout_ms=int(DELIVERY_S * 1000),
             retry_backoff_ms=rng.choice([20, 100]),
             on_event=self._recorder.on_event("p"),
         )
-        return self._recorder.producer("p", producer, REQUEST_S + DELIVERY_S)
+        # A call waits for memory for up to DELIVERY_S, `send_many` several times.
+        deadline_s = REQUEST_S + DELIVERY_S + (9 * DELIVERY_S if self._is_tight else 0)
+        return self._recorder.producer("p", producer, deadline_s)
 
     def _consumer(self, number: int) -> Any:
         rng = self._rng
@@ -145,22 +154,30 @@ class _Clients:
     async def _send(self, producer: Any) -> None:
         rng = self._rng
         while self._sending:
-            await asyncio.sleep(rng.choice([0.0, 0.01, 0.1, 0.5, 1.0]))
+            pauses = [0.1, 0.5] if self._is_tight else [0.0, 0.01, 0.1, 0.5, 1.0]
+            await asyncio.sleep(rng.choice(pauses))
             partition = rng.randrange(PARTITIONS)
             task = asyncio.create_task(self._send_some(producer, partition))
+            self._calls = [*(one for one in self._calls if not one.done()), task]
             if rng.random() < 0.3:
                 await self._cancel(task)
             with contextlib.suppress(KafkaError, asyncio.CancelledError):
                 await task
 
     async def _cancel(self, task: asyncio.Task[None]) -> None:
-        """Cancel a call after a while, or as soon as an earlier message is acknowledged."""
+        """Cancel a call after a while, or the oldest one when an earlier message is acknowledged.
+
+        The response to that message releases memory too. If the oldest call has waited for it, it
+        is cancelled after it was given the memory, and before it runs.
+        """
         pending = [one for one in self._futures if not one.done()]
         if pending and self._rng.random() < 0.5:
-            self._rng.choice(pending).add_done_callback(lambda _: task.cancel())
+            with contextlib.suppress(KafkaError, asyncio.CancelledError):
+                await self._rng.choice(pending)
+            task = next((one for one in self._calls if not one.done()), task)
         else:
             await asyncio.sleep(self._rng.choice([0.0, 0.001, 0.1, 0.5]))
-            task.cancel()
+        task.cancel()
 
     async def _come_and_go(self) -> None:
         """Let another member join the group and leave it."""
@@ -176,8 +193,7 @@ class _Clients:
         rng = self._rng
         match rng.choice(["send", "send", "wait", "many", "batch"]):
             case "send":
-                future = await producer.send(TOPIC, self._value(), partition=partition)
-                self._futures = [*self._futures[-9:], future]
+                await producer.send(TOPIC, self._value(), partition=partition)
             case "wait":
                 await producer.send_and_wait(TOPIC, self._value(), key=self._value())
             case "many":
@@ -192,7 +208,7 @@ class _Clients:
     async def _read(self, consumer: Any) -> None:
         rng = self._rng
         commits: set[asyncio.Task[None]] = set()
-        async with consumer:
+        try:
             while not self._stopping:
                 with contextlib.suppress(KafkaError):
                     await self._poll(consumer)
@@ -206,6 +222,8 @@ class _Clients:
                 if not self._has_groups and rng.random() < 0.05:
                     self._seek_back(consumer)
             await asyncio.gather(*commits)
+        finally:
+            await consumer.stop()
 
     async def _poll(self, consumer: Any) -> None:
         try:
@@ -218,8 +236,8 @@ class _Clients:
         except TimeoutError:
             pass
         except CorruptRecordException as error:  # it is damaged on the way: fetch it again
-            # The next call would fetch it again too, for the error is raised once.
-            if error.partition in consumer.assignment() and self._rng.random() < 0.5:
+            # Without a seek the next call fetches it again too, for the error is raised once.
+            if error.partition in consumer.assignment() and self._seeks_past_errors:
                 consumer.seek(error.partition, error.offset)
         except KafkaError:
             await asyncio.sleep(0.1)
@@ -279,12 +297,16 @@ class _Clients:
                 *(Close(), Close(after_bytes=3), Omit(), Silence(perform=True), Delay(3.0)),
             ],
             FetchRequest: [
-                *(Answer(code) for code in (3, 5, 6)),
+                *(Answer(code) for code in (3, 5, 6, 29)),  # 29: an ACL, which calls raise
                 *(Close(after_bytes=20), Omit(), Corrupt(-1), Delay(1.5)),
             ],
             MetadataRequest: [Answer(5), Answer(3), Answer(-1), Close()],
-            OffsetCommitRequest: [Answer(14), Answer(16), Omit(), Omit(), Delay(1.0), Delay(0.3)],
-            OffsetFetchRequest: [Answer(14), Omit(), Close()],
+            # After 1.5 s an attempt has timed out, but not the connection.
+            OffsetCommitRequest: [
+                *(Answer(14), Answer(16), Delay(1.5), Delay(0.3)),
+                *[Omit(perform=False)] * 2,
+            ],
+            OffsetFetchRequest: [Answer(14), Omit(), Close(), Delay(1.5)],
         }
         if not self._has_offsets:
             # The exact line is found out by OffsetFetch, which these lines don't answer so.
@@ -345,6 +367,24 @@ class _Clients:
         self._cluster.clear_faults()
         for partition in range(PARTITIONS):
             self._cluster.restore_isr(TOPIC, partition)
+
+
+class _Producer(AIOKafkaProducer):
+    """Keeps the futures that `send` returns. The recorder's run their callbacks later.
+
+    Args:
+        futures: where they are kept.
+        options: those of a producer.
+    """
+
+    def __init__(self, futures: deque[Any], **options: Any) -> None:
+        super().__init__(**options)
+        self._kept = futures
+
+    async def send(self, *arguments: Any, **options: Any) -> Any:
+        future = await super().send(*arguments, **options)
+        self._kept.append(future)
+        return future
 
 
 class _SlowListener(ConsumerRebalanceListener):

@@ -302,6 +302,15 @@ def test_silence_sends_no_response(
     assert end(cluster) == int(perform)
 
 
+@pytest.mark.parametrize("perform", [True, False])
+def test_omitted_partition_is_stored_or_not(
+    cluster: EmbeddedCluster, wire: WireClient, perform: bool
+) -> None:
+    cluster.fault(ProduceRequest, then=Omit(perform=perform))
+    assert wire.request(produce_request("t", plain(b"x"))).topics == []
+    assert end(cluster) == int(perform)
+
+
 def test_hang_reads_nothing_more(cluster: EmbeddedCluster, wire: WireClient) -> None:
     cluster.fault(ProduceRequest, then=Hang())
     wire.send(produce_request("t", plain(b"x")))

@@ -63,6 +63,7 @@ class Fabric(Links):
         self._machines = {_LOCAL}
         self._wires = 0
         self._client_port = _FIRST_CLIENT_PORT
+        self._next_port = _FIRST_SERVER_PORT
 
     # --- what a scenario calls --------------------------------------------------------------------
 
@@ -209,9 +210,11 @@ class Fabric(Links):
     ) -> SimulatedListening:
         """Open a port; see `testing.listening.listen`."""
         if not port:
-            port = _FIRST_SERVER_PORT
+            # One that no server has had: a broker that restarts "on any other port" moves.
+            port = self._next_port
             while (host, port) in self._listening:
                 port += 1
+            self._next_port = port + 1
         if (host, port) in self._listening:
             raise OSError(98, "Address already in use")
         self._machines.add(host)

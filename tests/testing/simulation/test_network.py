@@ -336,3 +336,20 @@ def test_an_impossible_network_is_refused(options: dict[str, Any]) -> None:
 def test_unix_sockets_are_refused(world: World) -> None:
     with pytest.raises(SimulationError, match=r"create_unix_connection\(\): .* no real sockets"):
         world.run(asyncio.open_unix_connection, "/tmp/x")
+
+
+def test_broker_that_restarts_on_any_port_moves() -> None:
+    """The port was the same as before: no client ever had to follow a broker."""
+
+    async def ports(world: World) -> list[int]:
+        found = [world.cluster.nodes[1].port]
+        for _ in range(2):
+            world.cluster.stop(1)
+            world.cluster.restart(1, 0)
+            found.append(world.cluster.nodes[1].port)
+        return found
+
+    with simulate(1) as world:
+        found = world.run(ports, world)
+    others = [world.cluster.nodes[node].port for node in (0, 2)]
+    assert len({*found, *others}) == 5
