@@ -3,7 +3,8 @@ and when the consumer stops.
 
 `Committer` owns the order of the commits and decides when to commit; `offset_store` knows how. The
 public consumer calls `commit`, `commit_revoked_soon` and `positions`, the engine the rest. What is
-committed is the position: the offset after the last message that the user got.
+committed is the position: the offset after the last message that the user got. With
+`offsets_storage="dual"` it also commits what one of the two stores lacks, see `level_stores_soon`.
 
 Invariants:
 
@@ -44,6 +45,9 @@ from aiokafka08.telemetry import CommitFailed
 CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 """What a user may pass to `commit()`."""
 
+_ToCommit = Mapping[TopicPartition, OffsetAndMetadata] | frozenset[TopicPartition]
+"""Offsets, or partitions whose committed offsets are read and committed again."""
+
 LAST_OFFSET = 2**63 - 1
 
 SHORTEST_INTERVAL_S = 0.01
@@ -71,6 +75,7 @@ class Committer:
         self._observer = observer
         self._telemetry = router.telemetry
         self._timeout_s = router.config.request_timeout_s
+        self._has_two_stores = config.offsets_storage == "dual"
         self._is_automatic = config.enable_auto_commit and config.group_id is not None
         self._interval_s = max(config.auto_commit_interval_s, SHORTEST_INTERVAL_S)
         # In a rebalance the group waits for this member only until its session ends, so the commits
@@ -101,13 +106,13 @@ class Committer:
     async def stop(self) -> None:
         """Make the last automatic commit, and make no further one; safe to call twice."""
         task, self._timer = self._timer, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            try:
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
                 await self.commit_revoked(self._cursors)
-            finally:
-                await asyncio.gather(*self._background, return_exceptions=True)
+        finally:
+            await asyncio.gather(*self._background, return_exceptions=True)
 
     def positions(
         self, partitions: Collection[TopicPartition]
@@ -143,11 +148,18 @@ class Committer:
         For a new assign() or unsubscribe(): no other member waits for these partitions.
         """
         if self._timer is not None:
-            work = self._try_commit(self.positions(partitions), self._revoke_timeout_s)
-            task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
-            report_failure(task, self._observer)
+            self._spawn(self._try_commit(self.positions(partitions), self._revoke_timeout_s))
+
+    def level_stores_soon(self, partitions: Collection[TopicPartition]) -> None:
+        """With `offsets_storage="dual"`, commit the committed offsets of these partitions to both
+        stores, in the background, in the generation of now.
+
+        For partitions that the group has just assigned. The offset of a partition without new
+        messages would otherwise stay in the store that the group is about to leave: a member that
+        knows only the other one would start where `auto_offset_reset` says.
+        """
+        if self._has_two_stores and partitions:
+            self._spawn(self._try_commit(frozenset(partitions), self._revoke_timeout_s))
 
     def revoke_deadline(self) -> float:
         """Return the deadline, as loop time, for the commits of a revocation that begins now."""
@@ -201,9 +213,15 @@ class Committer:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        report_failure(task, self._observer)
+
     async def _commit(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: _ToCommit,
         identity: CommitIdentity,
         timeout_s: float | None,
         cancel_count: int,
@@ -228,7 +246,7 @@ class Committer:
 
     async def _commit_locked(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: _ToCommit,
         identity: CommitIdentity,
         timeout_s: float | None,
     ) -> None:
@@ -243,6 +261,12 @@ class Committer:
             ) from None
         try:
             self.check_session()  # the session may have ended since
+            if isinstance(offsets, frozenset):
+                found = await self._store.fetch(offsets, timeout_s=max(deadline - loop.time(), 0))
+                offsets = {tp: one for tp, one in found.items() if one is not None}
+                if not offsets:
+                    return
+                self.check_session()
             await self._store.commit(offsets, identity, timeout_s=max(deadline - loop.time(), 0))
         except CommitFailedError as failure:
             if isinstance(failure.__cause__, BrokerResponseError):
@@ -269,9 +293,7 @@ class Committer:
             await asyncio.sleep(self._interval_s)
             await self._try_commit(self.positions(self._cursors), None)
 
-    def _try_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None
-    ) -> Coroutine[Any, Any, None]:
+    def _try_commit(self, offsets: _ToCommit, timeout_s: float | None) -> Coroutine[Any, Any, None]:
         """As `commit`, also of the generation of this call. A failure is reported, not raised."""
         return self._commit_reporting(
             offsets, self._identity(), timeout_s, self._cancel_count, self._lost()
@@ -279,7 +301,7 @@ class Committer:
 
     async def _commit_reporting(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: _ToCommit,
         identity: CommitIdentity,
         timeout_s: float | None,
         cancel_count: int,

@@ -377,6 +377,7 @@ class ConsumerEngine:
             return  # the user has changed the subscription while the listener was awaited
         self._revoked_subscription = None
         self._set_partitions(new, new_partitions)
+        self.commits.level_stores_soon(new - old)
         self._router.telemetry.emit(Rebalanced(tuple(sorted(new - old)), tuple(sorted(old - new))))
         listener = self._subscription.listener
         if listener is not None:

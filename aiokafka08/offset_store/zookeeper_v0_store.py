@@ -63,9 +63,10 @@ class ZookeeperV0OffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `OffsetStore`; version 0 has no field for the identity."""
+        """See `OffsetStore`; version 0 has no fields for the identity."""
         check_metadata(offsets, self._line)
-        await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
+        nobody = CommitIdentity()
+        await requests.commit(self._router, self._group, self._target, offsets, nobody, timeout_s)
 
 
 class _AnyBrokerTarget:

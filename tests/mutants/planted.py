@@ -187,12 +187,12 @@ MUTANTS = (
     Mutant(
         "a commit overtakes another one",
         "consumer/commits.py",
-        "        offsets: Mapping[TopicPartition, OffsetAndMetadata],\n"
+        "        offsets: _ToCommit,\n"
         "        identity: CommitIdentity,\n"
         "        timeout_s: float | None,\n"
         "    ) -> None:\n"
         "        loop = asyncio.get_running_loop()\n",
-        "        offsets: Mapping[TopicPartition, OffsetAndMetadata],\n"
+        "        offsets: _ToCommit,\n"
         "        identity: CommitIdentity,\n"
         "        timeout_s: float | None,\n"
         "    ) -> None:\n"

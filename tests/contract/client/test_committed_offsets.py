@@ -198,6 +198,29 @@ async def test_dual_store_reads_larger_offset_and_writes_both(broker: Broker) ->
         assert [await one.committed(tp) for tp in (tps[0], tps[2])] == [4, 5]
 
 
+@on_targets(since="0.9")
+async def test_dual_member_moves_offsets_of_idle_partitions(broker: Broker) -> None:
+    """Else a member with "kafka" would start at the end, after messages that nobody has read."""
+    topic, group = await broker.create_topic(partitions=3), broker.unique_topic("g")
+    tps = [TopicPartition(topic, number) for number in range(3)]
+    in_kafka, in_zookeeper = [
+        await member(broker, group, topic, 0, 1, 2, offsets_storage=storage)
+        for storage in ("kafka", "zookeeper")
+    ]
+    await in_kafka.commit({tps[1]: 2})
+    await in_zookeeper.commit({tps[0]: 3, tps[1]: 1})
+    dual = broker.new_consumer(
+        topic, group_id=group, offsets_storage="dual", enable_auto_commit=False
+    )
+
+    async def are_level() -> bool:
+        stored = [[await one.committed(tp) for tp in tps] for one in (in_kafka, in_zookeeper)]
+        return stored == [[3, 2, None]] * 2
+
+    async with dual:
+        await eventually(are_level)
+
+
 @on_targets(below="0.8.2")
 @pytest.mark.parametrize("storage", ["kafka", "dual"])
 async def test_old_line_has_no_kafka_store(broker: Broker, storage: str) -> None:
