@@ -162,10 +162,10 @@ class AIOKafkaProducer:
             order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
-            None). The wait ends earlier if the brokers say for a second that the topic doesn't
-            exist and isn't created; with brokers from 0.10 on it takes five seconds, since some
-            say so while they create it. Waiting for memory counts towards `delivery_timeout_ms`
-            only, unlike in Java.
+            None). A send waits at most `delivery_timeout_ms`. The wait ends earlier if the brokers
+            say for a second that the topic doesn't exist and isn't created; with brokers from 0.10
+            on it takes five seconds, since some say so while they create it. Waiting for memory
+            counts towards `delivery_timeout_ms` only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
             it as `headers_dropped` and log a warning for each topic. "embedded": put them into the

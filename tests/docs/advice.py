@@ -154,7 +154,12 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 METRICS: dict[str, tuple[str, str, str, str]] = {
     "messages_sent": ("messages", "acknowledged; with `acks=0` written", "your rate", "0 for long"),
-    "messages_failed": ("messages", "whose future has an error", "0", "each one"),
+    "messages_failed": (
+        "messages",
+        "whose future has an error; a call of `send` that raises isn't counted",
+        "0",
+        "each one",
+    ),
     "bytes_sent": (
         "bytes",
         "of message sets as sent: compressed, retries included",
@@ -186,7 +191,7 @@ METRICS: dict[str, tuple[str, str, str, str]] = {
         "ms",
         "the age of the oldest batch that isn't acknowledged; 0 without one",
         "`linger_ms` and a round trip",
-        "above 10 s: a partition has no leader, or its broker hangs",
+        "above half of `delivery_timeout_ms`: a partition has no leader, or its broker hangs",
     ),
     "compiled": ("0 or 1", "1: the compiled modules run; 0: a part is pure Python", "1", "0"),
     "retries": ("batches", "sent again, as the event `BatchRetried`", "0", "a steady rate"),
