@@ -35,6 +35,9 @@ autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+# Running text names options such as `--execute`: two hyphens, not a dash.
+smartquotes = False
+
 html_theme = "furo"
 html_title = f"aiokafka08 {release}"
 # The search index is built in: the site works from a folder, without a network.
