@@ -77,7 +77,15 @@ KNOWN_WITHOUT_TOPICS: Final[Mapping[str, str]] = {
         NO_CREATE_TOPICS,
     ),
 }
-"""As `KNOWN`, on the embedded cluster and on brokers below 0.10.1 without ZooKeeper."""
+"""As `KNOWN`, on brokers below 0.10.1 without ZooKeeper."""
+
+
+KNOWN_EMBEDDED: Final[Mapping[str, str]] = {
+    **KNOWN_WITHOUT_TOPICS,
+    "test_concurrent_consume": "the test stops its consumer after five sends, which take the "
+    "embedded cluster so short that only one message has come",
+}
+"""As `KNOWN`, on the embedded cluster."""
 
 
 class Outcome(NamedTuple):
@@ -188,8 +196,9 @@ def read_results(path: Path) -> Outcome:
 
 
 def _report(options: argparse.Namespace, outcome: Outcome) -> int:
-    creates_topics = options.real is not None and not options.no_zookeeper
-    known = KNOWN if creates_topics else KNOWN_WITHOUT_TOPICS
+    known = KNOWN_WITHOUT_TOPICS if options.no_zookeeper else KNOWN
+    if options.real is None:
+        known = KNOWN_EMBEDDED
     unknown = 0
     for name, error in outcome.failed.items():
         reason = known.get(name.partition("::")[2])
