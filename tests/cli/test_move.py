@@ -364,6 +364,16 @@ def test_messages_before_a_wrong_one_are_sent(
 
 
 @pytest.mark.kafka_cluster(topics={"orders": 1}, message_max_bytes=1000)
+def test_messages_of_acks_0_that_may_be_lost_are_noted(
+    cli: RunCommand, at: tuple[str, str]
+) -> None:
+    large = b"x" * 2000
+    done = cli("produce", "orders", *at, "-X", "acks=0", stdin=large + b"\n")
+    assert done.code == 0
+    assert "acks=0: a broker closed the connection after 1 messages" in done.err
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1}, message_max_bytes=1000)
 def test_refused_message_is_named(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
 ) -> None:

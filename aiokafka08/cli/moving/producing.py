@@ -172,6 +172,11 @@ async def produce(
             raise OSError(error.errno, text, error.filename) from None
         finally:
             _log.removeFilter(_leave_out_failures)
+            if unknown := int(sending.metrics()["acks0_unknown"]):
+                note(
+                    f"acks=0: a broker closed the connection after {unknown} messages, which may "
+                    "be stored or lost; use acks=1 or acks=all to know"
+                )
 
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
