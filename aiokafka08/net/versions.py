@@ -342,8 +342,9 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     frame = yield Probe(ApiVersionsRequest(), 0, fresh=True)
     if frame is None:
         raise KafkaProtocolError(
-            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a TLS listener. "
-            "For TLS, set security_protocol='SSL' and ssl_context"
+            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a TLS listener "
+            "(set security_protocol='SSL' and ssl_context), or one that demands a client certificate "
+            "(ssl_context.load_cert_chain)"
         )
     return _from_api_versions(frame)
 
