@@ -112,8 +112,8 @@ class CopySession:
         """Copy.
 
         Args:
-            until_caught_up: True ends as soon as all that the source has at the start is committed
-                (default False).
+            until_caught_up: True ends as soon as all that the source has at the start is committed,
+                and looks for no new partitions or leaders meanwhile (default False).
 
         Raises:
             BridgeFencedError: a newer start has taken over.
@@ -124,11 +124,12 @@ class CopySession:
         try:
             await self._start()
             ends = await self._ends() if until_caught_up else None
-            refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
+            if ends is None:
+                refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
             self._status.problem = None
             _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
             while ends is None or not self._has_reached(ends):
-                if refresh.done():
+                if refresh is not None and refresh.done():
                     refresh.result()
                 await self._step(ends)
         finally:

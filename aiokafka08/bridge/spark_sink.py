@@ -23,7 +23,8 @@ def register_sink(spark: SparkSession, part: SparkPart) -> str:
         spark: the session.
         part: what the rows will be.
     """
-    name = f"aiokafka08_bridge_{part.producer}"
+    # Two bridges may copy in one session at the same time.
+    name = f"aiokafka08_bridge_{part.run}_{part.producer}"
     attributes = {"part": part, "name": classmethod(lambda cls: name)}
     spark.dataSource.register(type("BridgeDataSource", (BridgeDataSource,), attributes))
     return name

@@ -206,7 +206,7 @@ class PartWriter:
             )
 
     def close(self) -> None:
-        """End the worker without a commit of what isn't committed."""
+        """End the worker; what it was given is committed only if the target responds at once."""
         self._worker.request_stop(0.0)
         self._worker.join(5.0)
         if not self._worker.is_running:

@@ -432,8 +432,9 @@ class Target:
 
         def produce() -> None:
             failed: list[Any] = []
-            # Without idempotence: a repeated record is harmless, and brokers before 0.11 refuse
-            # transactions with an error that says so.
+            # Without idempotence, brokers before 0.11 refuse transactions with an error that says
+            # so. Each key's last record counts, so a repeated one is harmless, but for a claim
+            # behind a newer one: the newer start then ends as fenced.
             settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             producer.produce(

@@ -337,8 +337,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """Connect to the cluster and begin to read; with a subscription, wait for its partitions.
 
         It waits for their positions too (up to 3 s: a leader may be away). So a message that is
-        sent after the start is read, also with `auto_offset_reset="latest"`. A consumer whose start
-        has failed is stopped; make a new one.
+        sent after the start is read, also with `auto_offset_reset="latest"`, unless the group has
+        just begun to rebalance again. A consumer whose start has failed is stopped; make a new one.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
@@ -564,7 +564,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         def rewind(tp: TopicPartition, offset: int) -> None:
             cursor = cursors[tp]
             if taken[tp] in cursor.unreturned and self._engine.assigned.get(tp) is cursor:
-                self._engine.seek(cursor, offset)
+                self._engine.rewind(cursor, offset)
 
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)

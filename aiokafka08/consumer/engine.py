@@ -281,9 +281,17 @@ class ConsumerEngine:
             self._membership.on_change()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
-        """Continue at `offset`."""
-        self.collector.remove(cursor)
+        """Continue at `offset`, for the user: what calls have taken doesn't count any more."""
         cursor.unreturned.clear()
+        self.rewind(cursor, offset)
+
+    def rewind(self, cursor: Cursor, offset: int) -> None:
+        """Continue at `offset`, which a call has taken and doesn't return.
+
+        What other calls have taken before `offset` and not returned still counts.
+        """
+        self.collector.remove(cursor)
+        cursor.unreturned = [one for one in cursor.unreturned if one.position < offset]
         cursor.seek(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
@@ -484,8 +492,7 @@ class ConsumerEngine:
             self._membership.on_change()
 
     def _cursor_changed(self, cursor: Cursor) -> None:
-        if cursor.start is not None:
-            self._start_offsets.add(cursor)
+        self._start_offsets.add(cursor)
         self._fetcher.update(cursor)
 
     def _set_partitions(

@@ -61,6 +61,8 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES = 1048576
 _MIN_FETCH_BYTES = 65536
+_FETCHES_OF_A_SIZE = 8
+"""After a timeout: how many smaller fetches have data until their size is doubled."""
 MAX_IN_FLIGHT = 3
 
 _WAITED_SHARE = 0.8
@@ -126,7 +128,7 @@ async def read_range(
         end: the offset after the last one; not above the high watermark.
         fetches: sends the fetches; by default, no other reader shares the requests.
         max_bytes: the usual size of a fetch. Each time that a request has timed out it is divided
-            by 8, down to 64 KiB.
+            by 8, down to 64 KiB; after every eight such fetches it is doubled again.
         limit_bytes: the limit for the size of a message; a larger one is an error.
         in_flight: how many fetches may be in flight or waiting to be yielded.
         timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
@@ -181,7 +183,8 @@ class _RangeReader:
         self._holds_large = False
         self._tp = topic_partition
         self._end = end
-        self._max_bytes = max_bytes
+        self._usual_bytes = self._max_bytes = max_bytes
+        self._smaller_fetches = 0  # how many had data since a request timed out
         self._limit_bytes = max(limit_bytes, max_bytes)
         self._in_flight = in_flight
         self._limit_s = limit_s
@@ -323,6 +326,8 @@ class _RangeReader:
             # Also after a guess that was too low: one short set, as at the end of a segment, would
             # otherwise make all later guesses too low.
             self._spans.append(self._next_fetch.offset - fetch.offset)
+            if self._max_bytes < self._usual_bytes:
+                self._fetch_more()
         return finding
 
     def _send_ahead(self) -> None:
@@ -377,7 +382,16 @@ class _RangeReader:
     def _fetch_less(self) -> None:
         """Make fetches smaller, for the case that the link is too slow for their size."""
         self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
+        self._smaller_fetches = 0
         self._spans.clear()
+
+    def _fetch_more(self) -> None:
+        """Double the smaller size after some fetches of it: perhaps only a broker hung."""
+        self._smaller_fetches += 1
+        if self._smaller_fetches == _FETCHES_OF_A_SIZE:
+            self._smaller_fetches = 0
+            self._max_bytes = min(2 * self._max_bytes, self._usual_bytes)
+            self._spans.clear()
 
     async def _refresh_leader(self, deadline: float) -> None:
         """Refresh the metadata, for the case that another broker leads now.

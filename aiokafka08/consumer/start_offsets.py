@@ -88,10 +88,10 @@ class StartOffsets:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor, if it has none and no error."""
+        """Find a position for this cursor, if it has none and no error; call this after changes."""
         if cursor.start is not None and cursor.error is None:
             self._waiting[cursor] = None
-            self._changed.notify()
+        self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
         """Forget a cursor that isn't assigned any more."""
@@ -102,8 +102,9 @@ class StartOffsets:
     async def wait_known(self, timeout_s: float) -> None:
         """Wait until each cursor has its position or an error, or until the time is over."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._waiting and await self._changed.wait(deadline):
-            pass
+        while any(one.start is not None and one.error is None for one in self._waiting):
+            if not await self._changed.wait(deadline):
+                return
 
     # --- which requests ---------------------------------------------------------------------------
 

@@ -343,8 +343,8 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     if frame is None:
         raise KafkaProtocolError(
             "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a TLS listener "
-            "(set security_protocol='SSL' and ssl_context), or one that demands a client certificate "
-            "(ssl_context.load_cert_chain)"
+            "(set security_protocol='SSL' and ssl_context), or one that demands a client "
+            "certificate (ssl_context.load_cert_chain)"
         )
     return _from_api_versions(frame)
 

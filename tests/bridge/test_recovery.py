@@ -38,6 +38,8 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(180)]
 
+REFRESH_S = 0.5
+
 CONFIG = parse_config(
     'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
     '[topics]\ninclude=["t"]\n[copy]\noutage_s=1\n'
@@ -104,6 +106,42 @@ async def test_partition_without_leader_does_not_stop_others(
     old.kill(node, "leaderless")  # a position is known, the end isn't
     status = await copy(config)
     assert "so its end isn't known" in status.stopped[gone]
+
+
+@pytest.mark.real
+async def test_copy_until_caught_up_looks_for_no_leaders(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or else it would end well without the messages of a partition whose leader has returned."""
+    monkeypatch.setattr(copy_module, "LEADER_S", 0.5)
+    topic = unique_topic("returns")
+    old.create_topic(topic, 2, replication_factor=1)
+    for partition in range(2):
+        append(old, topic, partition, 3)
+    gone = TopicPartition(topic, 0)
+    node = old.leader(*gone)
+    old.kill(node, "leaderless")
+    original = CopySession._step
+    returned = False
+
+    async def step(session: CopySession, ends: Any) -> None:
+        nonlocal returned
+        if not returned:
+            returned = True
+            old.restart(node)
+            old.elect()
+            await asyncio.sleep(4 * REFRESH_S)  # time to find it, if it looked for it
+        await original(session, ends)
+
+    monkeypatch.setattr(CopySession, "_step", step)
+    status = await copy(
+        embedded_config(topic, old, target, topic, f"[copy]\nrefresh_s = {REFRESH_S}\n")
+    )
+    assert returned
+    assert gone in status.stopped
 
 
 @pytest.mark.real

@@ -124,5 +124,8 @@ def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatc
     running.worker.put(chunk(0, 10, 10))
     running.worker.request_stop(60)
     assert running.failed.wait(30), running.events
+    running.worker.put(chunk(10, 10, 10))
+    running.worker.drop_chunks()  # they would be kept as long as the call doesn't return
+    assert running.worker._chunks.qsize() == 1
     returned.set()
     running.finish()

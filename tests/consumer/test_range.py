@@ -280,6 +280,16 @@ async def test_hanging_leader_is_left_for_another_one(
     assert await asyncio.wait_for(reading, 10) == list(range(50))
 
 
+def fetch_sizes(cluster: EmbeddedCluster) -> list[int]:
+    """Return the size that each fetch asked for, in order."""
+    return [
+        partition.max_bytes
+        for one in cluster.requests(FetchRequest)
+        for topic in one.topics
+        for partition in topic.partitions
+    ]
+
+
 async def test_fetches_are_smaller_after_a_timeout(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
@@ -287,14 +297,21 @@ async def test_fetches_are_smaller_after_a_timeout(
     cluster.append("t", 0, values(0, 50))
     cluster.fault(FetchRequest, then=Delay(1.2), times=1)
     assert await read(router, 0, 50, max_bytes=4_000_000, timeout_s=2) == list(range(50))
-    sizes = [
-        partition.max_bytes
-        for one in cluster.requests(FetchRequest)
-        for topic in one.topics
-        for partition in topic.partitions
-    ]
+    sizes = fetch_sizes(cluster)
     assert sizes[0] == 4_000_000
     assert max(sizes[1:]) == 500_000
+
+
+async def test_fetches_grow_again_after_a_timeout(
+    cluster: EmbeddedCluster, router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else a broker that hung once would make the rest of a long range slow."""
+    monkeypatch.setattr("aiokafka08.consumer.range._MIN_FETCH_BYTES", 100)
+    cluster.append("t", 0, [bytes(74)] * 1000)
+    cluster.fault(FetchRequest, then=Delay(1.2), times=1)
+    assert await read(router, 0, 1000, max_bytes=2_000, timeout_s=2) == list(range(1000))
+    sizes = fetch_sizes(cluster)
+    assert (sizes[0], min(sizes), sizes[-1]) == (2_000, 250, 2_000)
 
 
 async def test_range_without_responses_times_out(cluster: EmbeddedCluster, router: Router) -> None:

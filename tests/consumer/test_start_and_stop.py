@@ -121,6 +121,22 @@ async def test_message_after_the_start_is_read_from_latest(
     assert (await asyncio.wait_for(consumer.getone(), 5)).value == b"after"
 
 
+async def test_seek_while_the_start_waits_for_positions_ends_it(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """As in on_partitions_assigned, when the request for the positions is in flight."""
+    fault = cluster.fault(
+        ListOffsetsRequest, then=Silence(), times=None, where=lambda request: bool(request.topics)
+    )
+    consumer = make_consumer("t", auto_offset_reset="latest")
+    starting = asyncio.create_task(consumer.start())
+    await until(lambda: fault.hits, "positions are asked for")
+    assert not starting.done()
+    for partition in consumer.assignment():
+        consumer.seek(partition, 0)
+    await asyncio.wait_for(starting, 2)
+
+
 async def test_start_ends_without_the_position_of_a_hung_leader(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -345,6 +345,35 @@ async def test_commit_leaves_out_what_each_of_two_calls_has_taken(
         assert await consumer.committed(TP) == 8
 
 
+async def test_cancelled_call_leaves_what_an_earlier_one_has_taken(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two calls on a partition the later one is cancelled, then the earlier one."""
+    cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
+    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
+        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
+        waiting: list[asyncio.Event] = []
+
+        async def gated(collector: Collector, steps: Any) -> Any:
+            waiting.append(asyncio.Event())
+            await waiting[-1].wait()
+
+        calls = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Collector, "run_steps", gated)
+            while len(calls) < 2:
+                call = consumer.getmany_arrow(timeout_ms=5000, max_records=4)
+                calls.append(asyncio.create_task(call))
+                await until(lambda: len(waiting) == len(calls), "the call has taken messages")
+            for call in reversed(calls):
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                await consumer.commit()
+                assert await consumer.committed(TP) == 0
+        assert (await consumer.getmany_arrow(timeout_ms=5000))["offset"].to_pylist()[0] == 0
+
+
 async def test_getmany_with_many_headers_returns_its_limit(
     cluster: EmbeddedCluster,
 ) -> None:

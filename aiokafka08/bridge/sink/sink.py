@@ -231,6 +231,9 @@ class TransactionSink:
     async def close(self) -> None:
         """Release what librdkafka holds of the workers that have ended."""
         workers, self._workers = self._workers, []
+        for one in workers:
+            if one.is_running:
+                one.drop_chunks()
         await asyncio.gather(*(self._close(one) for one in workers if not one.is_running))
 
     async def _close(self, worker: TransactionWorker) -> None:

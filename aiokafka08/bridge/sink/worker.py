@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -160,6 +161,13 @@ class TransactionWorker:
     def request_stop(self, timeout_s: float) -> None:
         """Commit the open transaction, and end; after `timeout_s` end without a commit."""
         self._stop_at = time.monotonic() + timeout_s
+        self._chunks.put(None)
+
+    def drop_chunks(self) -> None:
+        """Free the queued chunks, if the thread doesn't end because a call doesn't return."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._chunks.get_nowait()
         self._chunks.put(None)
 
     def join(self, timeout_s: float) -> None:
