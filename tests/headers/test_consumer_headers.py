@@ -358,7 +358,7 @@ async def test_cancelled_call_leaves_what_an_earlier_one_has_taken(
             waiting.append(asyncio.Event())
             await waiting[-1].wait()
 
-        calls = []
+        calls: list[asyncio.Task[Any]] = []
         with monkeypatch.context() as patch:
             patch.setattr(Collector, "run_steps", gated)
             while len(calls) < 2:

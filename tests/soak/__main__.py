@@ -28,7 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["bridge"]:
-        logging.disable(logging.CRITICAL)  # each fault logs
         return bridge.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="nox -s soak --", description=__doc__)
     parser.add_argument("--minutes", type=positive_number, default=10.0)

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import logging
 import random
 from collections.abc import Sequence
 
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fault-every", type=positive_number, default=60.0, metavar="SECONDS")
     parser.add_argument("--sample-every", type=positive_number, default=5.0, metavar="SECONDS")
     options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)  # each fault logs
     found = asyncio.run(
         soak_bridge(60 * options.minutes, options.fault_every, options.sample_every)
     )
