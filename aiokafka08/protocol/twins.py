@@ -59,7 +59,8 @@ def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
             return None
         raise ImportError(
             f"{_VARIABLE}=c: {name} can't be imported ({error}). "
-            f"Install aiokafka08 where there is a C compiler, or unset {_VARIABLE}"
+            "Where there is a C compiler: pip install --force-reinstall --no-cache-dir aiokafka08 "
+            f"(pip caches the wheel that it has built without one). Or unset {_VARIABLE}"
         ) from error
     return module
 

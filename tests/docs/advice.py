@@ -132,7 +132,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     ),
     "ConnectFailed": ("while a broker is down", "longer than a restart takes"),
     "MetadataChanged": ("at the start, and when a leader moves", "many a minute: leaders flap"),
-    "MetadataFailed": ("none", "more than two in a row: the client sees no broker"),
+    "MetadataFailed": ("none", "`increase(…[5m]) > 2`: the client sees no broker"),
     "BatchRetried": (
         "when a leader moves",
         "a steady rate; with `may_be_stored` messages may be stored twice",
