@@ -8,6 +8,7 @@ curl localhost:8000/health
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -18,23 +19,36 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    KafkaError,
+    MessageSizeTooLargeError,
+)
 
 
 @contextlib.asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Run one producer as long as the app; at the end it sends the buffered messages."""
-    bootstrap = os.environ.get("KAFKA", "localhost:9092")
-    async with AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
+    """Run one producer as long as the app; at the end it sends the buffered messages.
+
+    It starts beside the app: a server answers no request, and acts on no SIGTERM, before the
+    lifespan has yielded, and the brokers may come later.
+    """
+    app.state.producer = producer = AIOKafkaProducer(
+        bootstrap_servers=os.environ.get("KAFKA", "localhost:9092"),
         acks="all",
         linger_ms=2,
         delivery_timeout_ms=10_000,
-        start_timeout_ms=600_000,  # the back end may start before the brokers
+        start_timeout_ms=600_000,
         max_block_ms=2_000,  # an unknown topic doesn't keep a request waiting
-    ) as producer:
-        app.state.producer = producer
+    )
+    start = asyncio.create_task(producer.start())
+    try:
         yield
+    finally:
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        await producer.stop()
 
 
 async def post_event(request: Request) -> JSONResponse:
@@ -42,7 +56,7 @@ async def post_event(request: Request) -> JSONResponse:
     producer: AIOKafkaProducer = request.app.state.producer
     try:
         sent = await producer.send_and_wait(request.path_params["topic"], await request.body())
-    except (InvalidTopicError, MessageSizeTooLargeError) as error:
+    except (IllegalArgumentError, InvalidTopicError, MessageSizeTooLargeError) as error:
         return JSONResponse({"error": str(error)}, status_code=400)
     except KafkaError as error:
         return JSONResponse({"error": str(error)}, status_code=503)
@@ -50,7 +64,7 @@ async def post_event(request: Request) -> JSONResponse:
 
 
 async def health(request: Request) -> JSONResponse:
-    """Respond with 503 while no broker can be reached."""
+    """Respond with 503 until the producer has started, and while no broker can be reached."""
     ready = request.app.state.producer.ready()
     return JSONResponse({"kafka": ready}, status_code=200 if ready else 503)
 

@@ -111,7 +111,12 @@ async def test_web_backend_returns_the_offset_of_each_event(
     ) as process:
         await asyncio.to_thread(wait_for_line, process, "Uvicorn running")
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            assert (await client.get("/health")).status_code == 200
+            status = 503  # until the producer has started
+            async with asyncio.timeout(20):
+                while status == 503:
+                    await asyncio.sleep(0.05)
+                    status = (await client.get("/health")).status_code
+            assert status == 200
             bodies = [f'{{"user": {number}}}'.encode() for number in range(20)]
             responses = await asyncio.gather(
                 *[client.post(f"/events/{topic}", content=body) for body in bodies]
