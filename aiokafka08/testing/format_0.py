@@ -25,8 +25,10 @@ from aiokafka08.testing.message_sets import (
     LogConfig,
     MessageSetRejected,
     ValidatedSet,
+    discard,
     encode_set,
     limited,
+    numbered,
     unwrap,
     walk_entries,
 )
@@ -62,7 +64,10 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
         count = len(messages)
         if not count:
             return ValidatedSet(bytearray(), base_offset, base_offset, 0)
-        data = encode_set(list(enumerate(messages, base_offset)), target_codec, magic=0)
+        pairs = list(numbered(messages, base_offset))
+        data = encode_set(pairs, target_codec, magic=0)
+        discard(pairs)
+        discard(messages)
     if codec or target_codec or not line.checks_sizes_first:
         for _, message in walk_entries(data):
             _check_size(len(message), config)

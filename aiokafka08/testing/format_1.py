@@ -30,9 +30,11 @@ from aiokafka08.testing.message_sets import (
     LogConfig,
     MessageSetRejected,
     ValidatedSet,
+    discard,
     encode_set,
     limited,
     messages_in,
+    numbered,
     parse_message,
     timestamp_of,
     unwrap,
@@ -79,10 +81,13 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig, now_ms: i
             data = _restamped_wrapper(entries, found, base_offset, append_time_ms)
         else:
             messages = [_as_format_1(one.data, keeps_bit=True) for one in found]
-            pairs = list(enumerate(messages, base_offset))
+            pairs = list(numbered(messages, base_offset))
             data = encode_set(pairs, target_codec, 1, append_time_ms)
+            discard(pairs)
+            discard(messages)
             _check_sizes(data, config)
         count, largest = len(found), max(timestamp_of(one.data) for one in found)
+        discard(found)
     else:
         converts = any(message[4] != 1 for _, message in entries)
         for _, message in entries if converts else ():

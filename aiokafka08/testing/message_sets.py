@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka08.errors import CorruptRecordException, UnknownError
 from aiokafka08.protocol.compression import Codec, compress, decompress
@@ -34,6 +34,7 @@ LARGEST_ARRAY = 2**31 - 3
 they see that the wrapper has less."""
 MAX_DECOMPRESSED_BYTES = 128 << 20
 """How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3)."""
+_DISCARDED_ITEMS = 1000
 MAX_REWRITTEN_MESSAGES = 500_000
 """How many messages a set may have that isn't stored as it is."""
 _LONG_SET_BYTES = 64 << 10
@@ -248,10 +249,23 @@ def limited(messages: Iterator[T]) -> list[T]:
     """
     found = list(itertools.islice(messages, MAX_REWRITTEN_MESSAGES + 1))
     if len(found) > MAX_REWRITTEN_MESSAGES:
+        discard(found)
         raise MessageSetRejected(
             UnknownError.errno, f"more than {MAX_REWRITTEN_MESSAGES} messages to rewrite"
         )
     return found
+
+
+def numbered(messages: Iterable[T], first: int) -> Iterator[tuple[int, T]]:
+    """As `enumerate`, but a list of it is made in Python: other threads get the GIL in between."""
+    for offset, message in enumerate(messages, first):  # noqa: UP028 - it would keep the GIL
+        yield offset, message
+
+
+def discard(items: list[Any]) -> None:
+    """Free the items of a long list in pieces; other threads get the GIL in between."""
+    while items:
+        del items[-_DISCARDED_ITEMS:]
 
 
 def unwrap(message: memoryview, line: BrokerLine, budget: DecompressionBudget) -> bytes:
