@@ -172,16 +172,13 @@ class PartWriter:
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], next_offset: int
     ) -> None:
         size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
-        while not self._events.empty() or self._waiting_bytes >= self._limit:
+        limit = self._part.config.copy.buffer_bytes
+        while not self._events.empty() or self._waiting_bytes >= limit:
             self._apply(self._events.get())
         chunk = Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size)
         self._waiting_bytes += chunk.memory
         self._next[tp] = next_offset
         self._worker.put(chunk)
-
-    @property
-    def _limit(self) -> int:
-        return self._part.config.copy.buffer_bytes
 
     def finish(self) -> None:
         """Commit all rows, and the ends of the ranges.
