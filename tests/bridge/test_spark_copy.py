@@ -214,7 +214,9 @@ class SparkJob:
             "PYSPARK_SUBMIT_ARGS": (
                 f"{submit} --master local[2] --conf spark.ui.enabled=false "
                 "--conf spark.python.authenticate.socketTimeout=120s "
-                f'--conf "spark.driver.extraJavaOptions={SHORT_JVM}" pyspark-shell'
+                f"--conf spark.local.dir={folder} "  # a JVM that is killed leaves its files
+                '--conf "spark.driver.extraJavaOptions='
+                f'{SHORT_JVM} -Djava.io.tmpdir={folder}" pyspark-shell'
             ),
         }
         environment.pop("PYTHONASYNCIODEBUG", None)
