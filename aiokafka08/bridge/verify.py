@@ -7,7 +7,8 @@ continues where it ended.
 What is compared: at the source all messages from the start of the log to the bridge's position, or
 to the end of the log if no bridge of this name has committed one; at the target all messages, but
 for copies of those that the source no longer has. So a message that is waiting to be copied isn't a
-difference, and one that was written to the target by somebody else is.
+difference, and one that was written to the target by somebody else is. A partition of which nothing
+was copied isn't compared, and isn't equal, unless the source has no messages of it.
 
 Invariant: each message is read once. The end of the target is read before the bridge's position,
 so that all that is compared at the target was copied before that position.
@@ -50,7 +51,11 @@ class PartitionBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """The outcome for a partition of the source; `progress` also continues it."""
+    """The outcome for a partition of the source; `progress` also continues it.
+
+    `waiting` is how many offsets the source has behind the bridge's position. `has_begun` is False
+    if nothing of the partition was copied.
+    """
 
     topic: str
     partition: int
@@ -58,6 +63,7 @@ class PartitionVerdict:
     progress: CheckProgress
     waiting: int = 0
     is_complete: bool = False
+    has_begun: bool = True
 
     @property
     def difference(self) -> Difference | None:
@@ -134,6 +140,7 @@ async def verify(
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)
         plan: dict[TopicPartition, PartitionBounds] = {}
+        verdicts: list[PartitionVerdict] = []
         for tp, copy in copies.items():
             log = source_logs.get(tp)
             if log is None or log.start is None or log.end is None:
@@ -141,15 +148,20 @@ async def verify(
                     f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
                     "it, so its messages can't be read"
                 )
+            target_log = target_logs.get(copy, (0, 0))
+            if copy not in positions and target_log[1] == 0 and log.start < log.end:
+                first, waiting = CheckProgress(log.start, 0), log.end - log.start
+                verdict = PartitionVerdict(*tp, copy.topic, first, waiting, has_begun=False)
+                verdicts.append(verdict)
+                on_progress(verdict)
+                continue
             plan[tp] = bounds(
-                (log.start, log.end),
-                target_logs.get(copy, (0, 0)),
-                positions.get(copy),
-                runs.offset_map(tp),
+                (log.start, log.end), target_log, positions.get(copy), runs.offset_map(tp)
             )
-        return await _Verification(config, target, timestamps, on_progress).run(
+        verdicts += await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
         )
+        return sorted(verdicts, key=lambda one: (one.topic, one.partition))
     finally:
         await target.close()
 
@@ -193,7 +205,7 @@ class _Verification:
                         tasks.create_task(work())
             finally:
                 await source.close()
-        return [verdicts[tp] for tp in sorted(verdicts)]
+        return list(verdicts.values())
 
     async def _compare(
         self,

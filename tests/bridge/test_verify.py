@@ -12,8 +12,9 @@ import pytest
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
 from aiokafka08.bridge.verify import bounds
+from aiokafka08.bridge.verify_state import last_verification, state_path
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
-from tests.brokers.fixtures import BrokerClusters
+from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
 
 VALUES: list[tuple[bytes | None, bytes]] = [
@@ -60,13 +61,12 @@ def write_target(servers: str, topic: str, messages: list[Message]) -> None:
 @pytest.mark.real
 @pytest.mark.timeout(180)
 async def test_verify_finds_what_was_planted(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topics = {kind: unique_topic(kind) for kind in ("same", *PLANTS)}
     for topic in topics.values():
         await asyncio.to_thread(source.create_topic, topic)
@@ -104,14 +104,13 @@ async def test_verify_finds_what_was_planted(
 @pytest.mark.real
 @pytest.mark.timeout(180)
 async def test_verify_ends_at_the_position_and_resumes(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
     """Aborted messages don't count, those not copied yet neither; a resume reads the rest only."""
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic, name = unique_topic("resume"), unique_topic("b")
     await asyncio.to_thread(source.create_topic, topic)
     await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
@@ -149,6 +148,46 @@ async def test_verify_ends_at_the_position_and_resumes(
     done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--resume")
     assert done.code == 2
     assert "Start without --resume" in done.err
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_verify_before_any_copy_says_so(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """Neither is all lost, nor are the sides equal."""
+    topic = unique_topic("nothing")
+    await asyncio.to_thread(source.create_topic, topic, 2)
+    messages = await write_source(source.bootstrap_servers, topic)
+    config = write_config(tmp_path, unique_topic("b"), source, target, [topic])
+
+    async def verify() -> tuple[int, list[tuple[bool, int | None]], str]:
+        done = await asyncio.to_thread(
+            cli, "bridge", "verify", str(config.path), "--format", "json"
+        )
+        rows = [(one["equal"], one["first_difference"]) for one in done.json["partitions"]]
+        return done.code, rows, done.err
+
+    code, rows, err = await verify()
+    assert (code, rows) == (1, [(False, None), (True, None)])
+    assert "nothing is copied yet: start 'bridge run'" in err
+    assert "lost" not in err
+    last = last_verification(state_path(config.path))
+    assert last is not None
+    assert not last.is_equal
+
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        await producer.send_and_wait(topic, b"one", partition=1)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 2})
+    copy = await asyncio.to_thread(HandCopy, config)
+    await asyncio.to_thread(copy.copy, topic, 0, messages)
+    code, rows, err = await verify()
+    assert (code, rows) == (1, [(True, None), (False, None)])
+    assert f"{topic}/1: nothing is copied yet" in err
 
 
 def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:

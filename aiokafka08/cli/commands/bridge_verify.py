@@ -62,7 +62,8 @@ def verify(
     """Compare each partition with its copy, message by message.
 
     Keys and values are compared, in order, from the start of the source's log to the bridge's
-    position. Each side is read once. The exit code is 0 if all are equal, 1 if not.
+    position. Each side is read once. The exit code is 0 if all are equal, 1 if not, or if nothing
+    of a partition is copied yet.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.verify_state import VerifyState, state_path
@@ -89,6 +90,12 @@ def verify(
                 f"{difference.source_offset} of the source, {difference.target_offset} of "
                 f"{one.target_topic}/{one.partition} at the target"
             )
+    idle = [one for one in verdicts if not one.has_begun]
+    if idle and not any(one.progress.source_count for one in verdicts):
+        note(f"nothing is copied yet: start 'bridge run', or check name and target in {file}")
+    else:
+        for one in idle:
+            note(f"{one.topic}/{one.partition}: nothing is copied yet")
     if waiting := sum(one.waiting for one in verdicts):
         note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
     return EQUAL if equal else DIFFERENT
