@@ -109,6 +109,12 @@ def run_lint(session: nox.Session) -> None:
     session.run("codespell")
     session.run("cython-lint", "aiokafka08")
     session.run("lint-imports")
+    session.run(
+        "check-jsonschema",
+        "--builtin-schema",
+        "vendor.compose-spec",
+        "examples/bridge/docker-compose.yml",
+    )
     session.run("towncrier", "build", "--draft")
 
 
@@ -144,7 +150,7 @@ def fetch_kcat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Run ruff, codespell, cython-lint, import-linter, and towncrier on the fragments."""
+    """Run ruff, codespell, cython-lint, import-linter, check-jsonschema and towncrier."""
     install(session, "lint", project=False)
     run_lint(session)
 
