@@ -117,35 +117,42 @@ def plan_group(
             continue
         one, at = offsets[tp], before.get(part.copy)
         target = part.to_target(one.offset)
-        outcome: GroupOutcome = "move"
-        reason = ""
+        outcome: GroupOutcome
         if target is None:
-            outcome = "waiting"
-            reason = f"the bridge is at {part.position or 0}"
+            outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
         elif _lost(one.offset, part):
             outcome = "missing"
             reason = f"messages {one.offset} to {part.known.first_source} were never copied"
-        elif members:
-            outcome, reason = "refused", f"members at the target: {', '.join(members)}"
-        elif at is not None and part.is_same_message(at, target):
-            outcome = "same"
-        elif at is not None and at > target and not rewind:
-            outcome, reason = "behind", f"the target is at {at}"
-        moves.append(
-            GroupMove(
-                group,
-                tp,
-                part.copy,
-                one.store,
-                one.offset,
-                one.metadata,
-                at,
-                target,
-                outcome,
-                reason,
-            )
+        else:
+            is_same = at is not None and part.is_same_message(at, target)
+            outcome, reason = decide("target", target, at, is_same, members, rewind)
+        move = GroupMove(
+            group, tp, part.copy, one.store, one.offset, one.metadata, at, target, outcome, reason
         )
+        moves.append(move)
     return moves
+
+
+def decide(
+    side: str, wanted: int, at: int | None, is_same: bool, members: Sequence[str], rewind: bool
+) -> tuple[Literal["move", "same", "behind", "refused"], str]:
+    """Return what becomes of an offset that could be translated, and why it isn't moved.
+
+    Args:
+        side: the cluster where it is committed: "target" or "source".
+        wanted: the offset there.
+        at: what the group has committed there; None is nothing.
+        is_same: whether both lead to the same message.
+        members: the members that keep it from being committed.
+        rewind: whether an offset may go back.
+    """
+    if members:
+        return "refused", f"members: {', '.join(members)}"
+    if is_same:
+        return "same", ""
+    if at is not None and at > wanted and not rewind:
+        return "behind", f"the {side} is at {at}"
+    return "move", ""
 
 
 def _lost(offset: int, part: CopiedPartition) -> bool:

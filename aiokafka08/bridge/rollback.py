@@ -15,7 +15,7 @@ from typing import Literal
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.group_plan import CopiedPartition, SourceOffset
+from aiokafka08.bridge.group_plan import CopiedPartition, SourceOffset, decide
 from aiokafka08.bridge.groups import (
     GroupTransfer,
     copied_partitions,
@@ -76,16 +76,11 @@ def plan_rollback(
             continue
         before = offsets[tp].offset if tp in offsets else -1
         found = part.known.to_source(at, part.position)
-        outcome: RollbackOutcome = "move"
-        reason = ""
+        outcome: RollbackOutcome
         if found is None:
             outcome, reason = "unknown", "the bridge has no runs of offsets for it"
-        elif members:
-            outcome, reason = "refused", f"members: {', '.join(members)}"
-        elif found == before:
-            outcome = "same"
-        elif found < before and not rewind:
-            outcome, reason = "behind", f"the source is at {before}"
+        else:
+            outcome, reason = decide("source", found, before, found == before, members, rewind)
         # The marker of the last transaction is behind the last message copied.
         if (end := part.known.end_target) is not None and at > end + 1:
             reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
