@@ -11,7 +11,6 @@ import pytest
 from aiokafka08 import AIOKafkaProducer
 from tests.bridge.hand_copy import HandCopy, create_topics, write_config
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import RunCommand
 
 PARTITIONS = 3
@@ -52,14 +51,13 @@ def java_reads(target: RealCluster, topic: str, group: str, count: int) -> list[
 @pytest.mark.real
 @pytest.mark.timeout(300)
 async def test_scala_group_goes_on_as_a_java_group(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
     """0 lost, 0 repeated; and after a rollback the Scala consumers go on where Java ended."""
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic, group, name = unique_topic("cut"), unique_topic("billing"), unique_topic("b")
     await asyncio.to_thread(source.create_topic, topic, PARTITIONS)
     await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: PARTITIONS})

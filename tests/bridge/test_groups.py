@@ -13,7 +13,6 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
@@ -70,13 +69,12 @@ def next_value(servers: str, group: str, topic: str) -> bytes:
 @pytest.mark.real
 @pytest.mark.timeout(240)
 async def test_groups_go_on_where_they_were(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic, run = unique_topic("groups"), unique_topic("run")
     await asyncio.to_thread(source.create_topic, topic)
     servers = target.bootstrap_servers
@@ -172,14 +170,13 @@ async def test_groups_go_on_where_they_were(
 @pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_offsets_of_a_file_go_to_the_target(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
     """Storm keeps its own offsets: a file of them does."""
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic, run = unique_topic("file"), unique_topic("run")
     await asyncio.to_thread(source.create_topic, topic)
     await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})

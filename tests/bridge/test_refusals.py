@@ -19,7 +19,7 @@ from aiokafka08.bridge.refusals import (
     refused_names,
 )
 from tests.bridge.hand_copy import create_topics, write_config
-from tests.brokers.fixtures import BrokerClusters
+from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
 
 NOW = 1_700_000_000_000
@@ -69,14 +69,13 @@ def test_names_that_kafka_refuses() -> None:
 @pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_plan_tells_what_the_target_refuses(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     unique_topic: Callable[..., str],
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
     """And the target itself refuses the same: the limit of a message's size is exact."""
-    source = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
-    target = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     small, compacted, missing = (unique_topic(name) for name in ("small", "keys", "missing"))
     limit = 2000
     await asyncio.to_thread(
