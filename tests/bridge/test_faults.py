@@ -107,6 +107,42 @@ async def test_runs_are_exact_beside_a_foreign_producer(
     assert [runs.to_target(offset) for offset in range(60_000)] == [one.offset() for one in ours]
 
 
+async def test_copy_goes_on_behind_a_restart_of_target(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """By the same session: librdkafka's call isn't stuck at the coordinator that it remembers."""
+    topic = unique_topic("restarted")
+    source.create_topic(topic)
+    status = CopyStatus()
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_s = 0.2\n")
+    copying = asyncio.create_task(run_bridge(config, status))
+    written: list[Message] = []
+
+    async def write_for(seconds: int) -> None:
+        for _ in range(seconds * 10):
+            written.append(Message(b"%d" % len(written), b"v"))
+            await asyncio.gather(write(source, topic, {0: written[-1:]}), asyncio.sleep(0.1))
+
+    try:
+        await write_for(1)
+        await until(lambda: status.records == len(written), "the first part is copied", 60)
+        (node,) = target.nodes
+        writing = asyncio.create_task(write_for(10))
+        await asyncio.to_thread(target.kill, node)
+        await until(lambda: len(written) >= 80, "messages wait", 60)
+        await asyncio.to_thread(target.restart, node)
+        await writing
+        await until(lambda: status.records == len(written), "the rest is copied", 50)
+        assert status.sessions == 1
+    finally:
+        copying.cancel()
+        await asyncio.gather(copying, return_exceptions=True)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: written}
+
+
 async def test_expired_position_comes_from_the_offsets_topic(
     source: RealCluster,
     target: RealCluster,

@@ -40,6 +40,17 @@ _BATCH_BYTES = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 
 
+_FIND_COORDINATOR = {
+    "topic.metadata.refresh.interval.ms": 2000,
+    "metadata.max.age.ms": 6000,
+    "connections.max.idle.ms": 8000,
+}
+"""When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
+positions ignores its timeout, until a connection opens or closes and what it remembers is older
+than `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that took
+76 to 81 s."""
+
+
 @dataclass(slots=True)
 class BridgeRun:
     """A start of the bridge's process.
@@ -66,6 +77,7 @@ def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> Work
     # When the target aborts a transaction itself; brokers allow up to 15 minutes.
     timeout_ms = min(max(60_000, round(config.copy.transaction_s * 2000)), 900_000)
     producer = {
+        **_FIND_COORDINATOR,
         "batch.size": min(_BATCH_BYTES, batch_bytes),
         "transaction.timeout.ms": timeout_ms,
         **client_settings(config),

@@ -373,9 +373,9 @@ class TransactionWorker:
     def _call(self, call: Callable[[], T]) -> T:
         """Call librdkafka until it neither times out nor asks to try again.
 
-        That may never happen: after a restart of the target, `send_offsets_to_transaction` of
-        librdkafka 2.16 was seen to ignore its timeout and not to return. So the worker fails once
-        the target has ended the transaction itself. Only a new producer finds out how.
+        That may take long: `send_offsets_to_transaction` of librdkafka 2.16 ignores its timeout
+        while it doesn't know the coordinator (#5456). So the worker fails once the target has ended
+        the transaction itself. Only a new producer finds out how.
 
         Raises:
             _Abort: the transaction must be aborted.
