@@ -79,6 +79,7 @@ class Metadata:
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
         self._started_refreshes = 0
+        self._failure: KafkaError | None = None  # the error of the last refresh, if it failed
         self._tracked_wanted = False  # the next refresh requests the tracked topics too
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
@@ -209,6 +210,23 @@ class Metadata:
         self._topics.add(topic)
         return info
 
+    def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
+        """Return the error of a caller that has waited in vain for a topic.
+
+        Args:
+            topic: its name.
+            timeout_s: how long the caller has waited.
+            last: the last error; None for what the last refresh says.
+        """
+        info = self.snapshot.topics.get(topic)
+        last = last or self._failure or (None if info is None else self._unusable_error(info))
+        if isinstance(last, UnknownTopicOrPartitionError | InvalidTopicError):
+            return last
+        return KafkaTimeoutError(
+            f"topic {topic!r}: no metadata within {timeout_s * 1000:.0f} ms"
+            + (f"; last error: {last.nested_text(KafkaTimeoutError)}" if last else "")
+        )
+
     async def _wait_for_topic(
         self,
         topic: str,
@@ -259,21 +277,13 @@ class Metadata:
                 return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
 
-        def timed_out(last: KafkaError | None) -> KafkaError:
-            if isinstance(last, UnknownTopicOrPartitionError | InvalidTopicError):
-                return last
-            return KafkaTimeoutError(
-                f"topic {topic!r}: no metadata within {timeout_s * 1000:.0f} ms"
-                + (f"; last error: {last.nested_text(KafkaTimeoutError)}" if last else "")
-            )
-
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
         try:
             return await retry(
                 attempt,
                 deadline=loop.time() + timeout_s,
                 backoff=Backoff(first_s, max(self._config.retry_backoff_max_s, first_s)),
-                timed_out=timed_out,
+                timed_out=lambda last: self.timed_out(topic, timeout_s, last),
                 is_final=lambda error: is_unknown or is_final(error),
             )
         except KafkaTimeoutError:
@@ -312,8 +322,10 @@ class Metadata:
             else:
                 replies = await self._fetcher.topics(topics, needed)
         except KafkaError as error:
+            self._failure = error
             self._telemetry.emit(MetadataFailed(str(error)))
             raise
+        self._failure = None
         self._merge(replies)
 
     async def fetch_all(self) -> MetadataResponse:

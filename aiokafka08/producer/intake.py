@@ -260,7 +260,7 @@ class Intake:
     ) -> AsyncIterator[TopicRoute]:
         """Acquire the topic; the body has to end within `delivery_timeout_ms` if `bounded`.
 
-        Raises as `TopicRoutes.acquire`, and KafkaTimeoutError.
+        Raises as `TopicRoutes.acquire` and `TopicRoutes.timed_out`, and KafkaTimeoutError.
         """
         acquired = False
         limit_s = self._options.delivery_timeout_s if bounded else None
@@ -274,10 +274,7 @@ class Intake:
         except TimeoutError:
             if acquired:
                 raise self._no_memory() from None
-            raise KafkaTimeoutError(
-                f"topic {topic!r}: message not accepted within {limit_s} s, because earlier "
-                "calls still wait for metadata or memory"
-            ) from None
+            raise self._topics.timed_out(topic, self._options.delivery_timeout_s) from None
 
     async def _find_queue(
         self, route: TopicRoute, partition: int | None, key: Data

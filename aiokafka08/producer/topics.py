@@ -183,6 +183,16 @@ class TopicRoutes:
                 if not route.partitions:
                     self.by_topic.pop(topic, None)
 
+    def timed_out(self, topic: str, limit_s: float) -> KafkaError:
+        """Return the error of a call that couldn't `acquire` the topic in time: what it lacked."""
+        route = self.by_topic.get(topic)
+        if route is None or not route.partitions:
+            return self._router.metadata.timed_out(topic, limit_s)
+        return KafkaTimeoutError(
+            f"topic {topic!r}: message not accepted within {limit_s} s, because earlier calls "
+            "still wait for memory"
+        )
+
     async def partitions(self, topic: str, metadata_timeout_s: float) -> set[int]:
         """Return the partitions of a topic. Raises as `acquire`."""
         route = self.by_topic.get(topic)

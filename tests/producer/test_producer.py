@@ -245,6 +245,21 @@ async def test_max_block_ms_limits_the_wait_for_an_unknown_topic(
     assert (await producer.send_and_wait("new", b"v")).offset == 0
 
 
+async def test_unknown_topic_names_the_refused_connection(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """Both with and behind an earlier call, if metadata may take the whole time of a message."""
+    producer = await producer_for(cluster, delivery_timeout_ms=500, request_timeout_ms=500)
+    for node in cluster.nodes:
+        cluster.kill(node)
+    calls = [asyncio.create_task(producer.send("new", b"v")) for _ in range(2)]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(one) for one in done] == [KafkaTimeoutError] * 2
+    for error in done:
+        assert "topic 'new': no metadata within" in str(error)
+        assert "refused" in str(error)
+
+
 async def test_added_partitions_are_found_when_named(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
