@@ -232,14 +232,14 @@ class EmbeddedCluster(Controls):
         self._listeners[node.node_id] = listener
 
     async def _stop(self) -> None:
+        runtime, self._runtime = self._runtime, None  # callbacks that run meanwhile find it closed
         for listener in self._listeners.values():
             listener.close()
         for listener in self._listeners.values():
             await listener.wait_closed()
         self._listeners.clear()
-        if self._runtime is not None:
-            await self._runtime.close()
-        self._runtime = None
+        if runtime is not None:
+            await runtime.close()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._runtime is None or self._loop is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import inspect
 import re
 import socket
 import threading
@@ -22,7 +23,7 @@ from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, HeartbeatRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
-from aiokafka08.testing import LINES, EmbeddedCluster, LoggedMessage, runtime
+from aiokafka08.testing import LINES, Answer, EmbeddedCluster, LoggedMessage, runtime
 from tests.contract.wire.requests import (
     commit,
     fetch,
@@ -232,6 +233,53 @@ def test_misuse_raises() -> None:
         cluster.kill(0)
         with pytest.raises(IllegalStateError, match="dead"):
             cluster.kill(0)
+
+
+ARGUMENTS: dict[str, Any] = {
+    "group": "g", "message_set": b"", "name": "u", "node": 0, "offset": 0, "offsets": [0],
+    "partition": 0, "request": MetadataRequest, "then": Answer(6), "topic": "t", "values": [b"v"],
+    "version": "0.9",
+}  # fmt: skip
+"""For the parameters of the cluster's methods that have no default."""
+
+METHODS = [
+    name
+    for name, _ in inspect.getmembers(EmbeddedCluster, inspect.isfunction)
+    if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_control_of_a_closed_cluster_raises(name: str) -> None:
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        pass
+    method = getattr(cluster, name)
+    parameters = inspect.signature(method).parameters.values()
+    needed = [one for one in parameters if one.default is one.empty]
+    given = inspect.signature(method).bind(
+        **{one.name: ARGUMENTS[one.name] for one in needed if one.kind is not one.VAR_POSITIONAL}
+    )
+    with pytest.raises(IllegalStateError, match="embedded cluster isn't running"):
+        method(*given.args, **given.kwargs)
+    with pytest.raises(IllegalStateError, match="embedded cluster isn't running"):
+        _ = cluster.history
+
+
+def test_control_in_a_callback_of_the_closing_cluster_raises() -> None:
+    """The end cancels the futures of requests that never came, and their callbacks run."""
+    errors: list[BaseException] = []
+
+    def kill(_: object) -> None:
+        try:
+            cluster.kill(0)
+        except BaseException as error:
+            errors.append(error)
+
+    with EmbeddedCluster() as cluster:
+        cluster.next_request(ProduceRequest).add_done_callback(kill)
+    [error] = errors
+    assert isinstance(error, IllegalStateError)
+    assert "embedded cluster isn't running" in str(error)
 
 
 def test_port_in_use_raises() -> None:
