@@ -4,8 +4,8 @@
 `plan_and_move` plans that, and carries it out if asked.
 
 Invariant: nothing is changed without `execute`, and nothing if a group of the moves has live
-members, or a part of the plan isn't possible. If a commit fails all the same, the rows show what
-was committed before it.
+members, or a part of the plan isn't possible. A plan that would be refused is refused without
+`execute` too. If a commit fails all the same, the rows show what was committed before it.
 """
 
 from __future__ import annotations
@@ -142,9 +142,8 @@ async def plan_and_move(
                 plan.append((group, await admin.plan_group_reset(group, targets)))
         if not plan:
             raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
-        if execute:
-            for group, _ in plan:
-                await admin.check_group_change(group)
+        for group, _ in plan:
+            await admin.check_group_change(group)
         for group, planned in plan:
             if execute:
                 await _commit(admin, group, planned)

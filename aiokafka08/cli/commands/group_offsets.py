@@ -99,10 +99,11 @@ def reset(
 ) -> None:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
-    All members must be stopped; offsets in ZooKeeper are changed with --zookeeper only. A group
-    that is in both stores is reset in both. An offset outside the log becomes the nearest one
-    inside, with a note. On brokers below 0.10.1, which don't know the time of a message, a time
-    means the start of the segment with it: never later than asked.
+    All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
+    and for offsets in ZooKeeper, the plan too needs --zookeeper. A group that is in both stores is
+    reset in both. An offset outside the log becomes the nearest one inside, with a note. On brokers
+    below 0.10.1, which don't know the time of a message, a time means the start of the segment with
+    it: never later than asked.
     """
     from aiokafka08.cli.group_files import offsets_of
     from aiokafka08.cli.group_moves import FileMoves, TargetMoves
@@ -261,7 +262,7 @@ def import_(
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
 
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
-    of the groups must be stopped; offsets in ZooKeeper are changed with --zookeeper only.
+    of the groups must be stopped; see reset for when the plan too needs --zookeeper.
     """
     from aiokafka08.cli.group_moves import FileMoves
 
