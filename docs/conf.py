@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -80,7 +81,15 @@ def show_tables(
     lines[:] = shown
 
 
+def link_pages(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Link to the pages that docstrings name by their paths, such as docs/brokers.md."""
+    lines[:] = [re.sub(r"`?\bdocs/([\w/-]+)\.md\b`?", r":doc:`/\1`", one) for one in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Add what this project's pages and docstrings need."""
     app.add_transform(ShowDiagrams)
     app.connect("autodoc-process-docstring", show_tables)
+    app.connect("autodoc-process-docstring", link_pages)

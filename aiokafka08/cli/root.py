@@ -100,7 +100,8 @@ class RootCommand(NamedStdout, click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=(
         "Addresses and other settings may also come from environment variables, a profile, or a "
-        "configuration file of kcat, librdkafka or Java: see docs/cli.md."
+        "configuration file of kcat, librdkafka or Java: see 'The command line' in the "
+        "documentation."
     ),
 )
 @click.version_option(aiokafka08.__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")

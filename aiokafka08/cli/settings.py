@@ -312,4 +312,6 @@ def _similar(name: str) -> str:
 
     known = {*SETTABLE, *property_names.ALIASES, *property_names.WITHOUT_EFFECT}
     similar = get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-    return f"; similar: {', '.join(similar)}" if similar else "; docs/cli.md lists the properties"
+    if similar:
+        return f"; similar: {', '.join(similar)}"
+    return "; 'The command line' in the documentation lists the properties"

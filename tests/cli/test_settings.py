@@ -73,7 +73,7 @@ def test_environment_has_properties_and_other_variables() -> None:
         ("bootstrap.server", "bootstrap.servers"),
         ("lingerms", "linger.ms"),
         ("request.required.ack", "request.required.acks"),
-        ("xyz", "docs/cli.md lists the properties"),
+        ("xyz", "'The command line' in the documentation lists the properties"),
     ],
 )
 def test_unknown_property_is_an_error_with_similar_names(name: str, similar: str) -> None:

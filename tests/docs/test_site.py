@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08 import errors
+from tests.cli.document import generated
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS
 from tests.docs.diagrams import diagrams
 from tests.docs.pages import FOLDER, PAGES, error_classes, event_classes, metric_names
@@ -69,6 +72,28 @@ def test_variables_of_the_environment_are_documented() -> None:
     # The prefix of all, the command line's completion, and examples of properties.
     named -= {"AIOKAFKA08_", "AIOKAFKA08_COMPLETE", "AIOKAFKA08_CLIENT_ID"}
     assert not {name for name in named if f"`{name}`" not in page}
+
+
+def test_texts_for_users_name_pages_by_their_titles() -> None:
+    """Whoever installed the package by pip has no folder docs: only comments and docstrings name
+    its files. The help of commands is a docstring, too.
+    """
+    titles = [path.read_text().partition("\n")[0] for path in (ROOT / "docs").rglob("*.md")]
+    found = {"cli.md": generated()}
+    for path in (ROOT / "aiokafka08").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        alone = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        texts = [
+            str(one.value)
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in alone
+        ]
+        found[str(path)] = "\n".join(texts)
+    assert not [name for name, text in found.items() if re.search(r"\bdocs/[\w-]+\.md", text)]
+    text = " ".join(" ".join(found.values()).split())
+    named = set(re.findall(r"'([^']+)' in the documentation", text))
+    assert len(named) >= 4
+    assert not [one for one in named if not any(it.startswith(f"# {one}") for it in titles)]
 
 
 def _words(text: str) -> set[str]:

@@ -15,7 +15,8 @@ from aiokafka08.cli.declare import CommandGroup
 def bridge() -> None:
     """Move topics and groups to a cluster of Kafka 4.x, exactly once.
 
-    FILE is the bridge's TOML file; docs/bridge.md has a walk from the first look to the end.
+    FILE is the bridge's TOML file; 'Moving to a cluster of today' in the documentation
+    has a walk from the first look to the end.
     """
 
 

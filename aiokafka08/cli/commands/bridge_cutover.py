@@ -121,7 +121,8 @@ def cutover(
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
-    exit code 1. --rollback prints the fields of its own: see docs/bridge.md.
+    exit code 1. --rollback prints the fields of its own: see 'Moving to a cluster of today' in
+    the documentation.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.cutover import plan_steps

@@ -144,7 +144,8 @@ def consume(
 
     A TOPIC that begins with ^ is a regular expression. Delimiters and templates have the escapes
     \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl. With
-    -X headers=embedded headers are read out of the values (docs/frameworks.md).
+    -X headers=embedded headers are read out of the values ('Headers on old brokers' in the
+    documentation).
     """
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.moving.consuming import ConsumeJob

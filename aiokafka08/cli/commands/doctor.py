@@ -13,7 +13,7 @@ from aiokafka08.cli.declare import Example, command, connection_options, format_
 from aiokafka08.cli.settings import Settings
 
 FIELDS = {
-    "code": "the code of the finding (docs/doctor.md lists them)",
+    "code": "the code of the finding ('The doctor' in the documentation lists them)",
     "severity": "critical, warning or note; notes don't count as findings",
     "where": "the broker, the topic and partitions, or the group",
     "why": "what was found, and why it matters",

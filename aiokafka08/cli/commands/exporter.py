@@ -105,9 +105,9 @@ def exporter(
     """Serve metrics to Prometheus.
 
     They are about brokers, partitions and groups. Names and labels are those of kafka_exporter;
-    docs/monitoring.md lists them. Samples are taken in the background, and a scrape of /metrics
-    gets the last one. A broker that is down gives kafka_up 0. Groups in ZooKeeper need --zookeeper.
-    /healthz tells whether the refreshes go on.
+    'The exporter' in the documentation lists them. Samples are taken in the background, and a
+    scrape of /metrics gets the last one. A broker that is down gives kafka_up 0. Groups in
+    ZooKeeper need --zookeeper. /healthz tells whether the refreshes go on.
     """
     from aiokafka08.cli.connection import run
     from aiokafka08.monitoring.name_filter import NameFilter

@@ -89,8 +89,8 @@ def formats(
                 FindingCode.FOREIGN_FORMAT,
                 f"topic {name!r}",
                 f"it has messages of format {max(used)}, which brokers below 0.10 don't know, and "
-                "send unchanged to consumers (docs/brokers.md 5.9). Consumers of 0.8 and 0.9 can't "
-                "read them, or read them wrongly",
+                "send unchanged to consumers. Consumers of 0.8 and 0.9 can't read them, or read "
+                "them wrongly",
                 "Find the producer (a client of 0.10 or later that was told a wrong broker "
                 "version), and have it detect the version",
             )
@@ -99,8 +99,8 @@ def formats(
                 FindingCode.MIXED_FORMATS,
                 f"topic {name!r}",
                 "it has messages of formats 0 and 1: a search by time skips those of format 0, and "
-                "may find nothing (docs/brokers.md 8.14); the broker converts messages for older "
-                "clients, which costs it CPU",
+                "may find nothing; the broker converts messages for older clients, which costs it "
+                "CPU",
                 "After an upgrade: wait until retention has deleted the messages of format 0. Else "
                 "set message.format.version of the topic to the version of its oldest consumers",
             )

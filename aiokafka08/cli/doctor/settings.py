@@ -24,10 +24,9 @@ RETENTION = "retention.ms"
 
 _UNKNOWN = {
     UNCLEAN: "Look into the brokers' server.properties. Kafka's default is true below 0.11; 0.8.0 "
-    "and 0.8.1 have no such setting, and always elect (docs/brokers.md 9.6)",
+    "and 0.8.1 have no such setting, and always elect",
     MIN_ISR: "Look into the brokers' server.properties; or set it for each topic that matters: "
-    "0.8.2 ignores that of the broker, 0.8.0 and 0.8.1 have no such setting (docs/brokers.md 5.3, "
-    "9.6)",
+    "0.8.2 ignores that of the broker, 0.8.0 and 0.8.1 have no such setting",
 }
 
 
