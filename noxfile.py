@@ -512,6 +512,9 @@ def release(session: nox.Session) -> None:
         shutil.copytree(Path(clone, "dist"), "dist")
     count = len(list(Path("dist").iterdir()))
     session.log(f"Left to do, after reading {branch}:")
+    missing = str(session.run("python", "-m", "tests.release", "addresses", silent=True)).strip()
+    if missing:
+        session.log(f"    add {missing} to [project.urls] in pyproject.toml, and begin anew")
     session.log(f"    git merge --ff-only {branch} && git push origin HEAD {tag}")
     session.log("The workflow `release` publishes the tag; docs/releases.md has the rehearsal.")
     print(f"release: version={version} artifacts={count} sha256={str(sums).strip()}", flush=True)

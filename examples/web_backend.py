@@ -1,9 +1,9 @@
-"""A web back end that writes each posted event to Kafka, with one producer per app.
+"""A web back end (FastAPI) that writes each posted event to Kafka, with one producer per app.
 
-KAFKA=localhost:9092 uvicorn examples.web_backend:app
+KAFKA=localhost:9092 uvicorn web_backend:app
 
 curl -d '{"user": 7}' localhost:8000/events/clicks     -> {"partition": 0, "offset": 42}
-curl localhost:8000/health
+curl localhost:8000/health                             -> {"kafka": true}
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import (
@@ -26,9 +24,11 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
 )
 
+CALLERS_FAULT = (IllegalArgumentError, InvalidTopicError, MessageSizeTooLargeError)
+
 
 @contextlib.asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run one producer as long as the app; at the end it sends the buffered messages.
 
     It starts beside the app: a server answers no request, and acts on no SIGTERM, before the
@@ -38,9 +38,9 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         bootstrap_servers=os.environ.get("KAFKA", "localhost:9092"),
         acks="all",
         linger_ms=2,
-        delivery_timeout_ms=10_000,
-        start_timeout_ms=600_000,
-        max_block_ms=2_000,  # an unknown topic doesn't keep a request waiting
+        delivery_timeout_ms=10_000,  # a request doesn't wait longer
+        max_block_ms=2_000,  # nor longer than this for a topic that no broker describes
+        start_timeout_ms=600_000,  # the app may start before the brokers
     )
     start = asyncio.create_task(producer.start())
     try:
@@ -48,28 +48,29 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     finally:
         start.cancel()
         await asyncio.gather(start, return_exceptions=True)
-        await producer.stop()
+        await producer.stop(timeout=5)
 
 
-async def post_event(request: Request) -> JSONResponse:
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/events/{topic}")
+async def post_event(topic: str, request: Request) -> dict[str, int]:
     """Respond when the brokers have acknowledged the event; concurrent requests share batches."""
     producer: AIOKafkaProducer = request.app.state.producer
-    try:
-        sent = await producer.send_and_wait(request.path_params["topic"], await request.body())
-    except (IllegalArgumentError, InvalidTopicError, MessageSizeTooLargeError) as error:
-        return JSONResponse({"error": str(error)}, status_code=400)
-    except KafkaError as error:
-        return JSONResponse({"error": str(error)}, status_code=503)
-    return JSONResponse({"partition": sent.partition, "offset": sent.offset})
+    sent = await producer.send_and_wait(topic, await request.body())
+    return {"partition": sent.partition, "offset": sent.offset}
 
 
+@app.exception_handler(KafkaError)
+async def kafka_error(request: Request, error: Exception) -> JSONResponse:
+    """Respond with 400 if the caller is at fault, else with 503: try again later."""
+    status = 400 if isinstance(error, CALLERS_FAULT) else 503
+    return JSONResponse({"error": str(error)}, status_code=status)
+
+
+@app.get("/health")
 async def health(request: Request) -> JSONResponse:
     """Respond with 503 until the producer has started, and while no broker can be reached."""
     ready = request.app.state.producer.ready()
     return JSONResponse({"kafka": ready}, status_code=200 if ready else 503)
-
-
-app = Starlette(
-    routes=[Route("/events/{topic}", post_event, methods=["POST"]), Route("/health", health)],
-    lifespan=lifespan,
-)

@@ -1,7 +1,8 @@
 """What `nox -s release`, `wheelhouse` and `audit` do beside running other programs.
 
     python -m tests.release version 0.1.0      # write version and changelog
-    python -m tests.release ref v0.1.0         # does this tag, or release/<version>, have it?
+    python -m tests.release ref v0.1.0         # may this tag, or release/<version>, be published?
+    python -m tests.release addresses          # print those that [project.urls] lacks
     python -m tests.release sums dist          # write SHA256SUMS; print its digest
     python -m tests.release pin FOLDER         # write requirements.txt with the wheels' hashes
     python -m tests.release licences           # check those of what is installed
@@ -17,6 +18,7 @@ import importlib.metadata
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +37,9 @@ UNRELEASED = "There is no release yet: `pip install .` in a clone installs it."
 """A sentence of README.md and of the page about installing, until the first release."""
 
 RELEASED = "`pip install aiokafka08` installs it, on common systems without a compiler."
+
+ADDRESSES = ("Repository", "Documentation", "Changelog", "Issues")
+"""What `[project.urls]` must have when a version is published."""
 
 ALLOWED = re.compile(
     r"Apache|BSD|MIT|ISC|PSF|Python Software Foundation|MPL|Mozilla Public|Unlicense|Zlib|0BSD|CC0",
@@ -89,11 +94,17 @@ def set_version(version: str) -> None:
         page.write_text(page.read_text().replace(UNRELEASED, RELEASED))
 
 
+def missing_addresses() -> list[str]:
+    """Return what `[project.urls]` lacks: PyPI shows the addresses, README's links need one."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    return [one for one in ADDRESSES if one not in urls]
+
+
 def check_ref(ref: str) -> None:
-    """Check that a tag `v<version>`, or a branch `release/<version>`, has this version.
+    """Check that a tag `v<version>`, or a branch `release/<version>`, may be published.
 
     Raises:
-        SystemExit: another version, or no dated section of it in the changelog.
+        SystemExit: another version, no dated section of it in the changelog, or no addresses.
     """
     text = (ROOT / "aiokafka08" / "__init__.py").read_text()
     [version] = re.findall(r'^__version__ = "(.*)"$', text, flags=re.MULTILINE)
@@ -102,6 +113,8 @@ def check_ref(ref: str) -> None:
     sections = SECTION.finditer((ROOT / "CHANGELOG.md").read_text())
     if not any(one[1] == version and re.match(r"\d{4}-\d\d-\d\d$", one[2]) for one in sections):
         raise SystemExit(f"{ref}: CHANGELOG.md has no dated section {version}")
+    if missing := missing_addresses():
+        raise SystemExit(f"{ref}: [project.urls] in pyproject.toml lacks {', '.join(missing)}")
 
 
 def digest(path: Path) -> str:
@@ -176,7 +189,8 @@ def main(command: str, *arguments: str) -> int:
                 file=sys.stderr,
             )
         return bool(skipped)
-    commands: dict[str, Callable[[str], object]] = {
+    commands: dict[str, Callable[..., object]] = {
+        "addresses": lambda: print(", ".join(missing_addresses())),
         "version": set_version,
         "ref": check_ref,
         "sums": lambda folder: print(write_sums(Path(folder))),

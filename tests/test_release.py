@@ -98,12 +98,19 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
             release.set_version(wrong)
 
 
-def test_ref_must_have_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_ref_has_version_and_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(release, "ROOT", tmp_path)
     (tmp_path / "aiokafka08").mkdir()
     module = tmp_path / "aiokafka08" / "__init__.py"
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     module.write_text('__version__ = "0.1.0"\n')
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project.urls]\nRepository = "r"\nDocumentation = "d"\nChangelog = "c"\n')
+    with pytest.raises(SystemExit, match=r"v0\.1\.0: \[project\.urls\].* lacks Issues$"):
+        release.check_ref("v0.1.0")
+    project.write_text(f'{project.read_text()}Issues = "i"\n')
     for right in ("v0.1.0", "release/0.1.0"):
         release.check_ref(right)
     for wrong in ("0.1.0", "v0.1.1", "v0.1.0rc1", "main", "refs/tags/v0.1.0"):

@@ -24,7 +24,8 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 
 ROOT = Path(__file__).parents[2]
 GUIDES = [
-    *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "uvloop"),
+    *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
+    "uvloop",
 ]
 """The guides with tests in them."""
 ADDRESS = "kafka1:9092"
@@ -104,6 +105,12 @@ def test_service_test_in_examples_passes(
     source = (ROOT / "examples/test_my_service.py").read_text()
     (pytester.path / "test_my_service.py").write_text(source)
     run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
+
+
+def test_guide_prints_the_example_of_a_web_backend() -> None:
+    [printed] = [one for one in blocks("docs/guides/services.md") if one.name == "web_backend.py"]
+    example = (ROOT / "examples/web_backend.py").read_text()
+    assert printed.text == f"# web_backend.py\n{example}"
 
 
 def test_program_of_readme_sends_a_message_and_reads_on() -> None:
