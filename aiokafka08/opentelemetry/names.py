@@ -16,8 +16,13 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.43.0"
 """The conventions that have the names below."""
 
 DURATION: Final = "messaging.client.operation.duration"
+"""The metric of the time that an operation takes."""
+
 SENT: Final = "messaging.client.sent.messages"
+"""The metric of the messages that were sent."""
+
 CONSUMED: Final = "messaging.client.consumed.messages"
+"""The metric of the messages that were received."""
 
 OLD_METRICS: Final = {
     (DURATION, "send"): "messaging.publish.duration",
