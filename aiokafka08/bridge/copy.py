@@ -62,6 +62,8 @@ LEADER_S = 10.0
 _LEADER_PAUSE_S = 0.5
 STOP_S = 3.5
 """How long the last transactions may take after SIGTERM."""
+_PREPARE_S = 60.0
+"""How long the first positions may take, for `prepare`."""
 
 OnCommit = Callable[[TransactionCommitted], None]
 
@@ -153,18 +155,33 @@ class CopySession:
                 for tp, one in self._status.partitions.items()
                 if one.stopped is None
             }
-            return PreparedCopy(positions, self._batch_bytes)
         finally:
-            await self._close()
+            failed = await self._close(_PREPARE_S)
+        if failed is not None:
+            raise failed  # the first positions aren't committed
+        return PreparedCopy(positions, self._batch_bytes)
 
-    async def _close(self) -> None:
-        """Commit what was put, and release everything; also if the task was cancelled."""
-        await self._sink.stop(STOP_S)
+    async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
+        """Commit what was put, and release everything; also if the task was cancelled.
+
+        Returns:
+            Why something wasn't committed; None if all was.
+        """
+        failed: KafkaError | None = None
+        await self._sink.stop(timeout_s)
         for event in iter(self._sink.next_event, None):
-            if isinstance(event, TransactionCommitted):
-                self._apply_commit(event)
+            match event:
+                case TransactionCommitted():
+                    self._apply_commit(event)
+                case TransactionAborted():
+                    failed = failed or TargetError(f"a transaction was aborted: {event.reason}")
+                case WorkerFailed():
+                    failed = failed or event.error
+                case _:
+                    pass
         await asyncio.gather(self._source.stop(), self._sink.close(), return_exceptions=True)
         await self._target.close()
+        return failed
 
     # --- the start --------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import check_claims, read_claims, worker_settings
+from aiokafka08.bridge.sink.sink import check_claims, initialise, read_claims, worker_settings
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.target import Target
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -119,7 +119,7 @@ class PartWriter:
         config, target = self._part.config, Target(self._part.config)
         try:
             check_claims(config, await read_claims(config, target), self._part.run)
-            await target.call("initialise a producer", self._worker.initialise)
+            await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)
             copies = {one.copy: one for one in self._part.ranges}
             committed = await target.committed(config.position_group, copies)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import confluent_kafka
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 
@@ -42,10 +46,13 @@ def bridge_config(
     return parse_config(bridge_text(name, source, target, topics, more))
 
 
-def embedded_config(
-    name: str, source: EmbeddedCluster, target: RealCluster, topics: str, more: str = ""
+def config_without_zookeeper(
+    name: str,
+    source: EmbeddedCluster | RealCluster,
+    target: RealCluster,
+    topics: str,
+    more: str = "",
 ) -> BridgeConfig:
-    """Return the file of a bridge from an embedded cluster."""
     return parse_config(
         f'name = "{name}"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
         f'[target]\nbootstrap = "{target.bootstrap_servers}"\n'
@@ -60,6 +67,27 @@ async def write(source: RealCluster, topic: str, messages: Mapping[int, Sequence
             for one in of_partition:
                 await producer.send(topic, one.value, one.key, partition=partition)
         await producer.flush()
+
+
+async def copy(config: BridgeConfig) -> CopyStatus:
+    """Copy what is there, and return what was done."""
+    status = CopyStatus()
+    await run_bridge(config, status, until_caught_up=True)
+    return status
+
+
+@asynccontextmanager
+async def running_bridge(
+    config: BridgeConfig, *, until_caught_up: bool = False
+) -> AsyncIterator[tuple[CopyStatus, asyncio.Task[None]]]:
+    """Run a bridge while the block runs; yield its status and its task."""
+    status = CopyStatus()
+    running = asyncio.create_task(run_bridge(config, status, until_caught_up=until_caught_up))
+    try:
+        yield status, running
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 class TargetReader:

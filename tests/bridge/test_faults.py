@@ -12,24 +12,24 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
-from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
-from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
+from tests.bridge.clusters import (
+    Message,
+    TargetReader,
+    bridge_config,
+    bridge_text,
+    config_without_zookeeper,
+    copy,
+    running_bridge,
+    write,
+)
 from tests.brokers import RealCluster
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
-
-
-async def copy(config: BridgeConfig) -> CopyStatus:
-    """Copy what is there, and return what was done."""
-    status = CopyStatus()
-    await run_bridge(config, status, until_caught_up=True)
-    return status
 
 
 async def stored_runs(config: BridgeConfig) -> StoredRuns:
@@ -204,7 +204,7 @@ async def test_recreated_source_topic_stops_its_partition(
     topic, other = unique_topic("recreated"), unique_topic("other")
     source.create_topic(topic)
     source.create_topic(other)
-    config = bridge_config(topic, source, target, f"{topic}|{other}")
+    config = config_without_zookeeper(topic, source, target, f"{topic}|{other}")
     await write(source, topic, {0: numbered(10)})
     await copy(config)
     await asyncio.to_thread(source.delete_topic, topic)
@@ -216,7 +216,7 @@ async def test_recreated_source_topic_stops_its_partition(
     assert "the source's log ends at 4, but offsets up to 9 were copied" in reason
     assert await asyncio.to_thread(reader.messages, other) == {0: numbered(3)}
     more = '[copy]\non_loss = "skip"\n'
-    skipping = bridge_config(topic, source, target, f"{topic}|{other}", more)
+    skipping = config_without_zookeeper(topic, source, target, f"{topic}|{other}", more)
     assert not (await copy(skipping)).stopped
     await write(source, topic, {0: numbered(2, 4)})
     assert (await copy(skipping)).records == 2
@@ -270,21 +270,18 @@ async def test_idle_positions_are_committed_again(
     source.create_topic(topic)
     config = bridge_config(topic, source, target, topic, "[copy]\nrecommit_s = 1\n")
     await write(source, topic, {0: numbered(3)})
-    status = CopyStatus()
-    copying = asyncio.create_task(run_bridge(config, status))
     connection = Target(config)
     tp = TopicPartition(topic, 0)
+
+    async def is_back() -> bool:
+        return await connection.committed(config.position_group, [tp]) == {tp: 3}
+
     try:
-        await until(lambda: status.records == 3, "all is copied", 60)
-        await asyncio.to_thread(delete_group, target, config.position_group)
-
-        async def is_back() -> bool:
-            return await connection.committed(config.position_group, [tp]) == {tp: 3}
-
-        await eventually(is_back, 30, 0.2)
+        async with running_bridge(config) as (status, _):
+            await until(lambda: status.records == 3, "all is copied", 60)
+            await asyncio.to_thread(delete_group, target, config.position_group)
+            await eventually(is_back, 30, 0.2)
     finally:
-        copying.cancel()
-        await asyncio.gather(copying, return_exceptions=True)
         await connection.close()
 
 

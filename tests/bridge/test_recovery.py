@@ -6,6 +6,7 @@ The source is an embedded cluster, the target a real 4.1.0.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,15 +24,23 @@ from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnava
 from aiokafka08.bridge.group_plan import GroupMove
 from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
 from aiokafka08.bridge.progress import read_progress
+from aiokafka08.bridge.sink import sink as sink_module
 from aiokafka08.bridge.sink.events import WorkerFailed
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
-from tests.bridge.clusters import Message, TargetReader, embedded_config
+from tests.bridge.clusters import (
+    Message,
+    TargetReader,
+    config_without_zookeeper,
+    copy,
+    running_bridge,
+)
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import until
@@ -50,13 +59,6 @@ CONFIG = parse_config(
 def old() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2, version="0.8.2") as running:
         yield running
-
-
-async def copy(config: BridgeConfig) -> CopyStatus:
-    """Copy what is there, and return what was done."""
-    status = CopyStatus()
-    await run_bridge(config, status, until_caught_up=True)
-    return status
 
 
 def copied(count: int, first: int = 0) -> list[Message]:
@@ -81,7 +83,7 @@ async def test_partition_without_leader_does_not_stop_others(
     old.create_topic(topic, 2, replication_factor=1)
     for partition in range(2):
         append(old, topic, partition, 3)
-    config = embedded_config(topic, old, target, topic, "[copy]\nrefresh_s = 0.5\n")
+    config = config_without_zookeeper(topic, old, target, topic, "[copy]\nrefresh_s = 0.5\n")
     gone = TopicPartition(topic, 0)
     node = old.leader(*gone)
     old.kill(node, "leaderless")
@@ -90,17 +92,12 @@ async def test_partition_without_leader_does_not_stop_others(
     assert "the source has no leader for it" in status.stopped[gone]
     rows = {one.partition: one for one in await read_progress(config)}
     assert (rows[0].end, rows[0].lag, rows[1].lag) == (None, None, 0)
-    following = CopyStatus()
-    running = asyncio.create_task(run_bridge(config, following))
-    try:
+    async with running_bridge(config) as (following, _):
         await until(lambda: gone in following.stopped, "the bridge runs", 60)
         old.restart(node)
         old.elect()
         await until(lambda: following.records == 3, "the partition is copied", 60)
         assert not following.stopped
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
     wanted = {0: copied(3), 1: copied(3)}
     assert await asyncio.to_thread(reader.messages, topic) == wanted
     old.kill(node, "leaderless")  # a position is known, the end isn't
@@ -138,7 +135,7 @@ async def test_copy_until_caught_up_looks_for_no_leaders(
 
     monkeypatch.setattr(CopySession, "_step", step)
     status = await copy(
-        embedded_config(topic, old, target, topic, f"[copy]\nrefresh_s = {REFRESH_S}\n")
+        config_without_zookeeper(topic, old, target, topic, f"[copy]\nrefresh_s = {REFRESH_S}\n")
     )
     assert returned
     assert gone in status.stopped
@@ -153,19 +150,14 @@ async def test_daemon_commits_behind_a_hole_at_the_end(
     old.create_topic(topic)
     append(old, topic, 0, 6)
     old.remove(topic, 0, [4, 5])
-    config = embedded_config(topic, old, target, topic)
-    status = CopyStatus()
-    running = asyncio.create_task(run_bridge(config, status))
+    config = config_without_zookeeper(topic, old, target, topic)
     tp = TopicPartition(topic, 0)
-    try:
+    async with running_bridge(config) as (status, _):
         await until(
             lambda: tp in status.partitions and status.partitions[tp].position == 6,
             "the position is at the end",
             60,
         )
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
     assert status.records == 4
 
 
@@ -179,7 +171,7 @@ async def test_latest_start_of_an_empty_partition_is_kept(
     """Position 0 is committed: a second run doesn't begin at what is the latest then."""
     topic = unique_topic("latest")
     old.create_topic(topic)
-    config = embedded_config(topic, old, target, topic, '[copy]\nstart = "latest"\n')
+    config = config_without_zookeeper(topic, old, target, topic, '[copy]\nstart = "latest"\n')
     await copy(config)
     append(old, topic, 0, 3)
     assert (await copy(config)).records == 3
@@ -230,24 +222,62 @@ async def test_stolen_transactional_id_is_ridden_out(
     for number in range(40):
         append(old, topic, 0, 500, number * 500)
     more = "[copy]\nbuffer_bytes = 65536\nfetch_bytes = 65536\ntransaction_records = 100\n"
-    config = embedded_config(topic, old, target, topic, more)
+    config = config_without_zookeeper(topic, old, target, topic, more)
     thief = confluent_kafka.Producer(
         {
             "bootstrap.servers": target.bootstrap_servers,
             "transactional.id": config.transactional_id(0),
         }
     )
-    status = CopyStatus()
-    running = asyncio.create_task(run_bridge(config, status, until_caught_up=True))
-    try:
+    async with running_bridge(config, until_caught_up=True) as (status, running):
         await until(lambda: status.records >= 500, "the bridge copies", 60)
         await asyncio.to_thread(thief.init_transactions, 30)
         await asyncio.wait_for(running, 120)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
     assert status.sessions == 2
     assert await asyncio.to_thread(reader.messages, topic) == {0: copied(20_000)}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("call", ["initialise", "_send_positions"])
+async def test_hung_producer_is_replaced(
+    call: str,
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call of librdkafka doesn't return: a new session goes on from the committed positions."""
+    topic = unique_topic("hung")
+    old.create_topic(topic)
+    append(old, topic, 0, 500)
+    more = (
+        "[copy]\ntransaction_records = 100\nbuffer_bytes = 65536\nfetch_bytes = 65536\n"
+        '[target.properties]\n"transaction.timeout.ms" = 3000\n'
+    )
+    monkeypatch.setattr(sink_module, "INITIALISE_S", 3.0)
+    original, returned = getattr(TransactionWorker, call), threading.Event()
+    hung: list[TransactionWorker] = []
+
+    def hang_once(worker: TransactionWorker, *arguments: object) -> None:
+        if hung:
+            original(worker, *arguments)
+            return
+        hung.append(worker)
+        if call == "initialise":
+            returned.wait(150)
+        else:
+            worker._call(lambda: returned.wait(150))
+
+    monkeypatch.setattr(TransactionWorker, call, hang_once)
+    status = CopyStatus()
+    config = config_without_zookeeper(topic, old, target, topic, more)
+    try:
+        await asyncio.wait_for(run_bridge(config, status, until_caught_up=True), 120)
+    finally:
+        returned.set()
+    assert (len(hung), status.sessions) == (1, 2)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: copied(500)}
 
 
 @pytest.mark.real
@@ -258,7 +288,7 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A newer start has claimed since: the older one must not take the bridge back."""
-    config = embedded_config(unique_topic("claim"), old, target, "none")
+    config = config_without_zookeeper(unique_topic("claim"), old, target, "none")
     connection = Target(config)
     older, newer = BridgeRun(), BridgeRun()
     sinks: list[TransactionSink] = []
@@ -339,7 +369,7 @@ async def test_groups_wait_for_an_open_transaction_of_runs(
     old.create_topic(topic)
     append(old, topic, 0, 10)
     more = '[groups]\ninclude = [".*"]\nstore = "file"\nfile = "unused"\n'
-    config = embedded_config(topic, old, target, topic, more)
+    config = config_without_zookeeper(topic, old, target, topic, more)
     await copy(config)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": target.bootstrap_servers, "transactional.id": topic}
@@ -384,7 +414,7 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
     old.create_topic(topic)
     append(old, topic, 0, 10)
     more = '[groups]\ninclude = [".*"]\nstore = "file"\nfile = "unused"\n'
-    config = embedded_config(topic, old, target, topic, more)
+    config = config_without_zookeeper(topic, old, target, topic, more)
     await copy(config)
     [group] = groups = file_groups(topic, 4)
     transfer = GroupTransfer(config, groups)
@@ -416,7 +446,7 @@ async def test_target_without_transactions_is_refused(
     target = await asyncio.to_thread(broker_clusters.get, "0.10.2.2")
     topic = unique_topic("ancient")
     old.create_topic(topic)
-    config = embedded_config(topic, old, target, topic)
+    config = config_without_zookeeper(topic, old, target, topic)
     config = replace(config, target=replace(config.target, replication_factor=1))
     with pytest.raises(TargetError, match=r"Transactions not supported.*Kafka 0\.11 or later"):
         await asyncio.wait_for(copy(config), 60)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
@@ -21,9 +22,11 @@ from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.spark_copy import divide, plan_round
 from aiokafka08.bridge.spark_task import PartWriter, SparkPart
 from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
 from tests.bridge.hand_copy import create_topics
@@ -174,6 +177,59 @@ async def test_task_of_an_older_claim_is_fenced(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+async def test_task_claimed_during_its_start_is_fenced(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`bridge run` starts between the first look at the claims and the task's own producer.
+
+    The task then takes the transactional id from the newer start, and must not write with it.
+    """
+    topic = unique_topic("between")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    part = await prepare(config, 20)
+    initialise = TransactionWorker.initialise
+
+    def claimed_meanwhile(worker: TransactionWorker) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionWorker, "initialise", initialise)
+            asyncio.run(prepare(config, 20))
+        initialise(worker)
+
+    monkeypatch.setattr(TransactionWorker, "initialise", claimed_meanwhile)
+    with pytest.raises(BridgeFencedError, match="a newer start has taken over"):
+        await in_thread(part, arrow(topic, range(20)))
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_first_positions_that_fail_name_the_reason(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a task would say that the group was set back."""
+    topic = unique_topic("first")
+    source.create_topic(topic)
+    await write(source, topic, {0: expected(range(5))})
+    config = bridge_config(topic, source, target, topic, '[copy]\nstart = "latest"\n')
+
+    def fail(worker: TransactionWorker, transaction: object) -> None:
+        raise TargetError("the quota of the group is used up")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionWorker, "_send_positions", fail)
+        with pytest.raises(KafkaError, match="the quota of the group is used up"):
+            await prepare(config, 5)
+    assert await prepare_positions(config) == {TopicPartition(topic, 0): 5}
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
 async def test_rows_that_are_not_in_order_are_refused(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -251,10 +307,37 @@ class SparkJob:
         self.process.wait()
 
 
+class CopiedCount:
+    """How many offsets a bridge has committed, asked of the target while a job copies."""
+
+    def __init__(self, target: RealCluster, topic: str, partitions: int) -> None:
+        self._wanted = [confluent_kafka.TopicPartition(topic, one) for one in range(partitions)]
+        group = f"aiokafka08-bridge.{topic}"
+        settings = {"bootstrap.servers": target.bootstrap_servers, "group.id": group}
+        self._consumer = confluent_kafka.Consumer(settings)
+
+    def now(self) -> int:
+        try:
+            found = self._consumer.committed(self._wanted, timeout=30)
+        except confluent_kafka.KafkaException:  # before the first job has made the topic
+            return 0
+        return sum(max(one.offset, 0) for one in found)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def kill_jobs(
-    source: RealCluster, target: RealCluster, topic: str, folder: Path, kills: int, seed: int
+    source: RealCluster,
+    target: RealCluster,
+    topic: str,
+    folder: Path,
+    kills: int,
+    seed: int,
+    count: CopiedCount,
+    total: int,
 ) -> None:
-    """Start jobs, kill each at a random time once it copies, and let the last one end."""
+    """Kill each job when it has copied a random share of what is left; let the last one end."""
     chance = random.Random(seed)
     file = folder / f"{topic}.toml"
     more = "[copy]\nproducers = 2\ntransaction_records = 1000\n"
@@ -262,20 +345,25 @@ def kill_jobs(
     jobs: list[SparkJob] = []
     arguments = (folder, "spark_bridge.py", str(file), "--records-per-round", "15000")
     try:
-        for _ in range(kills):
+        for number in range(kills):
             jobs.append(job := SparkJob(*arguments))
+            before = count.now()
+            # The first job is killed in its first round, others also behind it.
+            goal = before + chance.randint(1, (total - before) // (2 * (kills - number) + 1))
             deadline = time.monotonic() + 240
-            while "copied up to" not in job.text():  # the first round is done
+            while count.now() < goal:
                 assert job.process.poll() is None, job.text()[-4000:]
                 assert time.monotonic() < deadline, job.text()[-4000:]
-                time.sleep(0.05)
-            time.sleep(chance.uniform(0.0, 1.5))
+                time.sleep(0.02)
+            assert job.process.poll() is None, "it has ended before the kill"
             job.kill(all_processes=chance.random() < 0.5)
+            assert before < count.now() < total, "nothing was left to copy"
         jobs.append(last := SparkJob(*arguments))
         assert last.process.wait(600) == 0, last.text()[-4000:]
     finally:
         for job in jobs:
             job.close()
+        count.close()
 
 
 async def check_killed_jobs(
@@ -294,7 +382,8 @@ async def check_killed_jobs(
         for number in range(partitions)
     }
     await write(source, topic, written)
-    await asyncio.to_thread(kill_jobs, source, target, topic, folder, kills, seed)
+    total, count = sum(map(len, written.values())), CopiedCount(target, topic, partitions)
+    await asyncio.to_thread(kill_jobs, source, target, topic, folder, kills, seed, count, total)
     reader = TargetReader(target)
     try:
         found = await asyncio.to_thread(reader.messages, topic)

@@ -29,13 +29,15 @@ from aiokafka08.bridge.sink.claims import (
     producer_of,
 )
 from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
-from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
+from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, WorkerSettings
 from aiokafka08.bridge.target import Target, client_settings
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
 
 _CLOSE_S = 0.5
+_HANG_S = 5.0
+"""How much longer a call may take than librdkafka was told, until it counts as hung."""
 _BATCH_BYTES = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 
@@ -92,6 +94,27 @@ def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> Work
         config.offsets_topic,
         config.copy,
     )
+
+
+async def initialise(target: Target, worker: TransactionWorker, what: str) -> None:
+    """Fence older producers of a worker's transactional id, and end their transaction.
+
+    Args:
+        target: the connection.
+        worker: the producer.
+        what: the call in words, for errors.
+
+    Raises:
+        TargetUnavailableError: also if the call of librdkafka doesn't return.
+        TargetError: the target refuses.
+    """
+    try:
+        async with asyncio.timeout(INITIALISE_S + _HANG_S):
+            await target.call(what, worker.initialise)
+    except TimeoutError:
+        raise TargetUnavailableError(
+            f"{what}: no result of a call for {INITIALISE_S + _HANG_S:.0f} s"
+        ) from None
 
 
 def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
@@ -232,13 +255,20 @@ class TransactionSink:
         return self._events.popleft() if self._events else None
 
     async def stop(self, timeout_s: float) -> None:
-        """Let the workers commit what they have begun, and end; give up after `timeout_s`."""
+        """Let the workers commit what they have begun, and end; give up after `timeout_s`.
+
+        A worker that doesn't end reports a failure.
+        """
         for worker in self._workers:
             worker.request_stop(timeout_s)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s + _CLOSE_S
         for worker in self._workers:
             await asyncio.to_thread(worker.join, max(deadline - loop.time(), 0.0))
+        for number, worker in enumerate(self._workers):
+            if worker.is_running:
+                error = TargetUnavailableError(f"producer {number}: not done in {timeout_s:g} s")
+                self._on_event(WorkerFailed(number, error))
 
     async def close(self) -> None:
         """Release what librdkafka holds of the workers that have ended."""
@@ -277,7 +307,7 @@ class TransactionSink:
             )
             self._workers.append(worker)
             try:
-                await self._target.call(what, worker.initialise)
+                await initialise(self._target, worker, what)
             except TargetError:
                 await self.check_owner()  # two starts at the same time: the older one ends here
                 raise

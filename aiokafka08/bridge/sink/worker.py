@@ -56,7 +56,7 @@ _log = logging.getLogger("aiokafka08.bridge")
 
 _CALL_S = 1.0
 """How long one call of librdkafka may block."""
-_INITIALISE_S = 30.0
+INITIALISE_S = 30.0
 _POLL_S = 0.05
 _RETRY_S = 0.2
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
@@ -141,7 +141,7 @@ class TransactionWorker:
         Raises:
             KafkaException: it failed; `target.target_error` tells whether it may work later.
         """
-        self._producer.init_transactions(_INITIALISE_S)
+        self._producer.init_transactions(INITIALISE_S)
 
     def start(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the thread.
@@ -256,7 +256,7 @@ class TransactionWorker:
         self._producer.poll(0)
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
-            self._check_stop()
+            self._check_open()
 
     def _produce(self, transaction: OpenTransaction, chunk: Chunk, sent: SentChunk) -> None:
         last = len(chunk.records) - 1
@@ -348,7 +348,7 @@ class TransactionWorker:
     def _flush(self) -> None:
         """Wait until each record of the transaction is acknowledged, or has failed."""
         while self._producer.flush(_POLL_S):
-            self._check_stop()
+            self._check_open()
 
     def _send_positions(self, transaction: OpenTransaction) -> None:
         positions = [
@@ -397,17 +397,34 @@ class TransactionWorker:
             try:
                 return call()
             except self._confluent.KafkaException as error:
-                kafka = error.args[0]
-                if kafka.fatal() or kafka.name() in _FENCED_NAMES:
-                    raise
-                if kafka.txn_requires_abort():
-                    if not is_transient(kafka):
-                        self._acknowledge_all = True  # to name the record that was refused
-                    raise _Abort(f"{kafka.name()}: {kafka.str()}") from None
-                if not is_transient(kafka) or time.monotonic() >= deadline:
+                self._raise_if_ended(error)
+                if not is_transient(error.args[0]) or time.monotonic() >= deadline:
                     raise
             self._check_stop()
             time.sleep(_RETRY_S)
+
+    def _raise_if_ended(self, error: Any) -> None:
+        """Raise what ends the producer, or its transaction."""
+        kafka = error.args[0]
+        if kafka.fatal() or kafka.name() in _FENCED_NAMES:
+            raise error
+        if kafka.txn_requires_abort():
+            if not is_transient(kafka):
+                self._acknowledge_all = True  # to name the record that was refused
+            raise _Abort(f"{kafka.name()}: {kafka.str()}") from None
+
+    def _check_open(self) -> None:
+        """Verify that the transaction can still be committed.
+
+        Once a record was refused, librdkafka sends no others, and keeps them until they time out.
+        Only few records have a callback, so its own state is asked: a second `begin_transaction` is
+        always an error, which says whether the transaction must be aborted.
+        """
+        self._check_stop()
+        try:
+            self._producer.begin_transaction()
+        except self._confluent.KafkaException as error:
+            self._raise_if_ended(error)
 
     def _check_stop(self) -> None:
         if self._stop_at is not None and time.monotonic() >= self._stop_at:

@@ -1,0 +1,106 @@
+"""How a bridge ends by SIGTERM: in the middle of a backlog, with several producers."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.sink.claims import producer_of
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.target import Target
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, TargetReader, copy, write
+from tests.bridge.hand_copy import write_config
+from tests.bridge.rounds import BridgeProcess
+from tests.brokers import RealCluster
+from tests.waiting import eventually
+
+PRODUCERS, PARTITIONS, COUNT = 3, 24, 4000
+UNIT = Path(__file__).parents[2] / "examples/bridge/aiokafka08-bridge.service"
+
+
+def unit_timeout() -> float:
+    """Return after how many seconds systemd kills the process."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(UNIT)
+    return float(unit["Service"]["TimeoutStopSec"])
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_sigterm_commits_what_three_producers_have(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """It ends with 0 before systemd kills it, and the next start copies the rest, once."""
+    topic = unique_topic("stop")
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    assert {producer_of(tp, PRODUCERS) for tp in tps} == set(range(PRODUCERS))
+    source.create_topic(topic, PARTITIONS)
+    written = {
+        number: [Message(None, b"%d-%d" % (number, one) + bytes(200)) for one in range(COUNT)]
+        for number in range(PARTITIONS)
+    }
+    await write(source, topic, written)
+    more = f'[copy]\nproducers = {PRODUCERS}\nrate = "3MB/s"\nfetch_bytes = 65536\n'
+    config = write_config(tmp_path, topic, source, target, [topic], more)
+    process, connection = BridgeProcess(config.path), Target(config)
+
+    async def positions() -> dict[TopicPartition, int]:
+        if topic not in await connection.partition_counts():
+            return {}
+        return await connection.committed(config.position_group, tps)
+
+    async def all_copy() -> bool:
+        assert process.process.poll() is None, process.tail()
+        return {producer_of(tp, PRODUCERS) for tp in await positions()} == set(range(PRODUCERS))
+
+    try:
+        process.start()
+        await eventually(all_copy, 60, 0.1)
+        process.process.terminate()
+        assert await asyncio.to_thread(process.finish, unit_timeout()) == 0
+        copied = await positions()
+    finally:
+        process.close()
+        await connection.close()
+    assert 0 < sum(copied.values()) < PARTITIONS * COUNT
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {tp.partition: written[tp.partition][: copied.get(tp, 0)] for tp in tps}
+    await copy(write_config(tmp_path, topic, source, target, [topic]))
+    assert await asyncio.to_thread(reader.messages, topic) == written
+
+
+async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
+    """Otherwise each of them would take as long as the first."""
+    waits: list[float] = []
+
+    class HungWorker:
+        is_running = True
+
+        def request_stop(self, timeout_s: float) -> None:
+            pass
+
+        def join(self, timeout_s: float) -> None:
+            waits.append(timeout_s)
+            time.sleep(timeout_s)
+
+    config = parse_config(
+        'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
+        '[topics]\ninclude=["t"]\n'
+    )
+    sink = TransactionSink(config, Target(config), BridgeRun())
+    sink._workers = [HungWorker() for _ in range(PRODUCERS)]  # type: ignore[misc]
+    await sink.stop(0.2)
+    assert len(waits) == PRODUCERS
+    assert waits[1:] == [0.0] * (PRODUCERS - 1)
+    assert sink.failure is not None
