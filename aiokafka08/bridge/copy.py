@@ -41,6 +41,7 @@ from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
 from aiokafka08.bridge.topics import (
     LEAST_MESSAGE_BYTES,
     apply_plan,
@@ -101,6 +102,7 @@ class CopySession:
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns()
+        self._identities = TopicIdentities(config, self._target)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
@@ -192,6 +194,7 @@ class CopySession:
         self._batch_bytes = await self._batch_limit(there)
         await self._sink.start(self._batch_bytes)
         self._stored = await read_stored_runs(self._config, self._target)
+        await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
         pairs = await self._prepare_topics()
         await self._add(pairs, LEADER_S)
@@ -254,6 +257,9 @@ class CopySession:
         found = await find_positions(
             self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
         )
+        for tp in list(pairs):
+            if (reason := self._identities.reason(tp)) is not None:
+                self._leave_out(tp, pairs, found.pop(tp), reason)
         unknown = [tp for tp, one in found.items() if one.offset is None]
         bounds = await self._reachable_bounds(unknown, wait_s)
         for tp in [tp for tp in unknown if tp not in bounds]:
@@ -268,11 +274,7 @@ class CopySession:
             if offset is not None:
                 found[tp] = FoundPosition(offset, "tail")
                 continue
-            reason = lost_position(self._config, tp)
-            self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
-            _log.error("%s: %s", self._client_id, reason)
-            del found[tp]
-            self._topics[tp] = pairs.pop(tp)
+            self._leave_out(tp, pairs, found.pop(tp), lost_position(self._config, tp))
         at = 0 if self._config.copy.start == "earliest" else 1
         positions = {
             tp: one.offset if one.offset is not None else bounds[tp][at]
@@ -296,6 +298,18 @@ class CopySession:
                 )  # fmt: skip
             if one.origin != "group" and (positions[tp] or at):
                 await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
+
+    def _leave_out(
+        self,
+        tp: TopicPartition,
+        pairs: dict[TopicPartition, TopicPartition],
+        found: FoundPosition,
+        reason: str,
+    ) -> None:
+        """Don't copy a partition in this session."""
+        self._topics[tp] = pairs.pop(tp)
+        self._status.partitions[tp] = PartitionStatus(found.offset or 0, stopped=reason)
+        _log.error("%s: %s", self._client_id, reason)
 
     async def _reachable_bounds(
         self, tps: Collection[TopicPartition], wait_s: float
@@ -323,12 +337,13 @@ class CopySession:
         self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
 
     async def _refresh_topics(self) -> None:
-        """Look for new topics and partitions from time to time."""
+        """Look for new and recreated topics, and new partitions, from time to time."""
         while True:
             await asyncio.sleep(self._config.copy.refresh_s)
             try:
+                await self._identities.refresh()
                 pairs = await self._prepare_topics()
-            except BridgeError:
+            except (BridgeError, TopicRecreatedError):
                 raise
             except KafkaError as error:
                 _log.warning("%s: look for new topics: %s", self._client_id, error.text)

@@ -6,6 +6,7 @@ async with source_admin(config) as admin:
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -36,6 +37,34 @@ def source_router(config: BridgeConfig) -> AbstractAsyncContextManager[Router]:
         KafkaError: no broker of the source responds (when it is entered).
     """
     return open_range_router(_network(config))
+
+
+def source_settings(config: BridgeConfig) -> dict[str, Any]:
+    """Return librdkafka's settings for a client of the source, which must be of 0.10 or later.
+
+    Args:
+        config: the file of the bridge.
+    """
+    settings: dict[str, Any] = {
+        "bootstrap.servers": config.source.bootstrap,
+        "client.id": config.client_id,
+        "log_level": 3,
+        "logger": logging.getLogger("aiokafka08.bridge.librdkafka"),
+    }
+    if (tls := config.source.tls) is not None:
+        files = {
+            "ssl.ca.location": tls.cafile,
+            "ssl.certificate.location": tls.certfile,
+            "ssl.key.location": tls.keyfile or tls.certfile,
+            "ssl.key.password": tls.password,
+        }
+        settings |= {name: value for name, value in files.items() if value is not None}
+        settings |= {
+            "security.protocol": "ssl",
+            "enable.ssl.certificate.verification": tls.verify,
+            "ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none",
+        }
+    return settings
 
 
 def _network(config: BridgeConfig) -> dict[str, Any]:

@@ -429,6 +429,14 @@ class Target:
         Raises:
             TargetError: it wasn't written.
         """
+        await self.write_all(topic, [(key, value)])
+
+    async def write_all(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records with different keys to partition 0 of a topic, as `write` does one.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """
 
         def produce() -> None:
             failed: list[Any] = []
@@ -437,15 +445,18 @@ class Target:
             # behind a newer one: the newer start then ends as fenced.
             settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
-            producer.produce(
-                topic, value, key, 0, lambda error, _: failed.append(error) if error else None
-            )
+            for key, value in records:
+                producer.produce(
+                    topic, value, key, 0, lambda error, _: failed.append(error) if error else None
+                )
+                producer.poll(0)
             left = producer.flush(_TIMEOUT_S + 5)
             if failed or left:
                 reason = failed[0] if failed else self.confluent.KafkaError._TIMED_OUT
                 raise self.confluent.KafkaException(reason)
 
-        await self.call(f"write to {topic}", produce)
+        if records:
+            await self.call(f"write to {topic}", produce)
 
     async def call(
         self, what: str, function: Callable[..., T], *arguments: Any, **options: Any

@@ -87,28 +87,4 @@ class TargetGroups:
             replicas = self._config.target.replication_factor
             settings = {"cleanup.policy": "compact"}
             await self._target.create_topic(TopicSpec(topic, 1, replicas, settings))
-        await self._target.call(f"write to {topic}", self._write, topic, pending)
-
-    def _write(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
-        confluent = self._target.confluent
-        producer = confluent.Producer(
-            {
-                **client_settings(self._config),
-                "enable.idempotence": True,
-                "message.timeout.ms": int(_TIMEOUT_S * 1000),
-            }
-        )
-        failed: list[Any] = []
-
-        def delivered(error: Any, record: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for key, value in records:
-            producer.produce(topic, value, key, 0, on_delivery=delivered)
-            producer.poll(0)
-        left = producer.flush(_TIMEOUT_S + 5)
-        if failed:
-            raise confluent.KafkaException(failed[0])
-        if left:
-            raise TargetError(f"write to {topic}: {left} records weren't acknowledged")
+        await self._target.write_all(topic, pending)

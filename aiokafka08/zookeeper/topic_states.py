@@ -1,10 +1,11 @@
 """Read the state of all topics from ZooKeeper: replicas, leaders, in-sync replicas, settings.
 
-- `/brokers/topics/<topic>`: the replicas of each partition.
+- `/brokers/topics/<topic>`: the replicas of each partition; its creation is the topic's.
 - `/brokers/topics/<topic>/partitions/<partition>/state`: leader and in-sync replicas.
 - `/config/topics/<topic>`: the topic's own settings.
 
-`admin.monitoring_calls` calls it in a thread, because it blocks. `topics` changes topics.
+`admin.monitoring_calls` and the bridge call it in a thread, because it blocks. `topics` changes
+topics.
 
 Invariant: nothing is written, and the session ends with the call.
 """
@@ -68,14 +69,9 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
         KafkaTimeoutError: the nodes didn't arrive in time.
     """
     require_kazoo()
-    from kazoo.exceptions import NoNodeError
-
     with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s
-        try:
-            topics = result_of(client.get_children_async(_TOPICS), deadline)
-        except NoNodeError:
-            return {}
+        topics = _topic_names(client, deadline)
         replicas = _read_nodes(
             client, {topic: f"{_TOPICS}/{topic}" for topic in topics}, _replicas, deadline
         )
@@ -98,6 +94,32 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
         )
         for topic, numbers in replicas.items()
     }
+
+
+def read_topic_creations(connect: str, timeout_s: float) -> dict[str, int]:
+    """Return the id of the ZooKeeper transaction that created each topic (czxid).
+
+    It stays the same as long as the topic lives. A topic that was deleted and created again has a
+    larger one. Arguments and errors are those of `read_topic_nodes`.
+    """
+    require_kazoo()
+    with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
+        deadline = environment.monotonic() + timeout_s
+        requests = {
+            topic: client.exists_async(f"{_TOPICS}/{topic}")
+            for topic in _topic_names(client, deadline)
+        }
+        stats = results_of(requests, deadline)
+    return {topic: stat.czxid for topic, stat in stats.items() if stat is not None}
+
+
+def _topic_names(client: KazooClient, deadline: float) -> list[str]:
+    from kazoo.exceptions import NoNodeError
+
+    try:
+        return list(result_of(client.get_children_async(_TOPICS), deadline))
+    except NoNodeError:
+        return []
 
 
 def _read_nodes(

@@ -17,7 +17,12 @@ from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 from aiokafka08.testing.state import BrokerSettings, ClusterState, CommitKey, Node
 from aiokafka08.zookeeper.groups import GroupNodes
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
-from aiokafka08.zookeeper.topic_states import PartitionNode, TopicNode, read_topic_nodes
+from aiokafka08.zookeeper.topic_states import (
+    PartitionNode,
+    TopicNode,
+    read_topic_creations,
+    read_topic_nodes,
+)
 from aiokafka08.zookeeper.topics import TopicNodes
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.zookeeper.conftest import Ensemble, RealEnsemble, SimulatedEnsemble, StateOnly
@@ -80,11 +85,37 @@ def test_topic_is_created_extended_and_deleted(cluster: Cluster) -> None:
     topics.add_partitions(name, {2: [0, 2]})
     cluster.ensemble.wait_for(_has_leaders(cluster, name, 3))
     assert topics.assignment(name) == {0: [1, 0], 1: [2, 1], 2: [0, 2]}
-    topics.request_deletion(name)
-    cluster.ensemble.wait_for(lambda: topics.deletion_state(name) == (False, False))
+    _delete(cluster, name)
     assert _topic(cluster, name) is None
     with pytest.raises(UnknownTopicOrPartitionError):
         topics.assignment(name)
+
+
+def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None:
+    topics, name = TopicNodes(cluster.connect, 10), unique_name()
+
+    def creation() -> int | None:
+        return read_topic_creations(cluster.connect, 10).get(name)
+
+    assert creation() is None
+    topics.create_topic(name, {0: [0]}, {})
+    first = creation()
+    assert first is not None
+    cluster.ensemble.wait_for(_has_leaders(cluster, name, 1))
+    topics.add_partitions(name, {1: [0]})
+    cluster.ensemble.wait_for(_has_leaders(cluster, name, 2))
+    assert creation() == first
+    _delete(cluster, name)
+    topics.create_topic(name, {0: [0]}, {})
+    second = creation()
+    assert second is not None
+    assert second > first
+
+
+def _delete(cluster: Cluster, name: str) -> None:
+    topics = TopicNodes(cluster.connect, 10)
+    topics.request_deletion(name)
+    cluster.ensemble.wait_for(lambda: topics.deletion_state(name) == (False, False))
 
 
 def test_settings_of_a_topic_are_changed(cluster: Cluster) -> None:

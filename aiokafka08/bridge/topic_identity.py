@@ -1,0 +1,236 @@
+"""`TopicIdentities`: notice topics of the source that were deleted and created again.
+
+A log that is shorter than the position shows by itself that it isn't the one that was copied
+(`source`). One that has grown past the position doesn't: then only the topic's identity tells. This
+is the id of the ZooKeeper transaction that created the topic, if the bridge's file names ZooKeeper,
+or else the topic id that brokers from 2.8 on give. Without either, nothing is noticed.
+
+The identities are in the bridge's state topic: key `topic:` and the name, value JSON. A topic
+without one (an older release has copied it) gets the present one; so does a topic whose identity is
+of another kind, since the file names ZooKeeper now, or no longer does.
+
+Invariant: the identity of a topic that begins anew is written after its positions were set to 0,
+and before a message of it is copied. So a process that is killed in between begins anew again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from aiokafka08 import environment
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.formats import RunsKey, encode_runs_key
+from aiokafka08.bridge.positions import StoredRuns
+from aiokafka08.bridge.source_clients import source_admin, source_settings
+from aiokafka08.bridge.target import Target, import_confluent
+from aiokafka08.bridge.target_groups import TargetGroups
+from aiokafka08.errors import (
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaUnavailableError,
+)
+from aiokafka08.net.versions import BrokerVersion
+from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.topic_states import read_topic_creations
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_KEY: Final = b"topic:"
+_TIMEOUT_S: Final = 30.0
+_FIRST_WITH_IDS: Final = (2, 8)
+
+
+class TopicRecreatedError(KafkaError):
+    """A topic was deleted and created again while it was copied: the session must begin anew."""
+
+
+class TopicIdentities:
+    """The topics of the source as this session knows them.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+    """
+
+    def __init__(self, config: BridgeConfig, target: Target) -> None:
+        self._config, self._target = config, target
+        self._seen: dict[str, str] = {}
+        self._has_ids: bool | None = None
+        self._recreated: dict[str, str] = {}
+
+    async def start(self, stored: StoredRuns) -> None:
+        """Compare the topics with those that were copied, and write new identities.
+
+        For recreated topics there is a `reason`; with `on_loss="skip"` their positions are 0
+        instead, and they have no runs in `stored` any more. Call it when older starts are fenced.
+
+        Args:
+            stored: the offsets topic.
+
+        Raises:
+            KafkaConfigurationError: the file names ZooKeeper, and kazoo isn't installed.
+            TargetError: the target doesn't respond.
+            KafkaProtocolError: a stored identity can't be read.
+        """
+        known = _decoded(await self._target.read_topic(self._config.state_topic))
+        now = await self._read()
+        self._seen = known | now
+        changed = [topic for topic in now if _is_other(known.get(topic), now[topic])]
+        if changed and self._config.copy.on_loss == "skip":
+            await self._begin_anew(changed, stored)
+            changed = []
+        self._recreated = {topic: _reason(known[topic], now[topic]) for topic in changed}
+        await self._write(
+            {t: one for t, one in now.items() if known.get(t) != one and t not in changed}
+        )
+
+    def reason(self, tp: TopicPartition) -> str | None:
+        """Return why a partition isn't copied; None if its topic is the one that was copied."""
+        if (reason := self._recreated.get(tp.topic)) is None:
+            return None
+        return f"topic {tp.topic!r}, partition {tp.partition}: {reason}"
+
+    async def refresh(self) -> None:
+        """Compare the topics with those of the last call, and write the identities of new ones.
+
+        Raises:
+            TopicRecreatedError: a topic was created again.
+            TargetError: the target doesn't respond.
+        """
+        now = await self._read()
+        for topic, one in now.items():
+            if _is_other(before := self._seen.get(topic), one):
+                raise TopicRecreatedError(f"topic {topic!r}: {_reason(before, one)}")
+        await self._write({t: one for t, one in now.items() if t not in self._seen})
+        self._seen |= now
+
+    async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
+        """Set the positions of topics to 0, and remove their runs: these are of other messages."""
+        counts = await self._target.partition_counts()
+        names = {topic: self._config.topics.target_name(topic) for topic in topics}
+        tps = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(counts.get(names[topic], 0))
+        ]
+        if not tps:
+            return
+        positions = {TopicPartition(names[tp.topic], tp.partition): (0, "") for tp in tps}
+        groups = TargetGroups(self._target, self._config)
+        await groups.commit(self._config.position_group, positions)
+        stale = [
+            (encode_runs_key(RunsKey(*tp, source)), None)
+            for tp in tps
+            for source in stored.records.pop(tp, ())
+        ]
+        await self._target.write_all(self._config.offsets_topic, stale)
+        for topic in topics:
+            _log.warning(
+                "%s: topic %r was deleted and created again at the source; it is copied from its "
+                "beginning, behind the messages that %r has",
+                self._config.client_id, topic, names[topic],
+            )  # fmt: skip
+
+    async def _write(self, identities: Mapping[str, str]) -> None:
+        records = [
+            (_KEY + topic.encode(), json.dumps({"version": 0, "identity": one}).encode())
+            for topic, one in sorted(identities.items())
+        ]
+        await self._target.write_all(self._config.state_topic, records)
+
+    # --- the source -------------------------------------------------------------------------------
+
+    async def _read(self) -> dict[str, str]:
+        """Return the identities of the topics that are copied; none if they can't be read now."""
+        try:
+            if (zookeeper := self._config.source.zookeeper) is not None:
+                created = await environment.run_in_thread(
+                    read_topic_creations, zookeeper, _TIMEOUT_S
+                )
+                found = {topic: f"zookeeper {one}" for topic, one in created.items()}
+            else:
+                found = await self._read_ids()
+        except KafkaConfigurationError:
+            raise
+        except KafkaError as error:
+            _log.warning(
+                "%s: whether topics were created again isn't known now: %s",
+                self._config.client_id, error.text,
+            )  # fmt: skip
+            return {}
+        return {topic: one for topic, one in found.items() if self._config.topics.includes(topic)}
+
+    async def _read_ids(self) -> dict[str, str]:
+        """Return the topic ids of brokers from 2.8 on. librdkafka asks: 0.8's protocol has none."""
+        if self._has_ids is False:
+            return {}
+        async with source_admin(self._config) as admin:
+            if self._has_ids is None:
+                await admin.describe_cluster()
+                self._has_ids = _have_ids((await admin.ping_brokers()).values())
+            topics = filter(self._config.topics.includes, await admin.list_topics())
+            names = list(topics) if self._has_ids else []
+        return await environment.run_in_thread(self._describe, names)
+
+    def _describe(self, topics: list[str]) -> dict[str, str]:
+        """Return the topic ids; blocks."""
+        if not topics:
+            return {}
+        confluent = import_confluent()
+        from confluent_kafka.admin import AdminClient
+
+        admin: Any = AdminClient(source_settings(self._config))
+        wanted = confluent.TopicCollection(topics)
+        found = {}
+        for topic, future in admin.describe_topics(wanted, request_timeout=_TIMEOUT_S).items():
+            try:
+                found[topic] = f"id {future.result().topic_id}"
+            except confluent.KafkaException as error:
+                if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
+        return found
+
+
+def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
+    """Return whether all brokers are of 2.8 or later; None if one doesn't respond."""
+    releases = [one.release if isinstance(one, BrokerVersion) else None for one in versions]
+    if not releases or None in releases:
+        return None
+    firsts = [str(one).split()[0].split(".") for one in releases]
+    return all(tuple(map(int, first)) >= _FIRST_WITH_IDS for first in firsts)
+
+
+def _is_other(before: str | None, now: str) -> bool:
+    """Return whether two identities of the same kind differ."""
+    return before is not None and before != now and before.split()[0] == now.split()[0]
+
+
+def _reason(before: str | None, now: str) -> str:
+    return (
+        f"it was deleted and created again at the source ({before} is now {now}), so its offsets "
+        'are of other messages. copy.on_loss = "skip" copies the topic from its beginning, behind '
+        "the messages that the target has"
+    )
+
+
+def _decoded(records: Iterable[Any]) -> dict[str, str]:
+    """Return the identities in the records of the state topic, in the order of the log."""
+    found: dict[str, str] = {}
+    for one in records:
+        if one.key is None or one.value is None or not one.key.startswith(_KEY):
+            continue
+        try:
+            document = json.loads(one.value)
+            if document["version"] != 0:
+                raise ValueError(f"version {document['version']}")
+            found[one.key.removeprefix(_KEY).decode()] = str(document["identity"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise KafkaProtocolError(
+                f"offset {one.offset} of the state topic can't be read ({error}); expected version "
+                "0. Run the release that wrote it, or a newer one"
+            ) from None
+    return found
