@@ -116,9 +116,7 @@ async def test_copy_goes_on_behind_a_restart_of_target(
     """By the same session: librdkafka's call isn't stuck at the coordinator that it remembers."""
     topic = unique_topic("restarted")
     source.create_topic(topic)
-    status = CopyStatus()
     config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_s = 0.2\n")
-    copying = asyncio.create_task(run_bridge(config, status))
     written: list[Message] = []
 
     async def write_for(seconds: int) -> None:
@@ -126,7 +124,7 @@ async def test_copy_goes_on_behind_a_restart_of_target(
             written.append(Message(b"%d" % len(written), b"v"))
             await asyncio.gather(write(source, topic, {0: written[-1:]}), asyncio.sleep(0.1))
 
-    try:
+    async with running_bridge(config) as (status, _):
         await write_for(1)
         await until(lambda: status.records == len(written), "the first part is copied", 60)
         (node,) = target.nodes
@@ -137,9 +135,6 @@ async def test_copy_goes_on_behind_a_restart_of_target(
         await writing
         await until(lambda: status.records == len(written), "the rest is copied", 50)
         assert status.sessions == 1
-    finally:
-        copying.cancel()
-        await asyncio.gather(copying, return_exceptions=True)
     assert await asyncio.to_thread(reader.messages, topic) == {0: written}
 
 
