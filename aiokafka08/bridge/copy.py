@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ from aiokafka08.bridge.positions import (
     StoredRuns,
     find_positions,
     lost_position,
-    owned_topics,
     read_stored_runs,
 )
 from aiokafka08.bridge.sink.events import (
@@ -41,15 +40,11 @@ from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
-from aiokafka08.bridge.topics import (
-    LEAST_MESSAGE_BYTES,
-    apply_plan,
-    create_own_topics,
-    plan_topics,
-)
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
 from aiokafka08.concurrency.rate import RateLimit
-from aiokafka08.errors import KafkaConfigurationError, KafkaError
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
@@ -60,7 +55,6 @@ CHUNK_RECORDS = 2000
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 LEADER_S = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
-_LEADER_PAUSE_S = 0.5
 STOP_S = 3.5
 """How long the last transactions may take after SIGTERM."""
 _PREPARE_S = 60.0
@@ -103,6 +97,7 @@ class CopySession:
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns()
         self._identities = TopicIdentities(config, self._target)
+        self._target_topics = TargetTopics(config, self._source, self._target, status)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
@@ -191,64 +186,17 @@ class CopySession:
         await self._source.start()
         there = await self._target.partition_counts()
         await create_own_topics(self._config, self._target, there)
-        self._batch_bytes = await self._batch_limit(there)
+        self._batch_bytes = await self._target_topics.batch_limit(there)
         await self._sink.start(self._batch_bytes)
         self._stored = await read_stored_runs(self._config, self._target)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
-        pairs = await self._prepare_topics()
-        await self._add(pairs, LEADER_S)
+        await self._add(await self._new_pairs(), LEADER_S)
 
-    async def _batch_limit(self, there: Collection[str]) -> int:
-        """Return the smallest `max.message.bytes` of the target topics."""
-        names = self._config.topics.pairs(await self._source.partition_counts()).values()
-        configs = await self._target.topic_configs([one for one in names if one in there])
-        sizes = [one["max.message.bytes"] for one in configs.values()]
-        new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
-        return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
-
-    async def _prepare_topics(self) -> dict[TopicPartition, TopicPartition]:
-        """Create and grow topics of the target; return the partitions that aren't copied yet."""
-        source = await self._source.partition_counts()
-        target = await self._target.partition_counts()
-        names = self._config.topics.pairs(source)
-        there = [
-            TopicPartition(name, number)
-            for topic, name in names.items()
-            for number in range(min(source[topic], target.get(name, 0)))
-        ]
-        owned: set[str] = set()
-        if any(target.get(name, source[topic]) < source[topic] for topic, name in names.items()):
-            committed = await self._target.committed(self._config.position_group, there)
-            owned = owned_topics(committed, self._stored)
-            owned |= {names[one] for one in owned if one in names}
-        configs: Mapping[str, Mapping[str, str]] = {}
-        if any(name not in target for name in names.values()):
-            configs = await self._source_configs()
-        plan = plan_topics(self._config, source, target, configs, owned)
-        for topic, reason in plan.refused.items():
-            if self._status.refused_topics.get(topic) != reason:
-                _log.error("%s: %s", self._client_id, reason)
-        self._status.refused_topics = dict(plan.refused)
-        await apply_plan(self._config, self._target, plan)
-        return {
-            TopicPartition(topic, number): TopicPartition(name, number)
-            for topic, name in names.items()
-            if topic not in plan.refused
-            for number in range(source[topic])
-            if TopicPartition(topic, number) not in self._topics
-        }
-
-    async def _source_configs(self) -> Mapping[str, Mapping[str, str]]:
-        try:
-            return await self._source.topic_configs()
-        except KafkaConfigurationError:
-            raise
-        except KafkaError as error:
-            raise KafkaError(
-                f"settings of the source's topics: {error.text}. Without source.zookeeper in the "
-                "bridge's file topics are created with the target's defaults"
-            ) from error
+    async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
+        """Return the partitions that aren't copied yet, and where they go."""
+        pairs = await self._target_topics.prepare(self._stored)
+        return {tp: there for tp, there in pairs.items() if tp not in self._topics}
 
     async def _add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
         """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
@@ -261,7 +209,7 @@ class CopySession:
             if (reason := self._identities.reason(tp)) is not None:
                 self._leave_out(tp, pairs, found.pop(tp), reason)
         unknown = [tp for tp, one in found.items() if one.offset is None]
-        bounds = await self._reachable_bounds(unknown, wait_s)
+        bounds = await self._source.reachable_bounds(unknown, wait_s)
         for tp in [tp for tp in unknown if tp not in bounds]:
             self._wait_leader(tp)
             del found[tp], pairs[tp]
@@ -311,21 +259,6 @@ class CopySession:
         self._status.partitions[tp] = PartitionStatus(found.offset or 0, stopped=reason)
         _log.error("%s: %s", self._client_id, reason)
 
-    async def _reachable_bounds(
-        self, tps: Collection[TopicPartition], wait_s: float
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the bounds of partitions; without those that have no leader within `wait_s`."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait_s
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        while left := [tp for tp in tps if tp not in found]:
-            found |= await self._source.reachable_bounds(left)
-            if loop.time() >= deadline:
-                break
-            if len(found) < len(tps):
-                await asyncio.sleep(_LEADER_PAUSE_S)
-        return found
-
     def _wait_leader(self, tp: TopicPartition) -> None:
         """Leave out a partition that was never copied; `_refresh_topics` finds it again."""
         reason = (
@@ -342,7 +275,7 @@ class CopySession:
             await asyncio.sleep(self._config.copy.refresh_s)
             try:
                 await self._identities.refresh()
-                pairs = await self._prepare_topics()
+                pairs = await self._new_pairs()
             except (BridgeError, TopicRecreatedError):
                 raise
             except KafkaError as error:
@@ -516,7 +449,7 @@ class CopySession:
             self._status.partitions[tp].observe(self._source.end_of(tp), now)
 
     async def _ends(self) -> dict[TopicPartition, int]:
-        bounds = await self._reachable_bounds(self._topics, LEADER_S)
+        bounds = await self._source.reachable_bounds(self._topics, LEADER_S)
         for tp in self._topics:
             if tp not in bounds and self._status.partitions[tp].stopped is None:
                 self._stop_partition(

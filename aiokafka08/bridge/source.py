@@ -31,6 +31,7 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
 
+_LEADER_PAUSE_S = 0.5
 _MAX_RECORDS = 10_000
 _METADATA_AGE_MS = 30_000
 
@@ -164,19 +165,31 @@ class SourceReader:
         return {tp: (first[tp], last[tp]) for tp in wanted}
 
     async def reachable_bounds(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], wait_s: float = 0.0
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return what `bounds` does, without the partitions that have no leader now.
+        """Return what `bounds` does, without the partitions that have no leader.
+
+        Args:
+            partitions: of the source.
+            wait_s: how long to wait for leaders, in seconds (default 0).
 
         Raises:
             KafkaError: no broker responds.
         """
-        logs = await self._admin.list_log_bounds(list(partitions))
-        return {
-            tp: (log.start, log.end)
-            for tp, log in logs.items()
-            if log.start is not None and log.end is not None
-        }
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        left = list(partitions)
+        while left:
+            for tp, log in (await self._admin.list_log_bounds(left)).items():
+                if log.start is not None and log.end is not None:
+                    found[tp] = log.start, log.end
+            left = [tp for tp in left if tp not in found]
+            if loop.time() >= deadline:
+                break
+            if left:
+                await asyncio.sleep(_LEADER_PAUSE_S)
+        return found
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too, from these offsets on."""

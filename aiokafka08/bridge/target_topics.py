@@ -1,0 +1,101 @@
+"""`TargetTopics`: create and grow topics of the target as those of the source do.
+
+`topics` decides what to do; this asks both clusters, and does it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.positions import StoredRuns, owned_topics
+from aiokafka08.bridge.source import SourceReader
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, apply_plan, plan_topics
+from aiokafka08.errors import KafkaConfigurationError, KafkaError
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+
+class TargetTopics:
+    """The topics that a session copies into.
+
+    Args:
+        config: the file of the bridge.
+        source: the source cluster.
+        target: the connection to the target.
+        status: `refused_topics` is updated at each `prepare`.
+    """
+
+    def __init__(
+        self, config: BridgeConfig, source: SourceReader, target: Target, status: CopyStatus
+    ) -> None:
+        self._config, self._source, self._target = config, source, target
+        self._status = status
+
+    async def batch_limit(self, there: Collection[str]) -> int:
+        """Return the smallest `max.message.bytes` of the target topics.
+
+        Args:
+            there: all topics of the target.
+
+        Raises:
+            KafkaError: one of the clusters doesn't respond.
+        """
+        names = self._config.topics.pairs(await self._source.partition_counts()).values()
+        configs = await self._target.topic_configs([one for one in names if one in there])
+        sizes = [one["max.message.bytes"] for one in configs.values()]
+        new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
+        return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
+
+    async def prepare(self, stored: StoredRuns) -> dict[TopicPartition, TopicPartition]:
+        """Create and grow topics; return each partition of the source, and where it goes.
+
+        Args:
+            stored: the offsets topic: which topics the bridge has copied into.
+
+        Raises:
+            KafkaError: one of the clusters doesn't respond, or the target refuses a topic.
+        """
+        source = await self._source.partition_counts()
+        target = await self._target.partition_counts()
+        names = self._config.topics.pairs(source)
+        there = [
+            TopicPartition(name, number)
+            for topic, name in names.items()
+            for number in range(min(source[topic], target.get(name, 0)))
+        ]
+        owned: set[str] = set()
+        if any(target.get(name, source[topic]) < source[topic] for topic, name in names.items()):
+            committed = await self._target.committed(self._config.position_group, there)
+            owned = owned_topics(committed, stored)
+            owned |= {names[one] for one in owned if one in names}
+        configs: Mapping[str, Mapping[str, str]] = {}
+        if any(name not in target for name in names.values()):
+            configs = await self._source_configs()
+        plan = plan_topics(self._config, source, target, configs, owned)
+        for topic, reason in plan.refused.items():
+            if self._status.refused_topics.get(topic) != reason:
+                _log.error("%s: %s", self._config.client_id, reason)
+        self._status.refused_topics = dict(plan.refused)
+        await apply_plan(self._config, self._target, plan)
+        return {
+            TopicPartition(topic, number): TopicPartition(name, number)
+            for topic, name in names.items()
+            if topic not in plan.refused
+            for number in range(source[topic])
+        }
+
+    async def _source_configs(self) -> Mapping[str, Mapping[str, str]]:
+        try:
+            return await self._source.topic_configs()
+        except KafkaConfigurationError:
+            raise
+        except KafkaError as error:
+            raise KafkaError(
+                f"settings of the source's topics: {error.text}. Without source.zookeeper in the "
+                "bridge's file topics are created with the target's defaults"
+            ) from error
