@@ -1,4 +1,4 @@
-"""Render pages of docs/reference from signatures, docstrings and the table of errors."""
+"""Render pages of docs/reference from signatures, docstrings and the package's tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.prometheus import _GAUGES
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT, UNSENT_ERRORS
 
@@ -24,6 +27,25 @@ CLIENTS: dict[str, type] = {
     "admin client": AIOKafkaAdminClient,
     "embedded cluster": EmbeddedCluster,
 }
+
+OBSERVED = {
+    ApiKey.PRODUCE: "5, 6",
+    ApiKey.FETCH: "7",
+    ApiKey.LIST_OFFSETS: "8.1, 8.2, 8.14",
+    ApiKey.METADATA: "4",
+    ApiKey.OFFSET_COMMIT: "8.3 – 8.7",
+    ApiKey.OFFSET_FETCH: "8.8",
+    ApiKey.GROUP_COORDINATOR: "8.9, 8.12",
+    ApiKey.JOIN_GROUP: "8.13",
+    ApiKey.HEARTBEAT: "8.13",
+    ApiKey.LEAVE_GROUP: "8.13",
+    ApiKey.SYNC_GROUP: "8.13",
+    ApiKey.DESCRIBE_GROUPS: "8.13",
+    ApiKey.LIST_GROUPS: "8.15",
+    ApiKey.DELETE_GROUPS: "8.16",
+    ApiKey.API_VERSIONS: "2.2",
+}
+"""The sections of docs/brokers.md on each request."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -215,6 +237,38 @@ def metrics_page() -> str:
     return "".join(parts)
 
 
+def protocol_page() -> str:
+    """Return the requests that the client speaks, and their versions on each broker line."""
+    lines = [line for line in BrokerLine if line is not BrokerLine.V0_8]  # one of the next three
+    rows = [
+        (
+            f"`{request.__name__.removesuffix('Request')}`",
+            str(int(api)),
+            *(_versions(LINE_APIS[line].get(ApiKey(api))) for line in lines),
+            OBSERVED[ApiKey(api)],
+        )
+        for api, request in APIS.items()
+    ]
+    names = [*map(str, lines[:-1]), f"{lines[-1]} – 3.9"]
+    return (
+        f"# The protocol\n\n{MADE}\n\nThe requests of "
+        "[Kafka's protocol](https://kafka.apache.org/protocol) that this package speaks. The "
+        "client detects the line of each broker and sends only versions of its column; — : the "
+        "line doesn't have the request. Brokers from 0.10 on say themselves what they know: one "
+        "that lacks a version of that column gets a lower one. Integers are big-endian. A request "
+        "is its size in four bytes, its key, version, correlation id and client id, and its body. "
+        "Messages are of format 0, or 1 from 0.10 on. What real brokers make of a request is in "
+        "the named sections of [What real brokers do](../brokers.md).\n\n"
+        + table(("request", "key", *names, "sections"), rows)
+    )
+
+
+def _versions(known: range | None) -> str:
+    if not known:
+        return "—"
+    return f"{known[0]}" if len(known) == 1 else f"{known[0]} – {known[-1]}"
+
+
 def _first_sentence(cls: type) -> str:
     return (inspect.getdoc(cls) or "").split(". ")[0].split("\n\n")[0].rstrip(".")
 
@@ -224,5 +278,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "events.md": events_page,
     "metrics.md": metrics_page,
+    "protocol.md": protocol_page,
 }
 """By the name of a file in docs/reference: what renders it."""
