@@ -12,7 +12,8 @@ Invariants:
   of a task that has run for too long yields to the event loop before it appends. The calls that
   other tasks make meanwhile append first.
 - `append` and `append_batch` wait at most `delivery_timeout_ms` in all, for earlier calls, metadata
-  and memory. In `append_many` each single wait for memory has this limit.
+  and memory. In `append_many` the wait for earlier calls and metadata has this limit, and then each
+  wait for memory.
 - `delivery_timeout_ms` of a message counts from the call, so from before it waited; in
   `append_many` from the step that buffers the message.
 - Memory acquired for a message is released if the message isn't appended.
@@ -135,8 +136,9 @@ class Intake:
     ) -> list[DeliveryGroup]:
         """Append many messages, as many at a time as memory allows; return where they are.
 
-        Each wait for memory may take `delivery_timeout_ms`. If an error is raised, or the caller is
-        cancelled, the messages that were appended before are sent all the same.
+        The wait for earlier calls may take `delivery_timeout_ms`, and then each wait for memory. If
+        an error is raised, or the caller is cancelled, the messages that were appended before are
+        sent all the same.
 
         Args:
             topic: the topic.
@@ -258,18 +260,19 @@ class Intake:
     async def _acquire_topic(
         self, topic: str, *, bounded: bool = True
     ) -> AsyncIterator[TopicRoute]:
-        """Acquire the topic; the body has to end within `delivery_timeout_ms` if `bounded`.
+        """Acquire the topic within `delivery_timeout_ms`; the body has to end by then if `bounded`.
 
         Raises as `TopicRoutes.acquire` and `TopicRoutes.timed_out`, and KafkaTimeoutError.
         """
         acquired = False
-        limit_s = self._options.delivery_timeout_s if bounded else None
         try:
             async with (
-                asyncio.timeout(limit_s),
+                asyncio.timeout(self._options.delivery_timeout_s) as limit,
                 self._topics.acquire(topic, self._metadata_timeout_s) as route,
             ):
                 acquired = True
+                if not bounded:
+                    limit.reschedule(None)
                 yield route
         except TimeoutError:
             if acquired:

@@ -526,8 +526,10 @@ class AIOKafkaProducer:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
 
         Raises:
-            As `send`. Wrong types, sizes and timestamps, and exceptions of a serializer, are raised
-            before anything is buffered; the text (or a note) has the index of the message.
+            As `send`; `KafkaTimeoutError` if earlier calls for the topic wait for
+            `delivery_timeout_ms`, or if then no memory is free for as long. Wrong types, sizes and
+            timestamps, and exceptions of a serializer, are raised before anything is buffered; the
+            text (or a note) has the index of the message.
         """
         self._check()
         assert self._engine is not None

@@ -1,0 +1,50 @@
+"""Calls that wait for each other, on brokers that don't respond."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.testing import Hang
+from aiokafka08.testing.simulation import World, simulate
+
+DELIVERY_S = 10.0
+CALLS = 6
+
+
+async def durations(world: World, call: str) -> list[float]:
+    """Return after how many seconds each call ended, of some that are made at once."""
+    world.cluster.fault(ProduceRequest, then=Hang(), times=None)
+    clock = asyncio.get_running_loop().time
+
+    async def timed() -> float:
+        begin = clock()
+        try:
+            if call == "send":
+                await producer.send("t", b"v" * 74)
+            else:
+                await producer.send_many("t", [b"v" * 74] * 3)
+        except KafkaTimeoutError:
+            pass
+        return clock() - begin
+
+    async with AIOKafkaProducer(
+        bootstrap_servers=world.cluster.bootstrap_servers,
+        buffer_memory=200,
+        delivery_timeout_ms=int(1000 * DELIVERY_S),
+        request_timeout_ms=2 * int(1000 * DELIVERY_S),
+    ) as producer:
+        return await asyncio.gather(*(timed() for _ in range(CALLS)))
+
+
+def test_each_waiting_send_ends_within_the_delivery_timeout() -> None:
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        assert max(world.run(durations, world, "send")) <= DELIVERY_S + 1
+
+
+def test_send_many_waits_for_its_turn_for_the_delivery_timeout() -> None:
+    """Then it may wait as long for memory."""
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        assert max(world.run(durations, world, "send_many")) <= 2 * DELIVERY_S + 1
