@@ -242,8 +242,13 @@ class ScalaRegistry:
         return f"{self._root}/owners/{tp.topic}/{tp.partition}"
 
     def _current_session_id(self) -> int:
+        """Return the session's id, which nobody knows without a connection."""
+        from kazoo.handlers.threading import KazooTimeoutError
+
         client_id = self._client.client_id
-        return 0 if client_id is None else int(client_id[0])
+        if client_id is None:
+            raise KazooTimeoutError("not connected")
+        return int(client_id[0])
 
     def _watched(self, event: object) -> None:
         self._on_change()
