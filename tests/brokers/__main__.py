@@ -8,9 +8,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
+from tests.brokers.class_archive import archive_path, writing_options
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError
 from tests.brokers.jars import jar_folder
@@ -60,7 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="only download the jars; of all versions, or of the given one",
+        help="only download the jars, and write the archive of classes with which brokers start"
+        " sooner; of all versions, or of the given one",
     )
     return parser
 
@@ -82,6 +86,19 @@ def _property(text: str) -> tuple[str, str]:
 def _fetch(versions: Sequence[str]) -> None:
     for version in versions:
         print(f"{version} {jar_folder(version)}", flush=True)
+        path = archive_path(find_version(version))
+        if not path.exists():
+            _write_archive(version, path)
+
+
+def _write_archive(version: str, path: Path) -> None:
+    """Let a broker start, end and write what classes it has loaded."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        partial = Path(folder, path.name)
+        with RealCluster(version, java_options=writing_options(partial)) as cluster:
+            cluster.stop(0)
+        if partial.exists():  # not every JVM can
+            partial.rename(path)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.brokers.class_archive import mapping_options
 from tests.brokers.errors import HarnessError, HarnessTimeoutError
 from tests.brokers.jars import jar_folder, java_command
 from tests.brokers.reaper import reaper
@@ -68,6 +69,7 @@ def java_argv(
         f"-Dlog4j.configuration=file:{folder / f'{logging}-log4j.properties'}",
         f"-Dlog4j2.configurationFile={folder / f'{logging}-log4j2.properties'}",
         f"-Xmx{heap}",
+        *mapping_options(version),
         *version.java_options,
         *java_options,
         "-cp",
