@@ -103,6 +103,8 @@ class CopySession:
         self._put: dict[TopicPartition, int] = {}
         """The offset behind what was put into the sink."""
         self._found: asyncio.Queue[dict[TopicPartition, TopicPartition]] = asyncio.Queue()
+        self._refused: dict[TopicPartition, int] = {}
+        """Offsets that the target refuses: what is in front of them is copied."""
         self._committed_at: dict[TopicPartition, float] = {}
         rate, loop = config.copy.rate, asyncio.get_running_loop()
         self._rate = None if rate is None else RateLimit(rate, loop.time())
@@ -318,9 +320,16 @@ class CopySession:
         epochs: Mapping[int, int],
     ) -> None:
         epoch = epochs.get(self._sink.worker_of(tp), 0)
+        last = records[-1].offset + 1
+        end = min(last, self._refused.get(tp, last))
+        if end < last:
+            self._source.suspend(tp)
+            records = [one for one in records if one.offset < end]
         for start in range(0, len(records), CHUNK_RECORDS):
             part = records[start : start + CHUNK_RECORDS]
             await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
+        if self._put[tp] < end:
+            await self._put_chunk(tp, [], end, epoch)
 
     async def _put_chunk(
         self,
@@ -380,9 +389,10 @@ class CopySession:
                     )  # fmt: skip
                     self._rewind(event.worker, event.epoch)
                 case RecordRefused():
-                    self._rewind(event.worker, event.epoch)
                     tp = event.source
-                    self._stop_partition(
+                    self._refused[tp] = event.offset
+                    self._rewind(event.worker, event.epoch)
+                    self._note_stop(
                         tp,
                         f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the "
                         f"record at offset {event.offset} of the source: {event.reason}",
@@ -414,7 +424,8 @@ class CopySession:
                 is_dropped = self._put.get(tp, 0) > status.position
                 self._put[tp] = status.position
                 if status.stopped is None or is_dropped:
-                    status.stopped = None  # what has stopped it is met again, behind these
+                    if tp not in self._refused:
+                        status.stopped = None  # what has stopped it is met again, behind these
                     self._source.seek(tp, status.position)
 
     async def _worker_failed(self, event: WorkerFailed) -> None:
@@ -438,6 +449,10 @@ class CopySession:
 
     def _stop_partition(self, tp: TopicPartition, reason: str) -> None:
         self._source.suspend(tp)
+        self._refused.pop(tp, None)
+        self._note_stop(tp, reason)
+
+    def _note_stop(self, tp: TopicPartition, reason: str) -> None:
         self._status.partitions[tp].stopped = reason
         _log.error("%s: %s", self._client_id, reason)
 
@@ -464,6 +479,8 @@ class CopySession:
         for tp, end in ends.items():
             status = self._status.partitions[tp]
             if status.stopped is not None:
+                if status.position < self._refused.get(tp, 0):
+                    return False
                 continue
             known_end = self._source.end_of(tp)
             if known_end is None or not end <= status.position <= known_end:

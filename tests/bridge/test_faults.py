@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
@@ -26,7 +28,10 @@ from tests.bridge.clusters import (
     running_bridge,
     write,
 )
+from tests.bridge.hand_copy import confluent_admin, create_topics, write_config
 from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.cli.conftest import RunCommand
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -38,6 +43,9 @@ async def stored_runs(config: BridgeConfig) -> StoredRuns:
         return await read_stored_runs(config, connection)
     finally:
         await connection.close()
+
+
+LARGE = Message(b"large", os.urandom(5000))
 
 
 def numbered(count: int, first: int = 0) -> list[Message]:
@@ -69,6 +77,67 @@ async def test_refused_record_stops_its_partition_only(
     runs = (await stored_runs(config)).offset_map(TopicPartition(topic, 1))
     for offset, record in enumerate(copied[1]):
         assert runs.to_target(offset) == record.offset()
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "bad", "error"),
+    [
+        ("0.8.2.2", {"cleanup.policy": "compact"}, Message(None, b"no key"), "INVALID_RECORD"),
+        ("0.8.2.2", {"max.message.bytes": "2000"}, LARGE, "MSG_SIZE_TOO_LARGE"),
+        pytest.param(
+            "0.10.2.2",
+            {"message.timestamp.before.max.ms": "3600000"},
+            Message(b"late", b"late"),
+            "INVALID_TIMESTAMP",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+async def test_refused_record_is_named_without_a_timeout(
+    version: str,
+    config: dict[str, str],
+    bad: Message,
+    error: str,
+    broker_clusters: BrokerClusters,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """librdkafka keeps records behind a refused one until they time out: here after 15 minutes."""
+    source = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("named")
+    await asyncio.to_thread(source.create_topic, topic)
+    more = '[target.properties]\n"transaction.timeout.ms" = 900000\n'
+    bridge = write_config(tmp_path, topic, source, target, [topic], more)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1}, config)
+    messages = [*numbered(2500), bad, *numbered(2500, 2500)]
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        for value, key in ((one.value, one.key) for one in messages):
+            stamp = 1_500_000_000_000 if key == b"late" else None
+            await producer.send(topic, value, key, partition=0, timestamp_ms=stamp)
+    run = ("bridge", "run", str(bridge.path), "--until-caught-up")
+    done = await asyncio.to_thread(cli, *run)
+    assert done.code == 1
+    named = f"topic {topic!r}, partition 0: the target refuses the record at offset 2500"
+    assert f"{named} of the source: {error}" in done.err
+    assert await asyncio.to_thread(reader.messages, topic) == {0: messages[:2500]}
+    await asyncio.to_thread(remove_settings, target, topic, config)
+    assert (await asyncio.to_thread(cli, *run)).code == 0
+    assert await asyncio.to_thread(reader.messages, topic) == {0: messages}
+
+
+def remove_settings(target: RealCluster, topic: str, config: dict[str, str]) -> None:
+    """Give a topic of the target its default settings again."""
+    types = confluent_admin
+    entries = [
+        types.ConfigEntry(name, None, incremental_operation=types.AlterConfigOpType.DELETE)
+        for name in config
+    ]
+    resource = types.ConfigResource(types.ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = types.AdminClient({"bootstrap.servers": target.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 async def test_runs_are_exact_beside_a_foreign_producer(

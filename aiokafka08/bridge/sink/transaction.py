@@ -54,10 +54,11 @@ class OpenTransaction:
     """A transaction that takes chunks.
 
     `began_at` is on the worker's clock. `unacknowledged` is the memory of the chunks whose last
-    record has no delivery report yet.
+    record has no delivery report yet. `every` is whether each record has a callback.
     """
 
     began_at: float
+    every: bool = False
     records: int = 0
     size: int = 0
     unacknowledged: int = 0

@@ -40,7 +40,9 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
+from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
+    Callback,
     OpenTransaction,
     SentChunk,
     callbacks_of,
@@ -108,7 +110,7 @@ class TransactionWorker:
         self._run_logs: dict[TopicPartition, RunLog] = {}
         self._acknowledge_all = False
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
-        self._refused: tuple[TopicPartition, int, str] | None = None
+        self._refusals = RefusalSearch()
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
         self._producer = self._confluent.Producer(
@@ -246,7 +248,7 @@ class TransactionWorker:
     def _take(self, chunk: Chunk) -> None:
         if self._open is None:
             self._producer.begin_transaction()
-            self._open = OpenTransaction(time.monotonic())
+            self._open = OpenTransaction(time.monotonic(), every=self._acknowledge_all)
         sent = self._open.add(chunk)
         try:
             if sent is not None:
@@ -256,6 +258,7 @@ class TransactionWorker:
         self._producer.poll(0)
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
+            self._check_stop()
             self._check_open()
 
     def _produce(self, transaction: OpenTransaction, chunk: Chunk, sent: SentChunk) -> None:
@@ -271,38 +274,53 @@ class TransactionWorker:
                     if (offset := message.offset()) is not None:
                         sent.acknowledged[index] = offset
                 elif error.name() in _REFUSED_NAMES:
-                    self._note_refusal(chunk.source, sent.offsets[index], error)
+                    self._refusals.note(refused(index, error))
 
             return acknowledge
 
-        topic, partition = chunk.target
-        records = chunk.records
+        def refused(index: int, error: Any) -> RefusedOffset:
+            return RefusedOffset(
+                chunk.source, sent.offsets[index], f"{error.name()}: {error.str()}"
+            )
+
+        callbacks = callbacks_of(len(chunk.records), callback, every=transaction.every)
+        pieces = self._refusals.pieces(chunk.source, sent.offsets)
+        for piece in pieces or [slice(0, len(chunk.records))]:
+            if pieces:
+                self._flush()
+            failed = self._queue(chunk, piece, callbacks[piece])
+            if failed is not None:
+                index, error = failed
+                if error.name() in _REFUSED_NAMES:
+                    self._refusals.note(refused(index, error), alone=True)
+                raise _Abort(f"{chunk.target.topic}/{chunk.target.partition}: {error.str()}")
+        if pieces:
+            self._flush()
+
+    def _queue(
+        self, chunk: Chunk, piece: slice, callbacks: list[Callback | None]
+    ) -> tuple[int, Any] | None:
+        """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
+        records = chunk.records[piece]
         keep = self._settings.copy.timestamps == "keep"
         timestamps = iter(timestamps_of(records, keep=keep))
         # `produce_batch` takes no timestamps. `map` calls `produce` without bytecode in between:
         # as cheap as a batch.
         calls = map(
             self._producer.produce,
-            repeat(topic),
+            repeat(chunk.target.topic),
             map(_VALUE_OF, records),
             map(_KEY_OF, records),
-            repeat(partition),
-            callbacks_of(len(records), callback, every=self._acknowledge_all),
+            repeat(chunk.target.partition),
+            callbacks,
             repeat(None),  # another name of the callback
             timestamps,
         )
         try:
             deque(calls, maxlen=0)
         except self._confluent.KafkaException as error:
-            kafka = error.args[0]
-            if kafka.name() in _REFUSED_NAMES:
-                index = len(records) - length_hint(timestamps) - 1
-                self._note_refusal(chunk.source, sent.offsets[index], kafka)
-            raise _Abort(f"{topic}/{partition}: {kafka.str()}") from None
-
-    def _note_refusal(self, tp: TopicPartition, offset: int, error: Any) -> None:
-        if self._refused is None or self._refused[0] != tp or offset < self._refused[1]:
-            self._refused = tp, offset, f"{error.name()}: {error.str()}"
+            return piece.stop - length_hint(timestamps) - 1, error.args[0]
+        return None
 
     # --- the end of a transaction -----------------------------------------------------------------
 
@@ -332,7 +350,7 @@ class TransactionWorker:
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
-        self._acknowledge_all = False
+        self._acknowledge_all = self._refusals.is_on(transaction.positions)
         self._run_logs |= logs
         self._report(
             TransactionCommitted(
@@ -348,7 +366,9 @@ class TransactionWorker:
     def _flush(self) -> None:
         """Wait until each record of the transaction is acknowledged, or has failed."""
         while self._producer.flush(_POLL_S):
+            self._check_stop()
             self._check_open()
+        self._check_open()
 
     def _send_positions(self, transaction: OpenTransaction) -> None:
         positions = [
@@ -361,9 +381,9 @@ class TransactionWorker:
     def _abort(self, reason: str) -> None:
         """Abort the transaction, drop what was read for it, and say so."""
         self._call(lambda: self._producer.abort_transaction(_CALL_S))
+        refused = self._refusals.end_attempt(every=self._open is not None and self._open.every)
         self._open = None
         self._epoch += 1
-        refused, self._refused = self._refused, None
         number = self._settings.number
         if refused is not None:
             self._report(RecordRefused(number, self._epoch, *refused))
@@ -420,7 +440,6 @@ class TransactionWorker:
         Only few records have a callback, so its own state is asked: a second `begin_transaction` is
         always an error, which says whether the transaction must be aborted.
         """
-        self._check_stop()
         try:
             self._producer.begin_transaction()
         except self._confluent.KafkaException as error:
