@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.sink.claims import producer_of
-from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
-from aiokafka08.bridge.target import Target
-from aiokafka08.structs import TopicPartition
+from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink, worker_settings
+from aiokafka08.bridge.sink.worker import TransactionWorker
+from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.clusters import Message, TargetReader, copy, write
 from tests.bridge.hand_copy import write_config
 from tests.bridge.rounds import BridgeProcess
 from tests.brokers import RealCluster
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 PRODUCERS, PARTITIONS, COUNT = 3, 24, 4000
 UNIT = Path(__file__).parents[2] / "examples/bridge/aiokafka08-bridge.service"
@@ -104,3 +108,61 @@ async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
     assert len(waits) == PRODUCERS
     assert waits[1:] == [0.0] * (PRODUCERS - 1)
     assert sink.failure is not None
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_stop_while_the_target_hangs_frees_producers(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Callbacks that are never called would keep them, with their threads and descriptors."""
+    topic = unique_topic("hangs")
+    more = "[copy]\ntransaction_s = 60\n"
+    config = write_config(tmp_path, topic, source, target, [topic], more)
+    connection = Target(config)
+    try:
+        await connection.create_topic(TopicSpec(topic, 4, 1, {}))
+    finally:
+        await connection.close()
+    stopped = await stop_while_it_hangs(config, topic, target)
+    gc.collect()
+    assert stopped() is None
+
+
+async def stop_while_it_hangs(
+    config: BridgeConfig, topic: str, target: RealCluster
+) -> weakref.ref[TransactionWorker]:
+    """Stop a worker that has messages on their way to a paused target."""
+    events: list[SinkEvent] = []
+    worker = TransactionWorker(worker_settings(config, 0, 1_000_000), events.append)
+    await asyncio.to_thread(worker.initialise)
+    worker.start({})
+
+    async def put_all(first: int) -> None:
+        before = len(events)
+        for number in range(4):
+            tp = TopicPartition(topic, number)
+            records = [
+                ConsumerRecord(topic, number, offset, -1, 0, None, b"v", None, -1, 1, ())
+                for offset in range(first, first + 100)
+            ]
+            worker.put(Chunk(0, tp, tp, records, first + 100, 100))
+        await until(lambda: len(events) >= before + 4, "the chunks are taken", 30)
+
+    def is_acknowledged() -> bool:
+        worker._producer.poll(0)
+        return worker._open is not None and not worker._open.unacknowledged
+
+    (node,) = target.nodes
+    try:
+        await put_all(0)
+        await until(is_acknowledged, "all is acknowledged", 30)
+        await asyncio.to_thread(target.pause, node)
+        await put_all(100)
+        worker.request_stop(1.0)
+        await asyncio.to_thread(worker.join, 30.0)
+        assert isinstance(events[-1], WorkerFailed)  # the transaction wasn't committed
+        await asyncio.to_thread(worker.close)
+    finally:
+        await asyncio.to_thread(target.resume, node)
+    return weakref.ref(worker)

@@ -183,12 +183,14 @@ class TransactionWorker:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Release librdkafka's handles; blocks. The thread has ended, or never began."""
+        """Release librdkafka's handles; blocks. The thread has ended, or never began.
+
+        The callback of a message keeps this worker, and so the producer, until it is called.
+        """
         self._producer.purge()
-        try:
-            self._producer.flush(0)
-        except self._confluent.KafkaException:
-            pass  # a fenced producer: it has nothing to flush
+        deadline = time.monotonic() + _CALL_S
+        while len(self._producer) and time.monotonic() < deadline:
+            self._producer.poll(_POLL_S)
 
     # --- in the thread ----------------------------------------------------------------------------
 
