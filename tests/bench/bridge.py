@@ -27,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,6 +97,32 @@ def used_by(process: psutil.Process) -> tuple[float, float]:
     return used, sum(one.memory_info().rss for one in family) / 2**20
 
 
+@contextmanager
+def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a copier while the block runs; its output goes to the end of `log`."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def clusters(version: str) -> Iterator[tuple[RealCluster, RealCluster, Path]]:
+    """Yield a source of this version, a target of 4.1.0, and a folder for files."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        RealCluster(version, java_options=FAST) as source,
+        RealCluster("4.1.0", 1, {"auto.create.topics.enable": False}, java_options=FAST) as target,
+    ):
+        yield source, target, Path(name)
+
+
 def measure(
     meter: TargetMeter, topic: str, partitions: int, messages: int, command: list[str], log: Path
 ) -> CopyFigures:
@@ -104,12 +131,7 @@ def measure(
     Raises:
         RuntimeError: it ends, makes no progress, or copies another number of messages.
     """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        )
-    try:
+    with running(command, log) as process:
         family = psutil.Process(process.pid)
         began: tuple[float, float] | None = None
         peak, best = 0.0, 0
@@ -139,9 +161,6 @@ def measure(
                 said_at = now
                 print(f"  {topic}: {committed:,} of {messages:,}", file=sys.stderr, flush=True)
             time.sleep(_POLL_S)
-    finally:
-        process.kill()
-        process.wait()
     found = meter.count(topic, partitions)
     if found != messages:
         raise RuntimeError(f"{topic}: {found} messages are at the target, {messages} at the source")
@@ -150,16 +169,21 @@ def measure(
     )
 
 
-def bridge_command(
-    source: RealCluster, target: RealCluster, alias: str, folder: Path, more: str = ""
-) -> list[str]:
-    """Return the command of the bridge; it copies to the topic that MirrorMaker 2 would name."""
-    file = folder / f"{alias}.toml"
-    file.write_text(
+def bridge_text(source: RealCluster, target: RealCluster, alias: str, more: str = "") -> str:
+    """Return the file of the bridge; it copies to the topic that MirrorMaker 2 would name."""
+    return (
         f'name = "{alias}"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
         f'[target]\nbootstrap = "{target.bootstrap_servers}"\n[topics]\ninclude = ["{TOPIC}"]\n'
         f'rename = [{{ pattern = "(.*)", to = "{alias}.\\\\1" }}]\n{more}'
     )
+
+
+def bridge_command(
+    source: RealCluster, target: RealCluster, alias: str, folder: Path, more: str = ""
+) -> list[str]:
+    """Write the file of the bridge; return its command."""
+    file = folder / f"{alias}.toml"
+    file.write_text(bridge_text(source, target, alias, more))
     return [sys.executable, "-m", "aiokafka08", "bridge", "run", str(file)]
 
 
@@ -242,12 +266,7 @@ def main() -> None:
 def compare(options: argparse.Namespace, partitions: int) -> None:
     """Run all rounds with a number of partitions, and print their table."""
     figures: dict[str, list[CopyFigures]] = {}
-    with (
-        tempfile.TemporaryDirectory() as name,
-        RealCluster(options.source, java_options=FAST) as source,
-        RealCluster("4.1.0", 1, {"auto.create.topics.enable": False}, java_options=FAST) as target,
-    ):
-        folder = Path(name)
+    with clusters(options.source) as (source, target, folder):
         write_logging_files(folder)
         copiers: dict[str, Callable[[str], list[str]]] = {
             "bridge": lambda alias: bridge_command(

@@ -12,17 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import subprocess
-import tempfile
 import time
 from collections import deque
-from pathlib import Path
 
 import psutil
 
 from aiokafka08 import AIOKafkaProducer
 from tests.arguments import positive, positive_number
-from tests.bench.bridge import FAST, ROOT, TOPIC, bridge_command, used_by, values_of
+from tests.bench.bridge import TOPIC, bridge_command, clusters, running, used_by, values_of
 from tests.bench.bridge_meter import TargetMeter
 from tests.brokers import RealCluster
 
@@ -87,35 +84,19 @@ def main() -> None:
 
 async def run(options: argparse.Namespace) -> str:
     """Write, copy and sample; return the figures."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        RealCluster(options.source, java_options=FAST) as source,
-        RealCluster("4.1.0", java_options=FAST) as target,
-    ):
+    with clusters(options.source) as (source, target, folder):
         await asyncio.to_thread(source.create_topic, TOPIC, options.partitions)
-        folder = Path(name)
         meter = TargetMeter(target.bootstrap_servers)
         topic = f"lag.{TOPIC}"
         meter.create(topic, options.partitions)
         log = folder / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                bridge_command(source, target, "lag", folder),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-        try:
+        with running(bridge_command(source, target, "lag", folder), log) as process:
             deadline = time.monotonic() + _START_S
             while b"copying" not in log.read_bytes():
                 if time.monotonic() > deadline or process.poll() is not None:
                     raise RuntimeError(f"the bridge doesn't copy:\n{log.read_text()[-4000:]}")
                 await asyncio.sleep(0.1)
             return await _sample(options, source, meter, topic, psutil.Process(process.pid))
-        finally:
-            process.kill()
-            process.wait()
 
 
 async def _sample(

@@ -38,6 +38,7 @@ SIZES = (256 * 1024, MIB, 8 * MIB, 60 * MIB)
 CODECS = ("none", "gzip", "snappy", "lz4")
 MESSAGE_BYTES = 1000
 LIMIT_BYTES = 200 * MIB
+HOLD_S = 0.005
 
 
 def text(size: int) -> bytes:
@@ -53,6 +54,8 @@ class Ticker:
 
     def __init__(self) -> None:
         self.late_s = self.cpu_s = 0.0
+        self.holds: list[float] = []
+        """Seconds between two steps, for those that were more than `HOLD_S` apart."""
 
     async def beside(self, work: Awaitable[object]) -> None:
         """Await `work` with the ticker beside it."""
@@ -68,6 +71,8 @@ class Ticker:
             await asyncio.sleep(0.0002)
             now, used = time.perf_counter(), time.thread_time()
             self.late_s, self.cpu_s = max(self.late_s, now - wall), max(self.cpu_s, used - cpu)
+            if now - wall > HOLD_S:
+                self.holds.append(now - wall)
             wall, cpu = now, used
 
 
