@@ -80,19 +80,28 @@ def run_seeds(first: int, count: int, jobs: int, version: str | None) -> Iterato
         with frozen_modules():
             yield from map(one, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, gc.freeze) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, _freeze_modules) as pool:
         yield from islice(pool.imap(one, seeds, chunksize=4), count)
 
 
 @contextmanager
 def frozen_modules() -> Iterator[None]:
-    """Leave what exists now out of garbage collections: each seed ends with a full one."""
-    gc.collect()
-    gc.freeze()
+    """Leave what exists now out of garbage collections, of which each seed ends with a full one.
+
+    There are no others meanwhile: they took 6 to 9 % of a seed's time.
+    """
+    _freeze_modules()
     try:
         yield
     finally:
+        gc.enable()
         gc.unfreeze()
+
+
+def _freeze_modules() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 class Summary:
