@@ -30,7 +30,7 @@ public class CommittedReader {
                     .map(one -> new TopicPartition(one.topic(), one.partition()))
                     .toList();
             consumer.assign(all);
-            consumer.seekToBeginning(all);
+            consumer.beginningOffsets(all).forEach(consumer::seek);
             // With read_committed these are the last stable offsets: all transactions are decided.
             Map<TopicPartition, Long> ends = consumer.endOffsets(all);
             while (all.stream().anyMatch(one -> consumer.position(one) < ends.get(one))) {
