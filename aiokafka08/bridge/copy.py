@@ -441,6 +441,8 @@ class CopySession:
         if self._config.copy.on_loss == "stop" or lost.resume is None:
             self._stop_partition(tp, f'{lost.text}. Go on with copy.on_loss = "skip"')
             return
+        if lost.offset > lost.last:
+            await self._identities.refresh()  # a topic that was created again is copied from 0 on
         status = self._status.partitions[tp]
         status.skipped += lost.missing
         _log.warning("%s: %s; skipped to offset %d", self._client_id, lost.text, lost.resume)

@@ -5,7 +5,8 @@ A log that is shorter than the position shows by itself that it isn't the one th
 is the id of the ZooKeeper transaction that created the topic, if the bridge's file names ZooKeeper,
 or else the topic id that brokers from 2.8 on give. Without either, nothing is noticed.
 
-The identities are in the bridge's state topic: key `topic:` and the name, value JSON. A topic
+The identities are in the bridge's state topic: key `topic:` and the name, value JSON, with the new
+identity of a topic that was created again, so it stays stopped where it can't be read. A topic
 without one (an older release has copied it) gets the present one; so does a topic whose identity is
 of another kind, since the file names ZooKeeper now, or no longer does.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
@@ -42,6 +43,15 @@ _log = logging.getLogger("aiokafka08.bridge")
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
 _FIRST_WITH_IDS: Final = (2, 8)
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers give while `inter.broker.protocol.version` is below 2.8: 16 zero bytes."""
+
+
+class _Identity(NamedTuple):
+    """The identity of the topic that was copied; and of the one that has taken its place."""
+
+    copied: str
+    recreated: str | None = None
 
 
 class TopicRecreatedError(KafkaError):
@@ -58,15 +68,15 @@ class TopicIdentities:
 
     def __init__(self, config: BridgeConfig, target: Target) -> None:
         self._config, self._target = config, target
-        self._seen: dict[str, str] = {}
+        self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
-        self._recreated: dict[str, str] = {}
 
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
 
-        For recreated topics there is a `reason`; with `on_loss="skip"` their positions are 0
-        instead, and they have no runs in `stored` any more. Call it when older starts are fenced.
+        For recreated topics there is a `reason`, also where none can be read now; with
+        `on_loss="skip"` their positions are 0 instead, and they have no runs in `stored` any more.
+        Call it when older starts are fenced.
 
         Args:
             stored: the offsets topic.
@@ -78,35 +88,36 @@ class TopicIdentities:
         """
         known = _decoded(await self._target.read_topic(self._config.state_topic))
         now = await self._read()
-        self._seen = known | now
-        changed = [topic for topic in now if _is_other(known.get(topic), now[topic])]
+        found = {topic: _compared(known.get(topic), one) for topic, one in now.items()}
+        changed = [topic for topic, one in found.items() if one.recreated is not None]
         if changed and self._config.copy.on_loss == "skip":
             await self._begin_anew(changed, stored)
-            changed = []
-        self._recreated = {topic: _reason(known[topic], now[topic]) for topic in changed}
-        await self._write(
-            {t: one for t, one in now.items() if known.get(t) != one and t not in changed}
-        )
+            found |= {topic: _Identity(now[topic]) for topic in changed}
+        self._known = known | found
+        await self._write({t: one for t, one in found.items() if known.get(t) != one})
 
     def reason(self, tp: TopicPartition) -> str | None:
         """Return why a partition isn't copied; None if its topic is the one that was copied."""
-        if (reason := self._recreated.get(tp.topic)) is None:
+        known = self._known.get(tp.topic)
+        if known is None or known.recreated is None:
             return None
-        return f"topic {tp.topic!r}, partition {tp.partition}: {reason}"
+        return f"topic {tp.topic!r}, partition {tp.partition}: {_reason(known)}"
 
     async def refresh(self) -> None:
-        """Compare the topics with those of the last call, and write the identities of new ones.
+        """Compare the topics with those of the last call, and write what is new.
 
         Raises:
             TopicRecreatedError: a topic was created again.
             TargetError: the target doesn't respond.
         """
         now = await self._read()
-        for topic, one in now.items():
-            if _is_other(before := self._seen.get(topic), one):
-                raise TopicRecreatedError(f"topic {topic!r}: {_reason(before, one)}")
-        await self._write({t: one for t, one in now.items() if t not in self._seen})
-        self._seen |= now
+        found = {topic: _compared(self._known.get(topic), one) for topic, one in now.items()}
+        changed = {topic: one for topic, one in found.items() if self._known.get(topic) != one}
+        await self._write(changed)
+        self._known |= changed
+        for topic, one in changed.items():
+            if one.recreated is not None:
+                raise TopicRecreatedError(f"topic {topic!r}: {_reason(one)}")
 
     async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
         """Set the positions of topics to 0, and remove their runs: these are of other messages."""
@@ -135,11 +146,13 @@ class TopicIdentities:
                 self._config.client_id, topic, names[topic],
             )  # fmt: skip
 
-    async def _write(self, identities: Mapping[str, str]) -> None:
-        records = [
-            (_KEY + topic.encode(), json.dumps({"version": 0, "identity": one}).encode())
-            for topic, one in sorted(identities.items())
-        ]
+    async def _write(self, identities: Mapping[str, _Identity]) -> None:
+        records = []
+        for topic, one in sorted(identities.items()):
+            document = {"version": 0, "identity": one.copied}
+            if one.recreated is not None:
+                document["recreated"] = one.recreated
+            records.append((_KEY + topic.encode(), json.dumps(document).encode()))
         await self._target.write_all(self._config.state_topic, records)
 
     # --- the source -------------------------------------------------------------------------------
@@ -188,7 +201,8 @@ class TopicIdentities:
         found = {}
         for topic, future in admin.describe_topics(wanted, request_timeout=_TIMEOUT_S).items():
             try:
-                found[topic] = f"id {future.result().topic_id}"
+                if (identity := str(future.result().topic_id)) != _NO_ID:
+                    found[topic] = f"id {identity}"
             except confluent.KafkaException as error:
                 if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
@@ -204,22 +218,24 @@ def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
     return all(tuple(map(int, first)) >= _FIRST_WITH_IDS for first in firsts)
 
 
-def _is_other(before: str | None, now: str) -> bool:
-    """Return whether two identities of the same kind differ."""
-    return before is not None and before != now and before.split()[0] == now.split()[0]
+def _compared(known: _Identity | None, now: str) -> _Identity:
+    """Return what is known of a topic that has an identity now; one of another kind replaces it."""
+    if known is None or known.copied.split()[0] != now.split()[0]:
+        return _Identity(now)
+    return _Identity(known.copied, None if known.copied == now else now)
 
 
-def _reason(before: str | None, now: str) -> str:
+def _reason(known: _Identity) -> str:
     return (
-        f"it was deleted and created again at the source ({before} is now {now}), so its offsets "
-        'are of other messages. copy.on_loss = "skip" copies the topic from its beginning, behind '
-        "the messages that the target has"
+        f"it was deleted and created again at the source ({known.copied} is now {known.recreated}),"
+        ' so its offsets are of other messages. copy.on_loss = "skip" copies the topic from its '
+        "beginning, behind the messages that the target has"
     )
 
 
-def _decoded(records: Iterable[Any]) -> dict[str, str]:
+def _decoded(records: Iterable[Any]) -> dict[str, _Identity]:
     """Return the identities in the records of the state topic, in the order of the log."""
-    found: dict[str, str] = {}
+    found: dict[str, _Identity] = {}
     for one in records:
         if one.key is None or one.value is None or not one.key.startswith(_KEY):
             continue
@@ -227,7 +243,8 @@ def _decoded(records: Iterable[Any]) -> dict[str, str]:
             document = json.loads(one.value)
             if document["version"] != 0:
                 raise ValueError(f"version {document['version']}")
-            found[one.key.removeprefix(_KEY).decode()] = str(document["identity"])
+            topic = one.key.removeprefix(_KEY).decode()
+            found[topic] = _Identity(str(document["identity"]), document.get("recreated"))
         except (ValueError, TypeError, KeyError) as error:
             raise KafkaProtocolError(
                 f"offset {one.offset} of the state topic can't be read ({error}); expected version "

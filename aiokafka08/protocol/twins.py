@@ -59,8 +59,9 @@ def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
             return None
         raise ImportError(
             f"{_VARIABLE}=c: {name} can't be imported ({error}). "
-            "Where there is a C compiler: pip install --force-reinstall --no-cache-dir aiokafka08 "
-            f"(pip caches the wheel that it has built without one). Or unset {_VARIABLE}"
+            "Where there is a C compiler: pip install --force-reinstall --no-deps --no-cache-dir "
+            "--no-binary aiokafka08 aiokafka08 (pip caches the wheel that it has built without one, "
+            f"and prefers a pure wheel to the source). Or unset {_VARIABLE}"
         ) from error
     return module
 

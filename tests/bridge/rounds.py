@@ -147,8 +147,10 @@ async def read_source(source: RealCluster, topic: str) -> dict[int, list[Message
 
 def read_committed(target: RealCluster, topic: str, folder: Path) -> dict[int, list[Message]]:
     """Return what Kafka's own consumer sees of the target, by partition; blocks."""
-    write_logging_files(folder)
-    tools = JavaTools(find_version("4.1.0"), folder)
+    own = folder / f"judge-{topic}"  # the output of another topic would be in the same file
+    own.mkdir()
+    write_logging_files(own)
+    tools = JavaTools(find_version("4.1.0"), own)
     done = tools.run(str(JUDGE), target.bootstrap_servers, topic, input=None, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[int, list[Message]] = {}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
+import confluent_kafka
 import pytest
 
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
@@ -79,6 +83,75 @@ async def test_recreated_topic_that_has_grown_is_stopped(
     assert (await copy(skipping)).records == 25
     assert (await copy(config)).records == 0  # the new topic is the known one now
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW}
+
+
+async def test_recreated_topic_stays_stopped_without_zookeeper(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next start can't read the identities; nothing of the new topic is copied."""
+    topic = unique_topic("away")
+    source.create_topic(topic)
+    await write(source, topic, {0: OLD})
+    config = bridge_config(topic, source, target, topic)
+    await copy(config)
+    await recreate(source, topic)
+    assert recreated(await copy(config), topic)
+
+    async def nothing(self: TopicIdentities) -> dict[str, str]:
+        return {}
+
+    monkeypatch.setattr(TopicIdentities, "_read", nothing)
+    assert recreated(await copy(config), topic)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: OLD}
+
+
+async def test_shorter_topic_is_copied_anew_once(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """With `skip` its messages before the old position are copied, and none of them twice."""
+    topic = unique_topic("shorter")
+    source.create_topic(topic)
+    await write(source, topic, {0: OLD})
+    more = '[copy]\non_loss = "skip"\nrefresh_s = 3\n'
+    config = bridge_config(topic, source, target, topic, more)
+    async with running_bridge(config) as (status, _):
+        await until(lambda: status.records == 10, "all is copied", 60)
+        await asyncio.to_thread(source.delete_topic, topic)
+        await asyncio.to_thread(source.create_topic, topic)
+        await write(source, topic, {0: NEW[:4]})
+        await until(lambda: status.records == 14, "the new topic is copied", 60)
+        await write(source, topic, {0: NEW[4:7]})
+        await until(lambda: status.records >= 17, "the rest is copied", 60)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW[:7]}
+
+
+async def test_topic_id_of_zeros_is_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers from 2.8 on give it while `inter.broker.protocol.version` is an older one."""
+
+    class Admin:
+        def __init__(self, settings: object) -> None:
+            pass
+
+        def describe_topics(self, wanted: object, request_timeout: float) -> dict[str, Any]:
+            found = {"old": Future[Any](), "new": Future[Any]()}
+            found["old"].set_result(SimpleNamespace(topic_id=confluent_kafka.Uuid(0, 0)))
+            found["new"].set_result(SimpleNamespace(topic_id=confluent_kafka.Uuid(1, 2)))
+            return found
+
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
+        '[topics]\ninclude = ["old", "new"]\n'
+    )
+    identities = TopicIdentities(config, Target(config))
+    assert list(identities._describe(["old", "new"])) == ["new"]
 
 
 async def test_topic_recreated_during_the_copy_is_stopped(

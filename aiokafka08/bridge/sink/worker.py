@@ -59,6 +59,8 @@ _log = logging.getLogger("aiokafka08.bridge")
 _CALL_S = 1.0
 """How long one call of librdkafka may block."""
 INITIALISE_S = 30.0
+_PURGE_S = 10.0
+"""How long the callbacks of purged messages may take."""
 _POLL_S = 0.05
 _RETRY_S = 0.2
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
@@ -183,14 +185,16 @@ class TransactionWorker:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Release librdkafka's handles; blocks. The thread has ended, or never began.
+        """Release librdkafka's handles; blocks. The thread does it at its end, if it ever began.
 
         The callback of a message keeps this worker, and so the producer, until it is called.
         """
         self._producer.purge()
-        deadline = time.monotonic() + _CALL_S
+        deadline = time.monotonic() + _PURGE_S
         while len(self._producer) and time.monotonic() < deadline:
-            self._producer.poll(_POLL_S)
+            # A fatal error is raised here, once, in front of the callbacks.
+            with contextlib.suppress(self._confluent.KafkaException):
+                self._producer.poll(_POLL_S)
 
     # --- in the thread ----------------------------------------------------------------------------
 
@@ -205,12 +209,15 @@ class TransactionWorker:
             _log.exception("%s: the sink has a bug", self._settings.client_id)
             text = f"internal error in the sink, see the log for the traceback: {error!r}"
             self._failed(BridgeError(text))
+        finally:
+            self.close()
 
     def _failed(self, error: KafkaError) -> None:
         self._report(WorkerFailed(self._settings.number, error))
 
     def _take_chunks(self) -> None:
         while True:
+            reason: str | None = None
             try:
                 chunk = self._next_chunk()
                 if chunk is not None:
@@ -220,7 +227,12 @@ class TransactionWorker:
                 if chunk is None and self._stop_at is not None:
                     return
             except _Abort as abort:
-                self._abort(str(abort))
+                reason = str(abort)
+            # Not in the handler: librdkafka's binding would keep the exception for ever, and this.
+            if reason is not None:
+                self._abort(reason)
+                if self._stop_at is not None:
+                    return  # what waits is of an older epoch
 
     def _next_chunk(self) -> Chunk | None:
         """Return the next chunk; None if the transaction is old enough, or at the stop."""
