@@ -60,8 +60,8 @@ def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
         raise ImportError(
             f"{_VARIABLE}=c: {name} can't be imported ({error}). "
             "Where there is a C compiler: pip install --force-reinstall --no-deps --no-cache-dir "
-            "--no-binary aiokafka08 aiokafka08 (pip caches the wheel that it has built without one, "
-            f"and prefers a pure wheel to the source). Or unset {_VARIABLE}"
+            "--no-binary aiokafka08 aiokafka08 (pip caches the wheel that it has built without one,"
+            f" and takes a pure wheel before the source). Or unset {_VARIABLE}"
         ) from error
     return module
 
