@@ -1,4 +1,4 @@
-"""The mixed scenario: the first 130 seeds here, and 2,000 in `nox -s full`.
+"""The mixed scenario: the first 300 seeds here, and 2,000 in `nox -s full`.
 
 A failing seed is found again by its number: `python -m tests.simulation --first 17 --seeds 1
 --shrink` shrinks it and prints a test.
@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.plan import LENGTH_S, VERSIONS, Send, plan_of
 from tests.simulation.runner import KINDS, SeedResult, Summary, frozen_modules, run_seed
 
-TESTS = 26
+TESTS = 60
 SEEDS_OF_A_TEST = 5
 FULL_TESTS = 400
 
