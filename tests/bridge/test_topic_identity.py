@@ -42,6 +42,18 @@ async def recreate(source: RealCluster, topic: str) -> None:
     await write(source, topic, {0: NEW})
 
 
+async def copy_and_recreate(
+    source: RealCluster, target: RealCluster, topic: str, more: str = ""
+) -> BridgeConfig:
+    """Copy a topic with `OLD`, put one with `NEW` in its place, and return the configuration."""
+    source.create_topic(topic)
+    await write(source, topic, {0: OLD})
+    config = bridge_config(topic, source, target, topic, more)
+    await copy(config)
+    await recreate(source, topic)
+    return config
+
+
 def recreated(status: CopyStatus, topic: str) -> bool:
     reason = status.stopped.get(TopicPartition(topic, 0), "")
     return f"topic {topic!r}, partition 0: it was deleted and created again" in reason
@@ -94,11 +106,7 @@ async def test_recreated_topic_stays_stopped_without_zookeeper(
 ) -> None:
     """The next start can't read the identities; nothing of the new topic is copied."""
     topic = unique_topic("away")
-    source.create_topic(topic)
-    await write(source, topic, {0: OLD})
-    config = bridge_config(topic, source, target, topic)
-    await copy(config)
-    await recreate(source, topic)
+    config = await copy_and_recreate(source, target, topic)
     assert recreated(await copy(config), topic)
 
     async def nothing(self: TopicIdentities) -> dict[str, str]:
@@ -179,11 +187,8 @@ async def test_interrupted_begin_of_a_recreated_topic_is_repeated(
 ) -> None:
     """The process is killed after the positions were set back, and before it says so."""
     topic = unique_topic("again")
-    source.create_topic(topic)
-    await write(source, topic, {0: OLD})
-    config = bridge_config(topic, source, target, topic, '[copy]\non_loss = "skip"\n')
-    await copy(config)
-    await recreate(source, topic)
+    skip = '[copy]\non_loss = "skip"\n'
+    config = await copy_and_recreate(source, target, topic, skip)
 
     class KilledError(Exception):
         pass

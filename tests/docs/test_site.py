@@ -89,9 +89,7 @@ def test_variables_of_the_environment_are_documented() -> None:
 
 
 def test_texts_for_users_name_pages_by_their_titles() -> None:
-    """Whoever installed the package by pip has no folder docs: only comments and docstrings name
-    its files. The help of commands is a docstring, too.
-    """
+    """pip installs no docs/: texts for users name pages by title, comments by path."""
     titles = [path.read_text().partition("\n")[0] for path in (ROOT / "docs").rglob("*.md")]
     found = {"cli.md": generated()}
     for path in (ROOT / "aiokafka08").rglob("*.py"):

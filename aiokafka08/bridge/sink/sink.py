@@ -40,8 +40,6 @@ _HANG_S = 5.0
 """How much longer a call may take than librdkafka was told, until it counts as hung."""
 _BATCH_BYTES = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
-
-
 _FIND_COORDINATOR = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
@@ -49,8 +47,7 @@ _FIND_COORDINATOR = {
 }
 """When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
 positions ignores its timeout, until a connection opens or closes and what it remembers is older
-than `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that took
-76 to 81 s."""
+than `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that took 76 to 81 s."""
 
 
 @dataclass(slots=True)
