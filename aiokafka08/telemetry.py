@@ -41,11 +41,13 @@ class Event(FrozenFields):
     Attributes:
         client_id: The client that emitted the event. Equality ignores it.
         name: The counter in `metrics()` that the event increases.
+        unit: What the counter counts.
         level: The level of its log line.
         logger: Its logger, below "aiokafka08".
     """
 
     name: ClassVar[str] = ""
+    unit: ClassVar[str] = "events"
     level: ClassVar[int] = logging.INFO
     logger: ClassVar[str] = "net"
     client_id: str = field(default="", kw_only=True, compare=False)
@@ -162,6 +164,7 @@ class Acks0Unknown(Event):
     """The broker closed the lane after messages with acks=0: they may be stored or lost."""
 
     name = "acks0_unknown"
+    unit = "messages"
     level = logging.WARNING
     logger = "producer"
     messages: int
@@ -198,12 +201,36 @@ class OffsetReset(Event):
     level = logging.WARNING
     logger = "consumer"
     partition: TopicPartition
-    old_offset: int | None
+    old_offset: int
     new_offset: int
 
     def __str__(self) -> str:
-        old = "no position" if self.old_offset is None else f"offset {self.old_offset}"
-        return f"{_name(self.partition)}: auto_offset_reset from {old} to {self.new_offset}"
+        name = _name(self.partition)
+        return f"{name}: auto_offset_reset from offset {self.old_offset} to {self.new_offset}"
+
+
+class StartedAtEnd(Event):
+    """No offset was committed, and `auto_offset_reset="latest"` began after the last message.
+
+    `positions` has each such partition whose log has had messages, with the offset. This consumer
+    doesn't return the messages before it.
+    """
+
+    name = "starts_at_end"
+    unit = "partitions"
+    logger = "consumer"
+    positions: tuple[tuple[TopicPartition, int], ...]
+
+    @property
+    def amount(self) -> int:
+        return len(self.positions)
+
+    def __str__(self) -> str:
+        starts = [f"{tp.topic}/{tp.partition} at {offset}" for tp, offset in self.positions]
+        return (
+            "no committed offset, auto_offset_reset 'latest' starts at the end, earlier messages "
+            f"aren't returned: {join_names(starts)}"
+        )
 
 
 class CommitFailed(Event):

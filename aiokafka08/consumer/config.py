@@ -21,7 +21,11 @@ from aiokafka08.net.coordinator_lookup import check_group_id
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 
-_RESETS = {"earliest": StartPosition.EARLIEST, "latest": StartPosition.LATEST, "none": None}
+_RESETS = {
+    "earliest": StartPosition.EARLIEST,
+    "latest": StartPosition.UNCOMMITTED_LATEST,
+    "none": None,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class StartPosition(enum.Enum):
     STORED = "the committed offset; if there is none, what auto_offset_reset says"
     EARLIEST = "the first message kept"
     LATEST = "after the last message"
+    UNCOMMITTED_LATEST = "after the last message, because no offset is committed; reported"
     REFUSED = "the broker refused the position: verify it against the bounds of the log"
 
 

@@ -34,10 +34,13 @@ from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import OffsetReset, PartitionFailed
+from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 
 BEYOND_END_TRIES = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
+
+_FROM_THE_END = (StartPosition.LATEST, StartPosition.UNCOMMITTED_LATEST, StartPosition.REFUSED)
+"""For these the end of the log is listed."""
 
 
 class _PositionSearch(NamedTuple):
@@ -188,8 +191,9 @@ class StartOffsets:
             self._list_end(
                 leader, searches, EARLIEST, (StartPosition.EARLIEST, StartPosition.REFUSED)
             ),
-            self._list_end(leader, searches, LATEST, (StartPosition.LATEST, StartPosition.REFUSED)),
+            self._list_end(leader, searches, LATEST, _FROM_THE_END),
         )
+        at_end: list[tuple[TopicPartition, int]] = []
         for cursor in _current(searches):
             tp = cursor.topic_partition
             results = [result[tp] for result in (first, last) if tp in result]
@@ -202,7 +206,11 @@ class StartOffsets:
             elif cursor.start is StartPosition.REFUSED:
                 self._verify(cursor, *bounds)  # REFUSED is in both results
             else:
+                if cursor.start is StartPosition.UNCOMMITTED_LATEST and bounds[0]:
+                    at_end.append((tp, bounds[0]))
                 self._set_position(cursor, bounds[0])
+        if at_end:
+            self._router.telemetry.emit(StartedAtEnd(tuple(at_end)))
 
     async def _list_end(
         self,

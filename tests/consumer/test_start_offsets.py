@@ -14,7 +14,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
-from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed
+from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed, StartedAtEnd
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -41,6 +41,42 @@ async def test_deleted_messages_reset_the_position(
     cluster.append("t", 0, values(10, 11))
     assert (await consumer.getone()).offset == first
     assert consumer.metrics()["offset_resets"] == 1
+
+
+async def test_start_at_the_end_for_want_of_a_commit_is_reported(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that the log answers why a message is missing; an empty log has lost none."""
+    caplog.set_level("INFO", "aiokafka08")
+    events: list[Event] = []
+    cluster.append("t", 0, values(0, 10))
+    cluster.append("t", 2, values(0, 5))
+    consumer = make_consumer("t", auto_offset_reset="latest", on_event=events.append)
+    await consumer.start()
+    [event] = [event for event in events if isinstance(event, StartedAtEnd)]
+    assert sorted(event.positions) == [(tp(0), 10), (tp(2), 5)]  # both on node 0
+    assert consumer.metrics()["starts_at_end"] == 2
+    assert "no committed offset, auto_offset_reset 'latest' starts at the end" in caplog.text
+    assert "t/0 at 10" in caplog.text
+
+
+async def test_chosen_start_at_the_end_is_not_reported(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """Neither a seek to the end, nor a committed offset there."""
+    cluster.append("t", 0, values(0, 10))
+    consumer = make_consumer(group_id="g", auto_offset_reset="latest", enable_auto_commit=False)
+    consumer.assign([tp(1)])
+    await consumer.start()
+    consumer.assign([tp(0)])
+    await consumer.seek_to_end(tp(0))
+    assert await consumer.position(tp(0)) == 10
+    await consumer.commit()
+    again = make_consumer(group_id="g", auto_offset_reset="latest")
+    again.assign([tp(0)])
+    await again.start()
+    assert await again.position(tp(0)) == 10
+    assert consumer.metrics()["starts_at_end"] == again.metrics()["starts_at_end"] == 0
 
 
 async def test_out_of_range_without_reset_raises_until_seek(

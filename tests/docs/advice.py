@@ -141,6 +141,10 @@ EVENTS: dict[str, tuple[str, str]] = {
     "Acks0Unknown": ("none", "each one: messages may be lost"),
     "PartitionFailed": ("when a leader moves", "a steady rate for one partition: it isn't read"),
     "OffsetReset": ("none", "each one: messages were deleted unread, or the log was cut"),
+    "StartedAtEnd": (
+        "when a group or a consumer without a group begins",
+        "for a group that has committed before: its offsets have expired, or its name has changed",
+    ),
     "CommitFailed": ("none", "more than one in a row: a restart will repeat messages"),
     "GroupJoined": (
         "at the start of a member of the group",

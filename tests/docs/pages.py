@@ -192,7 +192,7 @@ def _fields(cls: type[telemetry.Event]) -> list[str]:
     return [
         name
         for name in inspect.get_annotations(cls)
-        if name not in {"name", "level", "logger", "client_id"}
+        if name not in {"name", "unit", "level", "logger", "client_id"}
     ]
 
 
@@ -226,9 +226,7 @@ def metrics_page() -> str:
                 unit, meaning, normal, alert = METRICS[name]
             else:
                 event = events[name]
-                # An event whose `amount` isn't 1 counts its messages.
-                unit = "events" if event.amount is telemetry.Event.amount else "messages"
-                meaning = f"`{event.__name__}`: {_first_sentence(event)}"
+                unit, meaning = event.unit, f"`{event.__name__}`: {_first_sentence(event)}"
                 normal, alert = EVENTS[event.__name__]
             kind = "gauge" if name in _GAUGES else "counter"
             rows.append((f"`{name}`", kind, unit, meaning, normal, alert))

@@ -96,10 +96,10 @@ def test_every_kind_of_event_has_a_sentence_of_its_own() -> None:
         "int": 3,
         "bool": True,
         "str": "text",
-        "int | None": None,
         "TopicPartition": TopicPartition("orders", 0),
         "tuple[int, ...]": tuple(range(50)),
         "tuple[TopicPartition, ...]": (TopicPartition("orders", 0),) * 50,
+        "tuple[tuple[TopicPartition, int], ...]": ((TopicPartition("orders", 0), 7),) * 50,
     }
     kinds = Event.__subclasses__()
     assert len(kinds) > 10
