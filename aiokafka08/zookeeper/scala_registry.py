@@ -169,7 +169,9 @@ class ScalaRegistry:
         self._topics = topics
 
     def _unregister(self, deadline: float) -> None:
-        if self.member and self._session_id == self._current_session_id():
+        # No other client has this id. So the node is deleted whatever session created it: kazoo may
+        # have kept the request of `_register` until there was a new session.
+        if self.member:
             self._delete(f"{self._root}/ids/{self.member}", deadline)
         self.member = ""
 
