@@ -275,7 +275,8 @@ class ZookeeperGroup:
         topics = self._subscription.topics(self._router.metadata.snapshot)
         snapshot = await self._in_thread(registry.register_and_read, topics)
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
-        if wanted == self._owned and number == self._subscription_number:
+        is_current = wanted == self._owned and number == self._subscription_number
+        if is_current and self._claimed == set(wanted):
             return None
         await self._assignee.revoke()
         self._owned = {}
@@ -286,12 +287,12 @@ class ZookeeperGroup:
         if conflict is not None:
             self._claimed.clear()
             return conflict
-        self._owned = wanted
-        self._extend_session_deadline()
         is_session_doubtful = self._session_ended or self._disconnected_since is not None
         if is_session_doubtful or self._subscription.number != number:
-            self._is_stale = True
+            self._is_stale = True  # the next rebalance releases these partitions, or claims them
             return None
+        self._owned = wanted
+        self._extend_session_deadline()
         self._subscription_number = number
         self._member_state.session_lost = False
         self._router.telemetry.emit(

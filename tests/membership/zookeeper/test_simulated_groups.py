@@ -1,0 +1,80 @@
+"""Rare orders of events in ZooKeeper groups: the unmodified consumer in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.testing.simulation import World, simulate
+from aiokafka08.zookeeper.scala_registry import ScalaRegistry
+
+SESSION_S = 8.0
+WHOLE_TOPIC = {TopicPartition("t", 0)}
+
+
+async def start_member(world: World, host: str) -> AIOKafkaConsumer:
+    """Start a member in a process of its own; members are sorted by their hosts."""
+    with world.process(host):
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=world.cluster.bootstrap_servers,
+            zookeeper_connect=world.zookeeper_connect,
+            group_id="g",
+            session_timeout_ms=int(SESSION_S * 1000),
+            rebalance_max_retries=10,
+        )
+        await asyncio.create_task(consumer.start())
+    return consumer
+
+
+def test_member_without_share_releases_what_it_dropped() -> None:
+    """A member is cut off for so long that it drops its partition, but its session goes on. When it
+    is back, another member is to have the partition: its node must not stay.
+    """
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> set[TopicPartition]:
+            world.cluster.create_topic("t", 1)
+            cut_off = await start_member(world, "b.example")
+            assert cut_off.assignment() == WHOLE_TOPIC
+            world.zookeeper.disconnect(SESSION_S / 2, world.zookeeper.clients)
+            other = await start_member(world, "a.example")
+            owned = other.assignment()
+            assert cut_off.assignment() == set()
+            await asyncio.gather(cut_off.stop(), other.stop())
+            return owned
+
+        assert world.run(scenario) == WHOLE_TOPIC
+
+
+def test_partitions_claimed_during_connection_loss_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection breaks after the partitions are claimed and before they are read. When it is
+    back, the session goes on, and the claim stands.
+    """
+    with simulate(1, version="0.8.2") as world:
+        claim = ScalaRegistry.claim
+
+        def claim_and_lose_connection(registry: Any, wanted: Any) -> str | None:
+            result = claim(registry, wanted)
+            if registry.member.startswith("g_a."):
+                monkeypatch.undo()
+                world.zookeeper.disconnect(0, [registry._client])
+                world.zookeeper.spend(0.01)  # the connection's loss is known before the claim
+            return result
+
+        async def scenario() -> list[set[TopicPartition]]:
+            world.cluster.create_topic("t", 2)
+            members = [await start_member(world, "a.example")]
+            monkeypatch.setattr(ScalaRegistry, "claim", claim_and_lose_connection)
+            members.append(await start_member(world, "b.example"))
+            await asyncio.sleep(SESSION_S)
+            owned = [one.assignment() for one in members]
+            await asyncio.gather(*(one.stop() for one in members))
+            return owned
+
+        assert world.run(scenario) == [{TopicPartition("t", 0)}, {TopicPartition("t", 1)}]
