@@ -280,7 +280,10 @@ def _introduction(record: Record) -> Iterable[str]:
         "the other clients' warm-up is 1,000."
     )
     yield ""
-    yield "[performance.md](performance.md) says where the time goes."
+    yield (
+        "[Performance](guides/performance.md) says what to make of them, "
+        "[performance.md](performance.md) where the time goes."
+    )
     yield ""
     if record.results:
         yield "![CPU seconds per million messages](benchmarks.png)"

@@ -1,17 +1,17 @@
-"""Write the pages of docs/reference that are made from the code: `python -m tests.docs`."""
+"""Write the pages of docs/ that are made from the code: `python -m tests.docs`."""
 
 from __future__ import annotations
 
-from tests.docs.pages import FOLDER, PAGES
+from tests.docs.pages import DOCS, PAGES
 
 
 def main() -> None:
     """Write each page whose text has changed."""
     for name, render in PAGES.items():
-        path, text = FOLDER / name, render()
+        path, text = DOCS / name, render()
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
-            print(f"{path.relative_to(FOLDER.parents[1])} written")
+            print(f"{path.relative_to(DOCS.parent)} written")
 
 
 if __name__ == "__main__":

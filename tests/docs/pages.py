@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
@@ -16,8 +16,10 @@ from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT, UNSENT_ERRORS
+from tests.docs.rates import performance_page
+from tests.docs.tables import table
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[2] / "docs"
 MADE = (
     "<!-- Made from the code by `python -m tests.docs`: change the code's docstrings instead. -->"
 )
@@ -46,16 +48,6 @@ OBSERVED = {
     ApiKey.API_VERSIONS: "2.2",
 }
 """The sections of docs/brokers.md on each request."""
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(_cell(one) for one in line)} |\n" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
 
 
 def arguments(docstring: str) -> Iterator[tuple[str, str]]:
@@ -272,10 +264,11 @@ def _first_sentence(cls: type) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "options.md": options_page,
-    "errors.md": errors_page,
-    "events.md": events_page,
-    "metrics.md": metrics_page,
-    "protocol.md": protocol_page,
+    "guides/performance.md": performance_page,
+    "reference/options.md": options_page,
+    "reference/errors.md": errors_page,
+    "reference/events.md": events_page,
+    "reference/metrics.md": metrics_page,
+    "reference/protocol.md": protocol_page,
 }
-"""By the name of a file in docs/reference: what renders it."""
+"""By the path of a page in docs: what renders it."""

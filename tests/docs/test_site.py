@@ -17,9 +17,9 @@ from aiokafka08 import errors
 from tests.cli.document import generated
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS
 from tests.docs.diagrams import diagrams
-from tests.docs.pages import FOLDER, PAGES, error_classes, event_classes, metric_names
+from tests.docs.pages import DOCS, PAGES, error_classes, event_classes, metric_names
 
-ROOT = FOLDER.parents[1]
+ROOT = DOCS.parent
 COMPILED = {"DeliveryFuture", "murmur2", "partitions_of"}
 """Names of compiled twins; the pure twins have their docstrings."""
 MODULES = [
@@ -41,7 +41,7 @@ MODULES = [
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_what_the_code_says(name: str) -> None:
     """`python -m tests.docs` writes it."""
-    assert (FOLDER / name).read_text() == PAGES[name]()
+    assert (DOCS / name).read_text() == PAGES[name]()
 
 
 def test_each_error_and_event_has_advice_and_no_other_does() -> None:
@@ -62,7 +62,7 @@ def test_each_diagram_has_a_picture_of_its_text() -> None:
     assert found
     old = [one.picture.name for one in found if not one.picture.read_text().endswith(one.mark)]
     assert not old
-    assert {one.picture for one in found} == set((FOLDER.parent / "diagrams").glob("*.svg"))
+    assert {one.picture for one in found} == set((DOCS / "diagrams").glob("*.svg"))
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -78,7 +78,7 @@ def test_public_names_have_docstrings(module: str) -> None:
 
 
 def test_variables_of_the_environment_are_documented() -> None:
-    page = (FOLDER / "environment.md").read_text()
+    page = (DOCS / "reference" / "environment.md").read_text()
     named = set()
     for path in (ROOT / "aiokafka08").rglob("*.py"):
         text = path.read_text()
