@@ -76,7 +76,7 @@ class Connected(Event):
 class Disconnected(Event):
     """A lane was closed by the client or the broker.
 
-    `lost` is the number of requests in flight, which will have no response.
+    `lost` is the number of requests in flight that their callers still waited for.
     """
 
     name = "connections_closed"
@@ -86,7 +86,8 @@ class Disconnected(Event):
     lost: int
 
     def __str__(self) -> str:
-        lost = f"; {self.lost} responses are lost" if self.lost else ""
+        requests = "1 request" if self.lost == 1 else f"{self.lost} requests"
+        lost = f"; no response to {requests}" if self.lost else ""
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 

@@ -363,9 +363,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._blocked_since = None
         if self._silence_timer is not None:
             self._silence_timer.cancel()
-        lost = len(self._protocol.eof())
-        waiters = [pending.waiter for pending in self._pending.values()]
+        waiters = [self._pending[one].waiter for one in self._protocol.eof()]
         self._pending.clear()
+        # A cancelled request, such as the long poll of a consumer that stops, has lost nothing.
+        lost = sum(not waiter.done() for waiter in waiters)
         for waiter in waiters:
             if not waiter.done():  # else an earlier waiter has ended it
                 waiter.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
@@ -385,7 +386,7 @@ async def open_connection(
         config: the options of the network layer.
         version: what the broker supports.
         on_close: called once when the connection is closed, with the reason and the number of
-            requests whose responses are lost.
+            requests without a response whose callers still wait for it.
 
     Raises:
         KafkaConnectionError: the connection can't be made.

@@ -18,6 +18,7 @@ from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.telemetry import Disconnected, Event
 from aiokafka08.testing import Close, Delay, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
@@ -146,6 +147,20 @@ async def test_start_ends_without_the_position_of_a_hung_leader(
     )
     consumer = make_consumer("t", auto_offset_reset="latest")
     await asyncio.wait_for(consumer.start(), 5)
+
+
+async def test_stop_during_a_long_poll_loses_no_response(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """What the log says of the connections is no cause for alarm."""
+    events: list[Event] = []
+    consumer = make_consumer("t", fetch_max_wait_ms=60_000, on_event=events.append)
+    async with consumer:
+        await until(lambda: len(cluster.requests(FetchRequest)) == 2)
+    closed = [event for event in events if isinstance(event, Disconnected)]
+    assert {event.reason for event in closed} == {"closed by the client"}
+    assert [event.lost for event in closed] == [0] * len(closed)
+    assert "fetch" in {event.lane for event in closed}
 
 
 async def test_stop_twice_and_before_the_start(make_consumer: MakeConsumer) -> None:

@@ -251,6 +251,21 @@ async def test_a_wrong_correlation_id_closes_the_connection(config: NetConfig, w
         await link.wait_eof()
 
 
+async def test_cancelled_requests_do_not_count_as_lost(config: NetConfig) -> None:
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        calls = [asyncio.create_task(connection.request(requesting(i))) for i in range(2)]
+        for _ in calls:
+            await link.read()
+        calls[0].cancel()
+        await asyncio.wait(calls[:1])
+        connection.close("closed by the client")
+        with pytest.raises(KafkaConnectionError, match="closed by the client"):
+            await calls[1]
+        assert closed.calls == [("closed by the client", 1)]
+
+
 async def test_id_0_of_0_8_2_matches_the_oldest_coordinator_lookup(config: NetConfig) -> None:
     async with listening() as peer, connected(peer, config) as connection:
         link = await peer.link()
@@ -554,7 +569,7 @@ async def test_a_silent_peer_is_closed_after_the_request_timeout(make_config: Ma
         with pytest.raises(KafkaTimeoutError, match="ListOffsetsRequest within 100 ms"):
             await connection.request(requesting(1))
         await connection.socket_closed
-        assert closed.calls == [("no response for 100 ms", 1)]
+        assert closed.calls == [("no response for 100 ms", 0)]
 
 
 async def test_a_silent_peer_is_closed_without_waiting_callers(
@@ -573,7 +588,7 @@ async def test_a_silent_peer_is_closed_without_waiting_callers(
         assert connection.close_reason is None
         async with asyncio.timeout(5):
             await connection.socket_closed
-        assert closed.calls == [("no response for 150 ms", 4)]
+        assert closed.calls == [("no response for 150 ms", 0)]
 
 
 async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
