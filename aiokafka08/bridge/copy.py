@@ -96,7 +96,7 @@ class CopySession:
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns()
-        self._identities = TopicIdentities(config, self._target)
+        self._identities = TopicIdentities(config, self._target, self._sink)
         self._target_topics = TargetTopics(config, self._source, self._target, status)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES

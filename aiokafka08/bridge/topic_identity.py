@@ -25,9 +25,9 @@ from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
+from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.source_clients import source_admin, source_settings
 from aiokafka08.bridge.target import Target, import_confluent
-from aiokafka08.bridge.target_groups import TargetGroups
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaError,
@@ -64,10 +64,11 @@ class TopicIdentities:
     Args:
         config: the file of the bridge.
         target: the connection.
+        sink: sets positions back.
     """
 
-    def __init__(self, config: BridgeConfig, target: Target) -> None:
-        self._config, self._target = config, target
+    def __init__(self, config: BridgeConfig, target: Target, sink: TransactionSink) -> None:
+        self._config, self._target, self._sink = config, target, sink
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
 
@@ -76,12 +77,13 @@ class TopicIdentities:
 
         For recreated topics there is a `reason`, also where none can be read now; with
         `on_loss="skip"` their positions are 0 instead, and they have no runs in `stored` any more.
-        Call it when older starts are fenced.
+        Call it when older starts are fenced, and before the workers of the sink run.
 
         Args:
             stored: the offsets topic.
 
         Raises:
+            BridgeFencedError: a newer start has claimed the bridge.
             KafkaConfigurationError: the file names ZooKeeper, and kazoo isn't installed.
             TargetError: the target doesn't respond.
             KafkaProtocolError: a stored identity can't be read.
@@ -130,15 +132,12 @@ class TopicIdentities:
         ]
         if not tps:
             return
-        positions = {TopicPartition(names[tp.topic], tp.partition): (0, "") for tp in tps}
-        groups = TargetGroups(self._target, self._config)
-        await groups.commit(self._config.position_group, positions)
-        stale = [
-            (encode_runs_key(RunsKey(*tp, source)), None)
+        pairs = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
+        stale = {
+            tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.records.pop(tp, ())]
             for tp in tps
-            for source in stored.records.pop(tp, ())
-        ]
-        await self._target.write_all(self._config.offsets_topic, stale)
+        }
+        await self._sink.begin_anew(pairs, stale)
         for topic in topics:
             _log.warning(
                 "%s: topic %r was deleted and created again at the source; it is copied from its "

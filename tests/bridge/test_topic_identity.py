@@ -12,9 +12,13 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.errors import BridgeFencedError
+from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import (
     Message,
@@ -158,7 +162,9 @@ async def test_topic_id_of_zeros_is_no_identity(monkeypatch: pytest.MonkeyPatch)
         'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
         '[topics]\ninclude = ["old", "new"]\n'
     )
-    identities = TopicIdentities(config, Target(config))
+    connection = Target(config)
+    sink = TransactionSink(config, connection, BridgeRun())
+    identities = TopicIdentities(config, connection, sink)
     assert list(identities._describe(["old", "new"])) == ["new"]
 
 
@@ -232,3 +238,26 @@ async def test_topic_of_an_older_release_is_taken_as_it_is(
     assert (await copy(config)).records == 10
     await recreate(source, topic)
     assert recreated(await copy(config), topic)
+
+
+async def test_fenced_start_sets_no_position_back(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """It hangs behind its claim; a newer start claims the bridge, and copies meanwhile."""
+    topic = unique_topic("zombie")
+    config = await copy_and_recreate(source, target, topic, '[copy]\non_loss = "skip"\n')
+    connection = Target(config)
+    older, newer = (TransactionSink(config, connection, BridgeRun()) for _ in range(2))
+    try:
+        await older.start(LEAST_MESSAGE_BYTES)
+        await newer.start(LEAST_MESSAGE_BYTES)
+        stored = await read_stored_runs(config, connection)
+        with pytest.raises(BridgeFencedError):
+            await TopicIdentities(config, connection, older).start(stored)
+        positions = await connection.committed(config.position_group, [TopicPartition(topic, 0)])
+        runs = await read_stored_runs(config, connection)
+    finally:
+        await asyncio.gather(older.close(), newer.close())
+        await connection.close()
+    assert positions == {TopicPartition(topic, 0): 10}
+    assert runs.records[TopicPartition(topic, 0)]

@@ -14,8 +14,9 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
@@ -105,9 +106,13 @@ async def initialise(target: Target, worker: TransactionWorker, what: str) -> No
         TargetUnavailableError: also if the call of librdkafka doesn't return.
         TargetError: the target refuses.
     """
+    await _call_producer(target, what, worker.initialise)
+
+
+async def _call_producer(target: Target, what: str, call: Callable[[], None]) -> None:
     try:
         async with asyncio.timeout(INITIALISE_S + _HANG_S):
-            await target.call(what, worker.initialise)
+            await target.call(what, call)
     except TimeoutError:
         raise TargetUnavailableError(
             f"{what}: no result of a call for {INITIALISE_S + _HANG_S:.0f} s"
@@ -213,6 +218,29 @@ class TransactionSink:
         """Whether the bridge was started before this process, as `start()` has found."""
         return not self._run.is_first
 
+    async def begin_anew(
+        self,
+        pairs: Mapping[TopicPartition, TopicPartition],
+        stale: Mapping[TopicPartition, Sequence[bytes]],
+    ) -> None:
+        """Set positions to 0 and remove runs, by the claimed producers; before `run_workers`.
+
+        Args:
+            pairs: partition of the source → partition of the target.
+            stale: by partition of the source, the keys to remove from the offsets topic.
+
+        Raises:
+            BridgeFencedError: a newer start has claimed the bridge; its positions are untouched.
+            TargetError: the target doesn't respond, or refuses.
+        """
+        for number, worker in enumerate(self._workers):
+            tps = [tp for tp in pairs if self.worker_of(tp) == number]
+            copies = [pairs[tp] for tp in tps]
+            keys = [key for tp in tps for key in stale.get(tp, ())]
+            what = f"set positions to 0 by producer {number}"
+            if tps:
+                await self._call_claimed(what, partial(worker.begin_anew, copies, keys))
+
     def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the threads.
 
@@ -303,11 +331,14 @@ class TransactionSink:
                 lambda event: loop.call_soon_threadsafe(self._on_event, event),
             )
             self._workers.append(worker)
-            try:
-                await initialise(self._target, worker, what)
-            except TargetError:
-                await self.check_owner()  # two starts at the same time: the older one ends here
-                raise
+            await self._call_claimed(what, worker.initialise)
+
+    async def _call_claimed(self, what: str, call: Callable[[], None]) -> None:
+        try:
+            await _call_producer(self._target, what, call)
+        except TargetError:
+            await self.check_owner()  # two starts at the same time: the older one ends here
+            raise
 
     def _on_event(self, event: SinkEvent) -> None:
         if isinstance(event, ChunkTaken):

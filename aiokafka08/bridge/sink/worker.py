@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter, length_hint
@@ -146,6 +146,23 @@ class TransactionWorker:
             KafkaException: it failed; `target.target_error` tells whether it may work later.
         """
         self._producer.init_transactions(INITIALISE_S)
+
+    def begin_anew(self, copies: Sequence[TopicPartition], stale: Sequence[bytes]) -> None:
+        """Set positions to 0 and remove runs, in one transaction, before `start`; blocks.
+
+        Args:
+            copies: the partitions of the target.
+            stale: the keys to remove from the offsets topic.
+
+        Raises:
+            KafkaException: it failed; `target.target_error` tells whether it may work later.
+        """
+        self._producer.begin_transaction()
+        for key in stale:
+            self._producer.produce(self._settings.offsets_topic, None, key, 0)
+        positions = [self._confluent.TopicPartition(*copy, 0) for copy in copies]
+        self._producer.send_offsets_to_transaction(positions, self._group, INITIALISE_S)
+        self._producer.commit_transaction(INITIALISE_S)
 
     def start(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the thread.
