@@ -12,7 +12,6 @@ are `TargetUnavailableError`.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,13 +55,13 @@ class TopicSpec(NamedTuple):
 
 
 def import_confluent() -> ModuleType:
-    """Import confluent-kafka.
+    """Import confluent-kafka, with its admin client.
 
     Raises:
         KafkaConfigurationError: it isn't installed.
     """
     try:
-        import confluent_kafka
+        import confluent_kafka.admin
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
@@ -170,7 +169,7 @@ class Target:
         self.confluent = import_confluent()
         self._config = config
         self._settings = client_settings(config)
-        self._admin_types: Any = importlib.import_module("confluent_kafka.admin")
+        self._admin_types: Any = self.confluent.admin
         try:
             self._admin = self._admin_types.AdminClient(dict(self._settings))
         except self.confluent.KafkaException as error:
