@@ -313,7 +313,12 @@ class CopiedCount:
     def __init__(self, target: RealCluster, topic: str, partitions: int) -> None:
         self._wanted = [confluent_kafka.TopicPartition(topic, one) for one in range(partitions)]
         group = f"aiokafka08-bridge.{topic}"
-        settings = {"bootstrap.servers": target.bootstrap_servers, "group.id": group}
+        settings = {
+            "bootstrap.servers": target.bootstrap_servers,
+            "group.id": group,
+            # Else it waits for the transaction that a killed job has left open.
+            "isolation.level": "read_uncommitted",
+        }
         self._consumer = confluent_kafka.Consumer(settings)
 
     def now(self) -> int:
