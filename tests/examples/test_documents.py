@@ -25,7 +25,7 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 ROOT = Path(__file__).parents[2]
 GUIDES = [
     *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
-    *("uvloop", "performance"),
+    *("uvloop", "performance", "tuning", "guarantees"),
 ]
 """The guides with tests in them."""
 ADDRESS = "kafka1:9092"
