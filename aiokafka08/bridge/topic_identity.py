@@ -161,11 +161,10 @@ class TopicIdentities:
         try:
             if (zookeeper := self._config.source.zookeeper) is not None:
                 created = await environment.run_in_thread(
-                    read_topic_creations, zookeeper, _TIMEOUT_S
+                    read_topic_creations, zookeeper, _TIMEOUT_S, self._config.topics.includes
                 )
-                found = {topic: f"zookeeper {one}" for topic, one in created.items()}
-            else:
-                found = await self._read_ids()
+                return {topic: f"zookeeper {one}" for topic, one in created.items()}
+            return await self._read_ids()
         except KafkaConfigurationError:
             raise
         except KafkaError as error:
@@ -174,7 +173,6 @@ class TopicIdentities:
                 self._config.client_id, error.text,
             )  # fmt: skip
             return {}
-        return {topic: one for topic, one in found.items() if self._config.topics.includes(topic)}
 
     async def _read_ids(self) -> dict[str, str]:
         """Return the topic ids of brokers from 2.8 on. librdkafka asks: 0.8's protocol has none."""

@@ -96,18 +96,25 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
     }
 
 
-def read_topic_creations(connect: str, timeout_s: float) -> dict[str, int]:
+def read_topic_creations(
+    connect: str, timeout_s: float, includes: Callable[[str], bool]
+) -> dict[str, int]:
     """Return the id of the ZooKeeper transaction that created each topic (czxid).
 
     It stays the same as long as the topic lives. A topic that was deleted and created again has a
-    larger one. Arguments and errors are those of `read_topic_nodes`.
+    larger one.
+
+    Args:
+        connect: as for `read_topic_nodes`, whose errors it raises, too.
+        timeout_s: as there.
+        includes: whether to read a topic; it gets the name.
     """
     require_kazoo()
     with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s
         requests = {
             topic: client.exists_async(f"{_TOPICS}/{topic}")
-            for topic in _topic_names(client, deadline)
+            for topic in filter(includes, _topic_names(client, deadline))
         }
         stats = results_of(requests, deadline)
     return {topic: stat.czxid for topic, stat in stats.items() if stat is not None}

@@ -92,12 +92,15 @@ def test_topic_is_created_extended_and_deleted(cluster: Cluster) -> None:
 
 
 def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None:
-    topics, name = TopicNodes(cluster.connect, 10), unique_name()
+    topics, name, other = TopicNodes(cluster.connect, 10), unique_name(), unique_name()
 
     def creation() -> int | None:
-        return read_topic_creations(cluster.connect, 10).get(name)
+        found = read_topic_creations(cluster.connect, 10, name.__eq__)
+        assert set(found) <= {name}
+        return found.get(name)
 
     assert creation() is None
+    topics.create_topic(other, {0: [0]}, {})
     topics.create_topic(name, {0: [0]}, {})
     first = creation()
     assert first is not None
