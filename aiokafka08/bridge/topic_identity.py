@@ -3,7 +3,10 @@
 A log that is shorter than the position shows by itself that it isn't the one that was copied
 (`source`). One that has grown past the position doesn't: then only the topic's identity tells. This
 is the id of the ZooKeeper transaction that created the topic, if the bridge's file names ZooKeeper,
-or else the topic id that brokers from 2.8 on give. Without either, nothing is noticed.
+or else the topic id that brokers from 2.8 on give. Without either, nothing is noticed. In another
+ZooKeeper (a wrong chroot, or one that was built anew) each topic looks as if it was created again:
+so the identity has the creation of the node above the topics, too, and no topic begins anew if that
+has changed.
 
 The identities are in the bridge's state topic: key `topic:` and the name, value JSON, with the new
 identity of a topic that was created again, so it stays stopped where it can't be read. A topic
@@ -23,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
 from aiokafka08.bridge.sink.sink import TransactionSink
@@ -43,6 +47,8 @@ _log = logging.getLogger("aiokafka08.bridge")
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
 _FIRST_WITH_IDS: Final = (2, 8)
+_IN: Final = " below "
+"""In front of the creation of the node above the topics."""
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """What brokers give while `inter.broker.protocol.version` is below 2.8: 16 zero bytes."""
 
@@ -84,6 +90,7 @@ class TopicIdentities:
 
         Raises:
             BridgeFencedError: a newer start has claimed the bridge.
+            BridgeError: the file names another ZooKeeper, with `on_loss="skip"`.
             KafkaConfigurationError: the file names ZooKeeper, and kazoo isn't installed.
             TargetError: the target doesn't respond.
             KafkaProtocolError: a stored identity can't be read.
@@ -93,6 +100,7 @@ class TopicIdentities:
         found = {topic: _compared(known.get(topic), one) for topic, one in now.items()}
         changed = [topic for topic, one in found.items() if one.recreated is not None]
         if changed and self._config.copy.on_loss == "skip":
+            self._check_parent({topic: (known[topic].copied, now[topic]) for topic in changed})
             await self._begin_anew(changed, stored)
             found |= {topic: _Identity(now[topic]) for topic in changed}
         self._known = known | found
@@ -120,6 +128,26 @@ class TopicIdentities:
         for topic, one in changed.items():
             if one.recreated is not None:
                 raise TopicRecreatedError(f"topic {topic!r}: {_reason(one)}")
+
+    def _check_parent(self, changed: Mapping[str, tuple[str, str]]) -> None:
+        """Verify that topics were created again in the ZooKeeper that is known.
+
+        Args:
+            changed: by topic, the identity that was copied, and the one now.
+        """
+        others = [
+            topic
+            for topic, (copied, now) in changed.items()
+            if _IN in copied and copied.partition(_IN)[2] != now.partition(_IN)[2]
+        ]
+        if others:
+            raise BridgeError(
+                f"source.zookeeper = {self._config.source.zookeeper!r}: it isn't the ZooKeeper "
+                f"that the bridge has seen before (a wrong chroot, or one that was built anew), so "
+                f"{len(others)} topics look as if they were created again, such as {others[0]!r}. "
+                'Nothing is copied with copy.on_loss = "skip". Correct source.zookeeper; or see '
+                '"A topic that was created again" in docs/bridge-daemon.md'
+            )
 
     async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
         """Set the positions of topics to 0, and remove their runs: these are of other messages."""
@@ -160,10 +188,10 @@ class TopicIdentities:
         """Return the identities of the topics that are copied; none if they can't be read now."""
         try:
             if (zookeeper := self._config.source.zookeeper) is not None:
-                created = await environment.run_in_thread(
+                parent, created = await environment.run_in_thread(
                     read_topic_creations, zookeeper, _TIMEOUT_S, self._config.topics.includes
                 )
-                return {topic: f"zookeeper {one}" for topic, one in created.items()}
+                return {topic: f"zookeeper {one}{_IN}{parent}" for topic, one in created.items()}
             return await self._read_ids()
         except KafkaConfigurationError:
             raise
@@ -216,8 +244,13 @@ def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
 
 
 def _compared(known: _Identity | None, now: str) -> _Identity:
-    """Return what is known of a topic that has an identity now; one of another kind replaces it."""
+    """Return what is known of a topic that has an identity now; one of another kind replaces it.
+
+    An older release wrote identities of ZooKeeper without the node above.
+    """
     if known is None or known.copied.split()[0] != now.split()[0]:
+        return _Identity(now)
+    if known.copied == now.partition(_IN)[0]:
         return _Identity(now)
     return _Identity(known.copied, None if known.copied == now else now)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.zookeeper.session import require_kazoo, result_of, results_of, temporary_session
@@ -96,13 +96,24 @@ def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
     }
 
 
+class TopicCreations(NamedTuple):
+    """When ZooKeeper's nodes of topics were created.
+
+    Attributes:
+        parent: the transaction that created the parent of all topics, and its time; it is another
+            one in another ZooKeeper, or chroot.
+        topics: by topic, the id of the transaction that created it (czxid). It stays the same as
+            long as the topic lives; a topic that was deleted and created again has a larger one.
+    """
+
+    parent: str
+    topics: dict[str, int]
+
+
 def read_topic_creations(
     connect: str, timeout_s: float, includes: Callable[[str], bool]
-) -> dict[str, int]:
-    """Return the id of the ZooKeeper transaction that created each topic (czxid).
-
-    It stays the same as long as the topic lives. A topic that was deleted and created again has a
-    larger one.
+) -> TopicCreations:
+    """Return when topics were created.
 
     Args:
         connect: as for `read_topic_nodes`, whose errors it raises, too.
@@ -117,7 +128,11 @@ def read_topic_creations(
             for topic in filter(includes, _topic_names(client, deadline))
         }
         stats = results_of(requests, deadline)
-    return {topic: stat.czxid for topic, stat in stats.items() if stat is not None}
+        parent = result_of(client.exists_async(_TOPICS), deadline)
+    return TopicCreations(
+        "" if parent is None else f"{parent.czxid}@{parent.ctime}",
+        {topic: stat.czxid for topic, stat in stats.items() if stat is not None},
+    )
 
 
 def _topic_names(client: KazooClient, deadline: float) -> list[str]:

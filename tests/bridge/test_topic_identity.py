@@ -10,9 +10,10 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.errors import BridgeFencedError
+from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.status import CopyStatus
@@ -24,6 +25,7 @@ from tests.bridge.clusters import (
     Message,
     TargetReader,
     bridge_config,
+    bridge_text,
     config_without_zookeeper,
     copy,
     running_bridge,
@@ -261,3 +263,63 @@ async def test_fenced_start_sets_no_position_back(
         await connection.close()
     assert positions == {TopicPartition(topic, 0): 10}
     assert runs.records[TopicPartition(topic, 0)]
+
+
+async def test_skip_begins_nothing_anew_with_another_zookeeper(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A wrong chroot has a topic of this name too. With the right one the copy goes on."""
+    topic = unique_topic("chroot")
+    source.create_topic(topic)
+    await write(source, topic, {0: OLD})
+    skip = '[copy]\non_loss = "skip"\n'
+    config = bridge_config(topic, source, target, topic, skip)
+    await copy(config)
+    connect = source.zookeeper_connect
+    other = f"{connect.partition('/')[0]}/{topic}"
+    await asyncio.to_thread(create_nodes, connect, f"/{topic}/brokers/topics/{topic}")
+    text = bridge_text(topic, source, target, topic, skip).replace(connect, other)
+    with pytest.raises(BridgeError, match="it isn't the ZooKeeper that the bridge has seen before"):
+        await copy(parse_config(text))
+    await write(source, topic, {0: NEW})
+    assert (await copy(config)).records == len(NEW)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW}
+
+
+def create_nodes(connect: str, path: str) -> None:
+    client = KazooClient(connect)
+    client.start()
+    try:
+        client.ensure_path(path)
+    finally:
+        client.stop()
+        client.close()
+
+
+async def test_zookeeper_identity_of_an_older_release_is_kept(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no creation of the node above the topics."""
+    topic = unique_topic("plain")
+    source.create_topic(topic)
+    await write(source, topic, {0: OLD})
+    config = bridge_config(topic, source, target, topic)
+    with monkeypatch.context() as patch:
+        read = TopicIdentities._read
+
+        async def older(self: TopicIdentities) -> dict[str, str]:
+            found = await read(self)
+            return {name: one.partition(" below ")[0] for name, one in found.items()}
+
+        patch.setattr(TopicIdentities, "_read", older)
+        assert (await copy(config)).records == 10
+    await write(source, topic, {0: NEW})
+    assert (await copy(config)).records == len(NEW)
+    await recreate(source, topic)
+    assert recreated(await copy(config), topic)

@@ -93,11 +93,13 @@ def test_topic_is_created_extended_and_deleted(cluster: Cluster) -> None:
 
 def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None:
     topics, name, other = TopicNodes(cluster.connect, 10), unique_name(), unique_name()
+    parents: set[str] = set()
 
     def creation() -> int | None:
         found = read_topic_creations(cluster.connect, 10, name.__eq__)
-        assert set(found) <= {name}
-        return found.get(name)
+        assert set(found.topics) <= {name}
+        parents.add(found.parent)
+        return found.topics.get(name)
 
     assert creation() is None
     topics.create_topic(other, {0: [0]}, {})
@@ -113,6 +115,7 @@ def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None
     second = creation()
     assert second is not None
     assert second > first
+    assert len(parents) == 1
 
 
 def _delete(cluster: Cluster, name: str) -> None:
