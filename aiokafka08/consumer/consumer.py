@@ -178,9 +178,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             and 0.8.1, Kafka from 0.9 on. On 0.8.2 it means ZooKeeper if `zookeeper_connect` is
             given, else Kafka (default None).
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
-            all brokers before 0.9, and for committed offsets on 0.8.0 (default None).
+            all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
+            joins its group only when no member is left in ZooKeeper (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
-            the next attempt to claim partitions that other members haven't released yet. In
+            the next attempt to claim partitions that other members haven't released yet; from 0.9
+            on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In
             milliseconds, from 1 on (default 2000).
         rebalance_max_retries: for groups in ZooKeeper: the number of these attempts, from 1 on
             (default 4).
@@ -346,6 +348,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
+            KafkaUnavailableError: other members haven't released their partitions, or are left in
+                ZooKeeper (above: `rebalance_max_retries`).
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """

@@ -35,6 +35,7 @@ from aiokafka08.zookeeper.session import (
     require_kazoo,
     results_of,
     temporary_session,
+    translate_errors,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,26 @@ _PARTITION = re.compile(r"[0-9]{1,9}")
 
 _IN_FLIGHT = 1000
 """How many nodes are requested at a time."""
+
+
+def members_of(client: KazooClient, connect: str, group: str, timeout_s: float) -> list[str]:
+    """Return the ids of a group's members; none if the group has no node.
+
+    Args:
+        client: of an open session.
+        connect: the address, for error texts.
+        timeout_s: seconds to wait for the response.
+
+    Raises:
+        KafkaConnectionError: ZooKeeper can't be reached.
+        KafkaUnavailableError: ZooKeeper refuses.
+        KafkaTimeoutError: ZooKeeper doesn't respond in time.
+    """
+    ids = f"{_ROOT}/{group}/ids"
+    with translate_errors(connect):
+        requests = {ids: client.get_children_async(ids)}
+        found: dict[str, list[str]] = results_of(requests, environment.monotonic() + timeout_s)
+        return sorted(found.get(ids, ()))
 
 
 class GroupNodes:

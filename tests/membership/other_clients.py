@@ -112,7 +112,7 @@ class ScalaMember:
         pattern: bool = False,
     ) -> None:
         package, options = "kafka.consumer", ["--group", group, "--autocommit.interval.ms", "100"]
-        if cluster.version.startswith("0.8.2"):
+        if cluster.version.startswith(("0.8.2", "0.9")):
             package = "kafka.tools"
             settings = folder / f"{group}.properties"
             settings.write_text(

@@ -18,6 +18,9 @@ A member whose user makes no read call (`getone()`, `getmany()`, `async for`) fo
 `max_poll_interval_ms`, however often the group rebalances meanwhile, leaves the group, and joins
 again with the next read call.
 
+With `zookeeper_connect`, the first join waits until the group has no members in ZooKeeper
+(`zookeeper_members`).
+
 `choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
 is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
 `heartbeat`.
@@ -41,6 +44,7 @@ from aiokafka08.consumer.membership.generation import (
 )
 from aiokafka08.consumer.membership.group_leader import assign_members, decode_members
 from aiokafka08.consumer.membership.heartbeat import Heartbeat
+from aiokafka08.consumer.membership.zookeeper_members import wait_until_left
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.protocol import (
@@ -106,6 +110,7 @@ class BrokerGroup:
         self._assigned: Mapping[str, frozenset[int]] = {}
         self._needs_rejoin = False
         self._is_idle = False  # no read call within `max_poll_interval_ms`
+        self._zookeeper_connect = config.zookeeper_connect  # None once it has no members there
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
@@ -128,6 +133,7 @@ class BrokerGroup:
                 retriable.
             GroupCoordinatorNotAvailableError: no broker named the coordinator within
                 `request_timeout_ms`.
+            KafkaUnavailableError: the group has members in ZooKeeper.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()
@@ -257,6 +263,14 @@ class BrokerGroup:
                 await self._notifier.wait()
             return
         self._generation, self._needs_rejoin = None, False
+        if self._zookeeper_connect is not None:
+            await wait_until_left(
+                self._config,
+                self._coordinator.group,
+                self._zookeeper_connect,
+                self._router.telemetry,
+            )
+            self._zookeeper_connect = None
         assignment, generation = await self._join()
         if self._subscription.number != generation.subscription_number:
             return  # the subscription has changed since: join again

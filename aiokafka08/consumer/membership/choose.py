@@ -6,7 +6,8 @@ The router knows the line once it has started, so `ConsumerEngine.start()` choos
 `check_group_options` checks the options that don't depend on the line, at construction.
 
 Invariant: a consumer chooses once. Its kind of membership stays through an upgrade of the brokers,
-because members of the two kinds don't see each other.
+because members of the two kinds don't see each other. For the same reason a `BrokerGroup` with
+`zookeeper_connect` doesn't join while the group has members in ZooKeeper.
 """
 
 from __future__ import annotations

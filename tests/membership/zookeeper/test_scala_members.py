@@ -13,8 +13,9 @@ from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
-from tests.membership.group_harness import eventually, produce
+from tests.membership.group_harness import PARTITIONS, eventually, produce
 from tests.membership.other_clients import ScalaMember
 from tests.membership.zookeeper.group_state import Group, new_member, options_for
 from tests.names import unique_name
@@ -69,6 +70,30 @@ async def test_group_shared_with_scala_members(
     sent |= await produce(cluster, group.topic, "four")
     await eventually(lambda: set(collected(other, second)) == sent, "all messages")
     assert collected(other, second) == sorted(sent)
+
+
+@pytest.mark.parametrize("cluster", ["0.9.0.1"], indirect=True)
+async def test_member_of_broker_waits_for_scala_members(
+    cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
+) -> None:
+    scala = await asyncio.to_thread(ScalaMember, cluster, tmp_path, group.name, group.topic)
+    stops.append(scala.stop)
+    await eventually(lambda: len(group.members()) == 1, "the Scala member")
+    [name] = group.members()
+    options = {**options_for(cluster, group.name), "rebalance_max_retries": 2}
+    refused = AIOKafkaConsumer(group.topic, **options)
+    with pytest.raises(KafkaUnavailableError, match=f"members in ZooKeeper, {name}"):
+        await refused.start()
+    await refused.stop()
+    starting = AIOKafkaConsumer(group.topic, **options_for(cluster, group.name))
+    start = asyncio.create_task(starting.start())
+    try:
+        await eventually(lambda: starting.metrics()["group_join_failures"] >= 2, "failed joins")
+        await asyncio.to_thread(scala.stop)
+        await start
+        assert len(starting.assignment()) == PARTITIONS
+    finally:
+        await starting.stop()
 
 
 async def test_roundrobin_shared_with_scala_member(

@@ -7,7 +7,20 @@ import asyncio
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka08.testing.simulation import simulate
+from aiokafka08.errors import KafkaUnavailableError
+from aiokafka08.net.config import OffsetsStorage
+from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.simulation import World, simulate
+
+
+async def change_version(cluster: EmbeddedCluster, version: str) -> None:
+    for node in cluster.nodes:
+        cluster.stop(node)
+    cluster.change_version(version)
+    await asyncio.sleep(20)
+    for node in cluster.nodes:
+        cluster.restart(node)
+    await asyncio.sleep(20)
 
 
 @pytest.mark.parametrize("versions", [["0.9", "0.8.2"], ["0.8.1", "0.10"]])
@@ -26,16 +39,52 @@ def test_clients_survive_an_upgrade_and_its_undoing(versions: list[str]) -> None
                 values = []
                 for version in (None, *versions):
                     if version is not None:
-                        for node in cluster.nodes:
-                            cluster.stop(node)
-                        cluster.change_version(version)
-                        await asyncio.sleep(20)
-                        for node in cluster.nodes:
-                            cluster.restart(node)
-                        await asyncio.sleep(20)
+                        await change_version(cluster, version)
                     await producer.send_and_wait("t", (version or "first").encode())
                     values.append((await consumer.getone()).value)
                 return values
 
         expected = [b"first", *(version.encode() for version in versions)]
         assert world.run(run) == expected
+
+
+def member(world: World, offsets_storage: OffsetsStorage = "zookeeper") -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=world.cluster.bootstrap_servers,
+        zookeeper_connect=world.zookeeper_connect,
+        offsets_storage=offsets_storage,
+        group_id="g",
+        auto_offset_reset="earliest",
+    )
+
+
+def test_group_of_zookeeper_keeps_its_partitions() -> None:
+    """Members that start after the upgrade are coordinated by a broker, and would read them too."""
+    with simulate(1, version="0.8.2", topics={"t": 2}) as world:
+
+        async def run() -> None:
+            async with member(world):
+                await change_version(world.cluster, "0.9")
+                late = member(world)
+                with pytest.raises(KafkaUnavailableError, match="has members in ZooKeeper, g_"):
+                    await late.start()
+                assert not late.assignment()
+                await late.stop()
+            async with member(world) as later:
+                assert len(later.assignment()) == 2
+
+        world.run(run)
+
+
+def test_group_without_known_members_is_not_joined() -> None:
+    with simulate(1, version="0.9", topics={"t": 2}) as world:
+
+        async def run() -> None:
+            world.zookeeper.disconnect(3600)
+            refused = member(world, offsets_storage="kafka")
+            with pytest.raises(KafkaUnavailableError, match="leave out zookeeper_connect"):
+                await refused.start()
+            await refused.stop()
+
+        world.run(run)
