@@ -41,6 +41,9 @@ from aiokafka08.net.versions import BrokerLine
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.topics import TopicNodes
 
+CANNOT_DELETE_TOPICS = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
+"""The lines whose brokers can't delete topics safely."""
+
 _POLL_S = 0.05
 """The pause between two checks whether a topic has its leaders, or is gone."""
 
@@ -163,7 +166,7 @@ class TopicChanges:
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
         line = (await self._router.exact_version()).line
-        if line in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
+        if line in CANNOT_DELETE_TOPICS:
             raise UnsupportedVersionError(
                 f"delete_topics: brokers of the {line} line can't delete topics; expected 0.8.2 or "
                 "later"

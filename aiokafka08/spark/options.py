@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiokafka08.embedded_headers import HeadersMode, headers_mode
@@ -147,31 +148,42 @@ class WriteOptions:
     """A log line for each given option without effect."""
 
 
-_READ: Final = (
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "failOnDataLoss",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-    "includeHeaders",
-    "headers",
-)
-_WRITE: Final = ("topic", "includeHeaders", "headers", "partitioner", "timestamps")
+READ_OPTIONS: Final[Mapping[str, str | None]] = {
+    "assign": None,
+    "subscribe": None,
+    "subscribePattern": None,
+    "startingOffsets": None,
+    "startingTimestamp": None,
+    "startingOffsetsByTimestamp": None,
+    "startingOffsetsByTimestampStrategy": "error",
+    "endingOffsets": "latest",
+    "endingTimestamp": None,
+    "endingOffsetsByTimestamp": None,
+    "failOnDataLoss": "true",
+    "maxOffsetsPerTrigger": None,
+    "minOffsetsPerTrigger": None,
+    "maxTriggerDelay": "15m",
+    "minPartitions": None,
+    "maxRecordsPerPartition": None,
+    "groupIdPrefix": None,
+    "fetchOffset.numRetries": "3",
+    "fetchOffset.retryIntervalMs": "1000",
+    "kafkaConsumer.pollTimeoutMs": "120000",
+    "includeHeaders": "false",
+    "headers": None,
+}
+"""The options of a reader with their defaults; None: absent. The default of `startingOffsets` is
+"latest" in streams, "earliest" in batches."""
+
+WRITE_OPTIONS: Final[Mapping[str, str | None]] = {
+    "topic": None,
+    "includeHeaders": "false",
+    "headers": None,
+    "partitioner": None,
+    "timestamps": "keep",
+}
+"""The options of a writer with their defaults; None: absent."""
+
 _SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options of the query that Spark passes on: `path` comes from `load(path)` and `save(path)`."""
 
@@ -199,7 +211,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
     _check_not_empty(given)
-    options, kafka = _split_names(given, _READ)
+    options, kafka = _split_names(given, READ_OPTIONS)
     client = reader_properties(kafka)
     topics = _topics(options)
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -208,9 +220,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
                 f"{show_option(name, options[name])} is not supported in streaming queries: they "
                 "have no end. Leave the option out"
             )
+    text = partial(_text, options, READ_OPTIONS)
     default = LogEnd.LATEST if streaming else LogEnd.EARLIEST
     start = _bound(options, "starting", default)
-    end = _bound(options, "ending", LogEnd.LATEST)
+    end = _bound(options, "ending", LogEnd(READ_OPTIONS["endingOffsets"]))
     if streaming is False:
         _check_batch_bounds(start, end)
     notes = list(client.ignored)
@@ -230,25 +243,25 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         end=end,
         no_match_strategy=choice(
             "startingOffsetsByTimestampStrategy",
-            options.get("startingOffsetsByTimestampStrategy", "error"),
+            text("startingOffsetsByTimestampStrategy"),
             {strategy.value: strategy for strategy in NoMatchStrategy},
         ),
-        fail_on_data_loss=boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
+        fail_on_data_loss=boolean("failOnDataLoss", text("failOnDataLoss")),
         limits=limits,
         min_partitions=_optional_integer(options, "minPartitions", 2**31 - 1),
         max_records_per_partition=_optional_integer(options, "maxRecordsPerPartition"),
         fetch_offset_retries=integer(
-            "fetchOffset.numRetries", options.get("fetchOffset.numRetries", "3"), 0, 2**31 - 1
+            "fetchOffset.numRetries", text("fetchOffset.numRetries"), 0, 2**31 - 1
         ),
         fetch_offset_interval_s=integer(
-            "fetchOffset.retryIntervalMs", options.get("fetchOffset.retryIntervalMs", "1000")
+            "fetchOffset.retryIntervalMs", text("fetchOffset.retryIntervalMs")
         )
         / 1000,
         poll_timeout_s=integer(
-            "kafkaConsumer.pollTimeoutMs", options.get("kafkaConsumer.pollTimeoutMs", "120000"), 1
+            "kafkaConsumer.pollTimeoutMs", text("kafkaConsumer.pollTimeoutMs"), 1
         )
         / 1000,
-        include_headers=boolean("includeHeaders", options.get("includeHeaders", "false")),
+        include_headers=boolean("includeHeaders", text("includeHeaders")),
         embedded_headers=headers_mode(options.get("headers")) == "embedded",
         client=client,
         notes=tuple(notes),
@@ -258,7 +271,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
     _check_not_empty(given)
-    options, kafka = _split_names(given, _WRITE)
+    options, kafka = _split_names(given, WRITE_OPTIONS)
     client = writer_properties(kafka)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
@@ -274,7 +287,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         topic=None if topic is None else topic.strip(),
         drop_timestamps=choice(
-            "timestamps", options.get("timestamps", "keep"), {"keep": False, "drop": True}
+            "timestamps",
+            _text(options, WRITE_OPTIONS, "timestamps"),
+            {"keep": False, "drop": True},
         ),
         partitioner=partitioner,
         headers=headers_mode(options.get("headers")),
@@ -294,7 +309,7 @@ def is_create_table(given: Mapping[str, str]) -> bool:
     """
     if "provider" not in {name.lower() for name in given}:
         return False
-    own = {name.lower() for name in (*_READ, *_WRITE)}
+    own = {name.lower() for name in (*READ_OPTIONS, *WRITE_OPTIONS)}
     for name in given:
         if name.lower() in own or name.lower().startswith("kafka."):
             raise IllegalArgumentError(
@@ -324,7 +339,7 @@ def _check_not_empty(given: Mapping[str, str]) -> None:
 
 
 def _split_names(
-    given: Mapping[str, str], names: tuple[str, ...]
+    given: Mapping[str, str], names: Iterable[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the options with their proper names, and those of `kafka.*` without the prefix."""
     known = {name.lower(): name for name in names}
@@ -339,6 +354,13 @@ def _split_names(
         elif name not in _SPARK_OPTIONS:
             raise unknown_option(given_name, f"{one_of(names)}, or a Kafka option kafka.*")
     return options, kafka
+
+
+def _text(options: Mapping[str, str], defaults: Mapping[str, str | None], name: str) -> str:
+    """Return the text of an option that has a default."""
+    found = options.get(name, defaults[name])
+    assert found is not None, name
+    return found
 
 
 def _topics(options: Mapping[str, str]) -> TopicSelection:
@@ -464,7 +486,7 @@ def _trigger_limits(options: Mapping[str, str]) -> TriggerLimits:
             f"minOffsetsPerTrigger={least}: above maxOffsetsPerTrigger={most}; expected "
             f"an integer <= {most}"
         )
-    text = options.get("maxTriggerDelay", "15m")
+    text = _text(options, READ_OPTIONS, "maxTriggerDelay")
     match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in {"", *_TIME_UNITS_MS}:
         raise wrong_value(

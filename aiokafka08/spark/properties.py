@@ -69,7 +69,7 @@ _GROUP = "Spark assigns the partitions, no consumer group is joined"
 _POLL = "a task prefetches its range and doesn't poll"
 _SOCKET = "the event loop owns the sockets"
 _METRICS = "the metrics of Java's client and their reporters need Java"
-_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
     "group.instance.id": _GROUP,
     "session.timeout.ms": _GROUP,
@@ -105,7 +105,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 _DESERIALIZER = "keys and values are read as bytes. Convert them with DataFrame operations"
 _SERIALIZER = "keys and values are written as bytes or text. Convert them with DataFrame operations"
 _INTERCEPTORS = "interceptors may change messages, and Java classes can't be called from Python"
-_REFUSED_READING: Final[Mapping[str, str]] = {
+REFUSED_READING: Final[Mapping[str, str]] = {
     "auto.offset.reset": (
         "Spark's checkpoint decides where a query continues, and an added partition starts at its "
         "first message. Set the option startingOffsets to earliest or latest"
@@ -115,15 +115,15 @@ _REFUSED_READING: Final[Mapping[str, str]] = {
     "enable.auto.commit": "Spark's checkpoint keeps the offsets",
     "interceptor.classes": _INTERCEPTORS,
 }
-_REFUSED_WRITING: Final[Mapping[str, str]] = {
+REFUSED_WRITING: Final[Mapping[str, str]] = {
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,
     "interceptor.classes": _INTERCEPTORS,
     "transactional.id": "transactions need brokers from 0.11 on and message format 2",
 }
 
-READING: Final = tuple(sorted({*NETWORK, *FETCH, *_WITHOUT_EFFECT, *TLS}))
-WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *_WITHOUT_EFFECT, *TLS}))
+READING: Final = tuple(sorted({*NETWORK, *FETCH, *WITHOUT_EFFECT, *TLS}))
+WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *WITHOUT_EFFECT, *TLS}))
 
 
 def reader_properties(given: Mapping[str, str]) -> ClientProperties:
@@ -133,12 +133,12 @@ def reader_properties(given: Mapping[str, str]) -> ClientProperties:
         IllegalArgumentError: an unknown or refused name, or a wrong value.
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
-    return _map(given, FETCH, _REFUSED_READING, READING)
+    return _map(given, FETCH, REFUSED_READING, READING)
 
 
 def writer_properties(given: Mapping[str, str]) -> ClientProperties:
     """Check and map the `kafka.*` options of a writer. Raises as `reader_properties`."""
-    return _map(given, PRODUCE, _REFUSED_WRITING, WRITING)
+    return _map(given, PRODUCE, REFUSED_WRITING, WRITING)
 
 
 def _map(
@@ -165,8 +165,8 @@ def _map(
         elif name in table:
             argument, parse = table[name]
             settings[argument] = parse(option, text)
-        elif name in _WITHOUT_EFFECT:
-            ignored.append(f"{show_option(option, text)} has no effect: {_WITHOUT_EFFECT[name]}")
+        elif name in WITHOUT_EFFECT:
+            ignored.append(f"{show_option(option, text)} has no effect: {WITHOUT_EFFECT[name]}")
         elif name in (*TLS, *TLS_UNSUPPORTED) and not is_tls(given):
             ignored.append(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"

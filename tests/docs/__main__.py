@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.docs.pages import DOCS, PAGES
+from tests.docs.pages import PAGES
+from tests.docs.tables import DOCS
 
 
 def main() -> None:

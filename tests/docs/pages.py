@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -16,13 +15,11 @@ from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT, UNSENT_ERRORS
+from tests.docs.broker_lines import broker_lines_page
 from tests.docs.rates import performance_page
-from tests.docs.tables import table
+from tests.docs.spark_options import spark_page
+from tests.docs.tables import MADE, table
 
-DOCS = Path(__file__).parents[2] / "docs"
-MADE = (
-    "<!-- Made from the code by `python -m tests.docs`: change the code's docstrings instead. -->"
-)
 CLIENTS: dict[str, type] = {
     "producer": AIOKafkaProducer,
     "consumer": AIOKafkaConsumer,
@@ -63,7 +60,7 @@ def options_page() -> str:
     """Return the options of the clients and of the embedded cluster, in tables."""
     parts = [
         f"# Options\n\n{MADE}\n\nThe arguments of each class, in the order of its signature. "
-        "Those of Spark are in [Spark](../spark.md), those of the command line in "
+        "Those of Spark are in [Spark](../spark.md#options), those of the command line in "
         "[The command line](../cli.md).\n"
     ]
     for name, cls in CLIENTS.items():
@@ -265,10 +262,12 @@ def _first_sentence(cls: type) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "guides/performance.md": performance_page,
+    "reference/broker_lines.md": broker_lines_page,
     "reference/options.md": options_page,
     "reference/errors.md": errors_page,
     "reference/events.md": events_page,
     "reference/metrics.md": metrics_page,
     "reference/protocol.md": protocol_page,
+    "spark.md": spark_page,
 }
 """By the path of a page in docs: what renders it."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tests.bench import report, spark, spark_report
 from tests.bench.growth_report import Summary, summaries
-from tests.docs.tables import table
+from tests.docs.tables import DOCS, replace_section, table
 
-DOCS = Path(__file__).parents[2] / "docs"
 BEGIN = (
     "<!-- Made from docs/benchmarks.json and benchmarks-spark.json by `python -m tests.docs`. -->\n"
 )
-END = "<!-- Until here. -->\n"
 
 CALLS: tuple[tuple[str, str, str, str | None], ...] = (
     ("`send_many`", "produce 100 B plain", "send_many", "(pure) send_many"),
@@ -75,11 +72,7 @@ SPARK_CASES = (
 def performance_page() -> str:
     """Return the page with its figures replaced by those that were measured last."""
     page = (DOCS / "guides" / "performance.md").read_text()
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin, "the page lacks the line before its figures"
-    assert end, "the page lacks the line after its figures"
-    return before + begin + "\n" + "".join(figures()) + "\n" + end + after
+    return replace_section(page, BEGIN, "".join(figures()))
 
 
 def figures() -> Iterator[str]:

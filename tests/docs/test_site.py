@@ -14,10 +14,15 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 from aiokafka08 import errors
+from aiokafka08.properties import NETWORK, PRODUCE, TLS
+from aiokafka08.spark.options import READ_OPTIONS, WRITE_OPTIONS
+from aiokafka08.spark.properties import FETCH
 from tests.cli.document import generated
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS
 from tests.docs.diagrams import diagrams
-from tests.docs.pages import DOCS, PAGES, error_classes, event_classes, metric_names
+from tests.docs.pages import PAGES, error_classes, event_classes, metric_names
+from tests.docs.spark_options import PROPERTIES, READING, WRITING
+from tests.docs.tables import DOCS
 
 ROOT = DOCS.parent
 COMPILED = {"DeliveryFuture", "murmur2", "partitions_of"}
@@ -54,6 +59,13 @@ def test_each_error_and_event_has_advice_and_no_other_does() -> None:
 def test_each_metric_has_advice_and_no_other_does() -> None:
     names = {name for some in metric_names().values() for name in some}
     assert names - {event.name for event in event_classes()} == METRICS.keys()
+
+
+def test_each_option_of_spark_has_a_sentence_and_no_other_does() -> None:
+    for sentences, known in ((READING, READ_OPTIONS), (WRITING, WRITE_OPTIONS)):
+        named = [name for names in sentences for name in names]
+        assert sorted(named) == sorted(known)
+    assert {*NETWORK, *FETCH, *PRODUCE, *TLS} == PROPERTIES.keys()
 
 
 def test_each_diagram_has_a_picture_of_its_text() -> None:
