@@ -5,9 +5,10 @@ Their only I/O is reading certificate files, and OpenSSL's prompt for the passwo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -37,12 +38,31 @@ def create_ssl_context(
             prompts on the terminal if it needs one (default None).
 
     Raises:
-        OSError: A file can't be read.
-        ssl.SSLError: A file isn't a valid certificate or key.
+        OSError: A file can't be read; the text names it.
+        ssl.SSLError: A file isn't a valid certificate or key, or the password is wrong.
     """
-    context = ssl.create_default_context(
-        ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata
-    )
+    # OpenSSL's errors name no file, and it ignores a folder that doesn't exist.
+    for file in (cafile, certfile, keyfile):
+        if file is not None:
+            open(file, "rb").close()
+    if capath is not None:
+        os.scandir(capath).close()
+    with _naming(cafile=cafile, capath=capath):
+        context = ssl.create_default_context(
+            ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata
+        )
     if certfile is not None:
-        context.load_cert_chain(certfile, keyfile, password)
+        with _naming(certfile=certfile, keyfile=keyfile):
+            context.load_cert_chain(certfile, keyfile, password)
     return context
+
+
+@contextlib.contextmanager
+def _naming(**arguments: object) -> Iterator[None]:
+    """Begin the text of OpenSSL's errors with these arguments."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+        text = f"{', '.join(given) or 'cadata'}: {error.strerror}"
+        raise type(error)(error.errno, text) from error

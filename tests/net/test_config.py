@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aiokafka08.errors import (
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
+from aiokafka08.helpers import create_ssl_context
 from aiokafka08.net.config import (
     at_least,
     net_config,
@@ -236,3 +238,26 @@ def test_sasl_options_are_refused_without_showing_the_secret(client: type, optio
     with pytest.raises(UnsupportedVersionError, match=option) as caught:
         client(**{option: "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["cafile", "capath", "certfile", "keyfile"])
+def test_missing_certificate_file_is_named(option: str, tmp_path: Path) -> None:
+    pem, missing = tmp_path / "client.pem", tmp_path / "missing.pem"
+    pem.touch()
+    files: dict[str, Any] = {"certfile": pem, option: missing}
+    with pytest.raises(FileNotFoundError, match=r"missing\.pem"):
+        create_ssl_context(**files)
+
+
+@pytest.mark.parametrize("option", ["cafile", "certfile"])
+def test_file_without_a_certificate_is_named(option: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.touch()
+    files: dict[str, Any] = {option: str(empty)}
+    with pytest.raises(ssl.SSLError, match=rf"{option}='.*empty\.pem'"):
+        create_ssl_context(**files)
+
+
+def test_bad_certificate_data_is_named() -> None:
+    with pytest.raises(ssl.SSLError, match="cadata: "):
+        create_ssl_context(cadata="no PEM")
