@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator
 
@@ -22,9 +23,16 @@ from aiokafka08.errors import (
     InvalidTopicError,
     KafkaError,
     MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 
-CALLERS_FAULT = (IllegalArgumentError, InvalidTopicError, MessageSizeTooLargeError)
+CALLERS_FAULT = (
+    IllegalArgumentError,
+    InvalidTopicError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+logger = logging.getLogger("uvicorn.error")
 
 
 @contextlib.asynccontextmanager
@@ -64,9 +72,15 @@ async def post_event(topic: str, request: Request) -> dict[str, int]:
 
 @app.exception_handler(KafkaError)
 async def kafka_error(request: Request, error: Exception) -> JSONResponse:
-    """Respond with 400 if the caller is at fault, else with 503: try again later."""
-    status = 400 if isinstance(error, CALLERS_FAULT) else 503
-    return JSONResponse({"error": str(error)}, status_code=status)
+    """Respond with 400 or 404 if the caller is at fault, else with 503: try again later.
+
+    The text of another error may name brokers: it goes to the log, and not to the caller.
+    """
+    if isinstance(error, CALLERS_FAULT):
+        status = 404 if isinstance(error, UnknownTopicOrPartitionError) else 400
+        return JSONResponse({"error": str(error)}, status_code=status)
+    logger.warning("%s not served: %s", request.url.path, error)
+    return JSONResponse({"error": "Kafka is unavailable, try again later"}, status_code=503)
 
 
 @app.get("/health")
