@@ -16,7 +16,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08.errors import CertificateError, KafkaConnectionError
 from aiokafka08.net.config import Address, NetConfig, address_text
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 CONNECT_ERRORS = (OSError, UnicodeError, OverflowError)
 """What connecting may raise; the last two for impossible names and ports."""
+
+_CLIENT_CERTIFICATE: Final = "whether it demands a client certificate (ssl_context.load_cert_chain)"
 
 
 async def connect_to_any_ip(
@@ -98,13 +100,19 @@ def _reason(config: NetConfig, error: Exception) -> str:
             "that the certificate names this host"
         )
     if isinstance(error, ssl.SSLError):
-        return f"the TLS handshake failed: {reason}"
+        return (
+            f"the TLS handshake failed: {reason}. Check which TLS versions the listener supports, "
+            f"and {_CLIENT_CERTIFICATE}"
+        )
     if (
         config.ssl_context is not None
         and isinstance(error, ConnectionError)
         and not isinstance(error, ConnectionRefusedError)
     ):
-        return f"the TLS handshake failed: {reason}. Check that the port is a TLS listener"
+        return (
+            f"the TLS handshake failed: {reason}. Check that the port is a TLS listener, and "
+            f"{_CLIENT_CERTIFICATE}"
+        )
     return reason
 
 

@@ -270,7 +270,7 @@ async def test_plaintext_to_a_tls_listener_fails_with_the_reason(
     tls_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
     router = Router(make_config(tls_cluster.ssl_bootstrap_servers), Recorder())
-    with pytest.raises(NoBrokersAvailable, match="TLS"):
+    with pytest.raises(NoBrokersAvailable, match="not a Kafka broker: it responds in TLS"):
         await router.start()
 
 
@@ -280,8 +280,18 @@ async def test_tls_to_a_plaintext_listener_fails_with_the_reason(
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls_cluster.ca_path))
     config = make_config(tls_cluster.bootstrap_servers, ssl_context=context)
-    with pytest.raises(NoBrokersAvailable, match="TLS"):
+    text = "handshake failed: ConnectionResetError. Check that the port is a TLS listener"
+    with pytest.raises(NoBrokersAvailable, match=text):
         await Router(config, Recorder()).start()
+
+
+async def test_missing_client_certificate_is_named_as_a_cause(make_config: MakeConfig) -> None:
+    require_real_brokers()
+    with RealCluster("0.9.0.1", properties={"ssl.client.auth": "required"}, ssl=True) as cluster:
+        context = ssl.create_default_context(cafile=str(cluster.ca_path))
+        config = make_config(cluster.ssl_bootstrap_servers, ssl_context=context)
+        with pytest.raises(NoBrokersAvailable, match="whether it demands a client certificate"):
+            await Router(config, Recorder()).start()
 
 
 @pytest.mark.both_loops
