@@ -497,6 +497,16 @@ def test_generations_that_count_from_1_again_have_other_owners() -> None:
     assert "double-owner" in {one.name for one in check(again[:3] + again[-2:])}
 
 
+def test_group_that_lost_all_members_begins_at_one() -> None:
+    """Brokers of 0.9 forget such a group; but a member that is left still has its partitions."""
+    c, d, e = (owned("assigned", time, name) for time, name in enumerate("cde"))
+    gave_up = [owned("revoked", 1.5, name, None) for name in "cd"]
+    assert "double-owner" not in names(check([c, gave_up[0], e, SENT]))
+    other = replace(d, partitions=("other/0",))
+    assert "double-owner" in names(check([c, other, gave_up[0], e, SENT]))
+    assert "double-owner" not in names(check([c, other, *gave_up, e, SENT]))
+
+
 def test_reader_ahead_of_a_truncation_misses_what_refills_it() -> None:
     """The log `abc` is cut to `a` and grows to `axyz`; the reader goes on behind `y`."""
     cut = {"offsets": {P: 1}, "facts": {"end": 3}}

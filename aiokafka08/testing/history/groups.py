@@ -17,18 +17,28 @@ def double_owners(history: History) -> Iterator[Anomaly]:
     """Two members of a group own a partition in one generation, or at a time.
 
     A generation lower than the last one is a new beginning, and so is one that a member joins
-    twice: brokers of 0.9 forget a group that loses all its members, and count from 1 again.
+    twice, or that begins when no member has partitions any more: brokers of 0.9 forget a group that
+    loses all its members, and count from 1 again.
     """
     yield from _double_owners_without_generations(history)
     owners: dict[str, dict[tuple[int, str], Operation]] = {}
     last: dict[str, int] = {}
     joined: dict[tuple[str, str], int] = {}
+    holders: dict[str, set[str]] = defaultdict(set)
     for one in history.operations:
+        if one.call in ("revoked", "stop"):
+            for processes in holders.values():
+                processes.discard(one.process)
         if one.call != "assigned" or one.group is None or one.generation is None:
             continue
         member = one.group, one.process
-        if one.generation < last.get(one.group, 0) or one.generation == joined.get(member):
+        if (
+            one.generation < last.get(one.group, 0)
+            or one.generation == joined.get(member)
+            or not holders[one.group]
+        ):
             owners[one.group] = {}
+        holders[one.group].add(one.process)
         last[one.group] = joined[member] = one.generation
         of_group = owners.setdefault(one.group, {})
         for partition in one.partitions:
