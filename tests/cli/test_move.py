@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08.cli.moving import consuming
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.cli.conftest import RunCommand
@@ -57,6 +58,26 @@ def test_jsonl_is_read_back_byte_by_byte(
         assert [(one.key, one.value) for one in copy] == [(one.key, one.value) for one in original]
         if has_times:
             assert (copy[-1].timestamp_ms, original[-1].timestamp_ms) == (1234, 1234)
+
+
+@pytest.mark.kafka_cluster(brokers=2, topics={"orders": 3})
+@pytest.mark.parametrize("command", ["consume", "kcat -C -t"])
+def test_exit_at_end_names_partitions_without_leader(
+    command: str,
+    cli: RunCommand,
+    kafka_cluster: EmbeddedCluster,
+    at: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads the others, and doesn't wait until a broker comes back."""
+    monkeypatch.setattr(consuming, "_LEADER_S", 0.2)
+    for partition in range(3):
+        kafka_cluster.append("orders", partition, [b"%d" % partition])
+    kafka_cluster.kill(1, then="leaderless")
+    assert kafka_cluster.leader("orders", 1) == -1
+    read = cli(*command.split(), "orders", *at, "-e")
+    assert (read.code, sorted(read.lines)) == (1, ["0", "2"])
+    assert "no leader within 0.2 s for orders/1: not read" in read.err
 
 
 @pytest.mark.kafka_cluster(topics={"orders": 1})

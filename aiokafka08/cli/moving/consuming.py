@@ -40,14 +40,18 @@ from aiokafka08.cli.records.types import (
 from aiokafka08.cli.settings import Settings
 from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.consumer.config import AutoOffsetReset
-from aiokafka08.errors import UnsupportedVersionError
+from aiokafka08.errors import LeaderNotAvailableError, UnsupportedVersionError
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import join_names
 
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 """What a consumer buffers, unless fetch.max.bytes says otherwise."""
+
+_LEADER_S: Final = 5.0
+"""How long a partition may have no leader, as during an election, until the others are read."""
 
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 """Control characters that text doesn't have; ESC is in coloured logs."""
@@ -104,6 +108,8 @@ async def consume(
             terminal.
         BrokenPipeError: the reader of stdout is gone.
         UnsupportedVersionError: brokers before 0.9 have no groups, and there is no ZooKeeper.
+        LeaderNotAvailableError: with `exit_at_end`, and after the others were read: partitions
+            have no leader.
         KafkaError: a request failed.
     """
     async with range_router(settings) as router:
@@ -115,7 +121,7 @@ async def consume(
             return -1 if leader is None else leader
 
         encoder = encoder_of(leader_of)
-        ranges = await _plan(settings, job, router, note)
+        ranges, leaderless = await _plan(job, router, note)
         total = sum((one.stop or 0) - one.start for one in ranges)
         known_end = all(one.is_in_log for one in ranges)
         progress = Progress(
@@ -133,6 +139,11 @@ async def consume(
                             return
                     elif on_end is not None:
                         on_end(tp, stops.get(tp) or 0)
+        if leaderless:
+            raise LeaderNotAvailableError(
+                f"no leader within {_LEADER_S:g} s for {join_names(leaderless)}: not read. The "
+                "other partitions were read"
+            )
 
 
 def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
@@ -149,19 +160,38 @@ def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
 
 
 async def _plan(
-    settings: Settings, job: ConsumeJob, router: Router, note: Note
-) -> list[PartitionRange]:
-    """Return what to read of each partition."""
+    job: ConsumeJob, router: Router, note: Note
+) -> tuple[list[PartitionRange], list[TopicPartition]]:
+    """Return what to read of each partition, and the partitions that can't be read."""
     snapshot = router.metadata.snapshot
     topics = select_topics(job.topics, snapshot)
-    return await plan_ranges(
+    tps = select_partitions(topics, job.partitions, snapshot)
+    leaderless: list[TopicPartition] = []
+    if job.exit_at_end and job.group is None:
+        named = job.start.by_partition.keys() | job.end.by_partition.keys()
+        leaderless = [tp for tp in await _leaderless(router, tps) if tp.partition not in named]
+    ranges = await plan_ranges(
         router,
-        select_partitions(topics, job.partitions, snapshot),
+        [tp for tp in tps if tp not in leaderless],
         job.start,
         job.end,
         stop_at_end=job.exit_at_end,
         note=note,
     )
+    return ranges, leaderless
+
+
+async def _leaderless(router: Router, tps: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions that still have no leader after `_LEADER_S`."""
+    loop = asyncio.get_running_loop()
+    deadline, backoff = loop.time() + _LEADER_S, router.config.backoff()
+    while True:
+        snapshot = router.metadata.snapshot
+        found = [tp for tp in tps if snapshot.leader(tp) is None]
+        if not found or loop.time() >= deadline:
+            return found
+        await asyncio.sleep(backoff.next())
+        await router.metadata.refresh()
 
 
 @asynccontextmanager
