@@ -110,6 +110,18 @@ def test_groups_are_listed_described_and_measured(
     assert {one["member"] for one in described} == {None}
 
 
+def test_negative_lag_is_explained(cluster: EmbeddedCluster, cli: RunCommand) -> None:
+    commit(cluster, "billing", {T0: 4, T1: 5})
+    cluster.truncate(T1.topic, T1.partition, 3)
+    done = cli("group", "lag", "billing", "-b", cluster.bootstrap_servers, "--format", "json")
+    assert [one["lag"] for one in done.json] == [6, -2]
+    place = f"{T1.topic}/{T1.partition} (billing)"
+    assert (done.code, f"negative lag: committed beyond the end of {place}." in done.err) == (
+        0,
+        True,
+    )
+
+
 def test_unreadable_store_does_not_hide_the_other(
     cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,7 +57,7 @@ LAG_FIELDS = {
     "partition": "the partition's number",
     "committed": "the committed offset, of the next message to read; null: none yet",
     "end": "the offset of the partition's next message; null: no such partition, or no leader",
-    "lag": "end - committed; negative if the log is shorter; null if one of them is",
+    "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
     "member": "the member that reads the partition; null: none, or unknown",
 }
 DELETION_FIELDS = {
@@ -261,9 +261,24 @@ def lag(
 
         raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
     write_rows(wanted, LAG_FIELDS, format)
+    beyond = [
+        f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
+    ]
+    if beyond:
+        from aiokafka08.telemetry import join_names
+
+        note(
+            f"negative lag: committed beyond the end of {join_names(beyond)}. The log has lost "
+            "messages, or the topic was made anew; the group goes on as its auto_offset_reset "
+            "says. Just after a change of leader it may pass: look again"
+        )
     if without_offsets:
         note(_no_offsets_text(without_offsets))
     return _note_missing(missing) or int(bool(without_offsets))
+
+
+def _is_beyond(row: Mapping[str, Any]) -> bool:
+    return row["lag"] is not None and row["lag"] < 0
 
 
 async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
