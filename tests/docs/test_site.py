@@ -51,7 +51,8 @@ def public_names(module: str) -> list[str]:
     own = [
         name
         for name, value in vars(found).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module
+        if inspect.isclass(value) or inspect.isfunction(value)
+        if value.__module__ == module and not name.startswith("_")
     ]
     return list(getattr(found, "__all__", own))
 
