@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.producer import AIOKafkaProducer
+from aiokafka08.telemetry import Event
 
 try:
     from prometheus_client import ProcessCollector, generate_latest
@@ -39,23 +40,71 @@ Client = AIOKafkaProducer | AIOKafkaConsumer
 _HELD_S: Final = 1.0
 """How long to wait for the event loop of a client."""
 
-_GAUGES: Final = frozenset(
-    {
-        "requests_in_flight",
-        "buffer_used_bytes",
-        "buffer_limit_bytes",
-        "senders_waiting",
-        "batches_unfinished",
-        "oldest_batch_ms",
-        "buffered_bytes",
-        "asked_bytes",
-        "assigned_partitions",
-        "paused_partitions",
-        "compiled",
-        "lag",
-    }
-)
-"""The values of `metrics()` that may fall; the others are counters."""
+
+class ClientMetric(NamedTuple):
+    """What a value of `metrics()` is: `kind` is "gauge" if it may fall, else "counter"."""
+
+    kind: Literal["counter", "gauge"]
+    unit: str
+    meaning: str
+
+
+CLIENT_METRICS: Final = {
+    "messages_sent": ClientMetric("counter", "messages", "acknowledged; with `acks=0` written"),
+    "messages_failed": ClientMetric(
+        "counter",
+        "messages",
+        "whose future has an error; a call of `send` that raises isn't counted",
+    ),
+    "bytes_sent": ClientMetric(
+        "counter", "bytes", "of message sets as sent: compressed, retries included"
+    ),
+    "requests_sent": ClientMetric("counter", "requests", "Produce requests"),
+    "requests_in_flight": ClientMetric("gauge", "requests", "Produce requests without a response"),
+    "buffer_used_bytes": ClientMetric("gauge", "bytes", "of messages not yet acknowledged"),
+    "buffer_limit_bytes": ClientMetric("gauge", "bytes", "the option `buffer_memory`"),
+    "senders_waiting": ClientMetric(
+        "gauge",
+        "calls",
+        "of `send` that wait for memory, for a topic's metadata, or behind such a call",
+    ),
+    "batches_unfinished": ClientMetric("gauge", "batches", "not yet acknowledged"),
+    "oldest_batch_ms": ClientMetric(
+        "gauge", "ms", "the age of the oldest batch that isn't acknowledged; 0 without one"
+    ),
+    "compiled": ClientMetric(
+        "gauge", "0 or 1", "1: the compiled modules run; 0: a part is pure Python"
+    ),
+    "retries": ClientMetric("counter", "batches", "sent again, as the event `BatchRetried`"),
+    "headers_dropped": ClientMetric(
+        "counter", "messages", 'sent without their headers, by `headers="drop"`'
+    ),
+    "messages_consumed": ClientMetric("counter", "messages", "returned to the program"),
+    "bytes_fetched": ClientMetric("counter", "bytes", "of message sets received: compressed"),
+    "fetch_requests": ClientMetric("counter", "requests", "Fetch requests sent"),
+    "fetch_request_failures": ClientMetric(
+        "counter", "requests", "Fetch requests without a response"
+    ),
+    "buffered_bytes": ClientMetric("gauge", "bytes", "fetched and not yet returned"),
+    "asked_bytes": ClientMetric("gauge", "bytes", "that the fetches in flight may return"),
+    "assigned_partitions": ClientMetric("gauge", "partitions", "of this consumer"),
+    "paused_partitions": ClientMetric("gauge", "partitions", "paused by `pause()`"),
+    "lag": ClientMetric(
+        "gauge",
+        "messages",
+        "from the positions to the high watermarks, over all partitions; `lag{topic-partition}` "
+        "for each one. An estimate: offsets may have holes",
+    ),
+    "partition_lag": ClientMetric("gauge", "messages", "as `lag`, for one partition"),
+}
+"""By the name in `metrics()`: the values that no event counts, and the lag of each partition."""
+
+_EVENT_METRICS: Final = {
+    event.name: ClientMetric(
+        "counter", event.unit, f"`{event.__name__}`: {(event.__doc__ or '').split('.')[0]}"
+    )
+    for event in Event.__subclasses__()
+}
 
 _PARTITION_LAG: Final = re.compile(r"lag\{(?P<topic>.*)-(?P<partition>[0-9]+)\}")
 
@@ -149,9 +198,9 @@ def _add(
     name = f"aiokafka08_{kind}_{key}"
     family = families.get(name)
     if family is None:
-        is_gauge = partition is not None or key in _GAUGES
-        make = GaugeMetricFamily if is_gauge else CounterMetricFamily
-        text = f"{key!r} of the {kind}'s metrics()"
+        metric = CLIENT_METRICS.get(key) or _EVENT_METRICS[key]
+        make = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
+        text = f"{metric.unit}: {metric.meaning}"
         family = families[name] = make(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), value)
 

@@ -96,6 +96,21 @@ async def test_falling_values_are_gauges() -> None:
     await consumer.stop()
 
 
+async def test_help_has_unit_and_meaning_of_each_metric() -> None:
+    registry = CollectorRegistry()
+    registry.register(collector(AIOKafkaProducer(), AIOKafkaConsumer()))
+    text = generate_latest(registry).decode()
+    lines = [line for line in text.splitlines() if line.startswith("# HELP")]
+    assert len(lines) > 40
+    units = {line.split()[3] for line in lines}
+    assert units == {
+        *("messages:", "bytes:", "requests:", "batches:", "calls:", "partitions:", "events:"),
+        *("ms:", "0"),
+    }
+    assert "senders_waiting calls: of `send` that wait for memory" in text
+    assert "rebalances_total events: `Rebalanced`: The consumer's assignment changed\n" in text
+
+
 async def test_same_client_id_of_two_producers_is_refused() -> None:
     with pytest.raises(IllegalArgumentError, match="two producers with client_id='p'"):
         collector(AIOKafkaProducer(client_id="p"), AIOKafkaProducer(client_id="p"))

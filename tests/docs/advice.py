@@ -156,94 +156,34 @@ EVENTS: dict[str, tuple[str, str]] = {
 }
 """By the name of an event: when it is normal, and what to alert on."""
 
-METRICS: dict[str, tuple[str, str, str, str]] = {
-    "messages_sent": ("messages", "acknowledged; with `acks=0` written", "your rate", "0 for long"),
-    "messages_failed": (
-        "messages",
-        "whose future has an error; a call of `send` that raises isn't counted",
-        "0",
-        "each one",
-    ),
-    "bytes_sent": (
-        "bytes",
-        "of message sets as sent: compressed, retries included",
-        "your rate",
-        "",
-    ),
-    "requests_sent": ("requests", "Produce requests", "your rate", ""),
-    "requests_in_flight": (
-        "requests",
-        "Produce requests without a response",
-        "0 to a few per broker",
-        "above 0 while `messages_sent` stands still",
-    ),
-    "buffer_used_bytes": (
-        "bytes",
-        "of messages not yet acknowledged",
-        "far below the limit",
-        "above 80 % of the limit for minutes",
-    ),
-    "buffer_limit_bytes": ("bytes", "the option `buffer_memory`", "constant", ""),
-    "senders_waiting": (
-        "calls",
-        "of `send` that wait for memory, for a topic's metadata, or behind such a call",
-        "0",
-        "above 0 for minutes: brokers are slower than your senders",
-    ),
-    "batches_unfinished": ("batches", "not yet acknowledged", "a few per partition", "growing"),
+METRICS: dict[str, tuple[str, str]] = {
+    "messages_sent": ("your rate", "0 for long"),
+    "messages_failed": ("0", "each one"),
+    "bytes_sent": ("your rate", ""),
+    "requests_sent": ("your rate", ""),
+    "requests_in_flight": ("0 to a few per broker", "above 0 while `messages_sent` stands still"),
+    "buffer_used_bytes": ("far below the limit", "above 80 % of the limit for minutes"),
+    "buffer_limit_bytes": ("constant", ""),
+    "senders_waiting": ("0", "above 0 for minutes: brokers are slower than your senders"),
+    "batches_unfinished": ("a few per partition", "growing"),
     "oldest_batch_ms": (
-        "ms",
-        "the age of the oldest batch that isn't acknowledged; 0 without one",
         "`linger_ms` and a round trip",
         "above half of `delivery_timeout_ms`: a partition has no leader, or its broker hangs",
     ),
-    "compiled": ("0 or 1", "1: the compiled modules run; 0: a part is pure Python", "1", "0"),
-    "retries": ("batches", "sent again, as the event `BatchRetried`", "0", "a steady rate"),
-    "headers_dropped": (
-        "messages",
-        'sent without their headers, by `headers="drop"`',
-        "what you chose",
-        "",
-    ),
-    "messages_consumed": (
-        "messages",
-        "returned to the program",
-        "your rate",
-        "0 while `lag` grows",
-    ),
-    "bytes_fetched": ("bytes", "of message sets received: compressed", "your rate", ""),
-    "fetch_requests": (
-        "requests",
-        "Fetch requests sent",
-        "two a second and broker when idle (`fetch_max_wait_ms`)",
-        "",
-    ),
-    "fetch_request_failures": (
-        "requests",
-        "Fetch requests without a response",
-        "0, and some when a broker stops",
-        "a steady rate",
-    ),
+    "compiled": ("1", "0"),
+    "retries": ("0", "a steady rate"),
+    "headers_dropped": ("what you chose", ""),
+    "messages_consumed": ("your rate", "0 while `lag` grows"),
+    "bytes_fetched": ("your rate", ""),
+    "fetch_requests": ("two a second and broker when idle (`fetch_max_wait_ms`)", ""),
+    "fetch_request_failures": ("0, and some when a broker stops", "a steady rate"),
     "buffered_bytes": (
-        "bytes",
-        "fetched and not yet returned",
         "up to `fetch_max_bytes`",
         "at the limit for long: the program is slower than the brokers",
     ),
-    "asked_bytes": (
-        "bytes",
-        "that the fetches in flight may return",
-        "up to `fetch_max_bytes`",
-        "",
-    ),
-    "assigned_partitions": ("partitions", "of this consumer", "its share", "0 for long"),
-    "paused_partitions": ("partitions", "paused by `pause()`", "what you paused", ""),
-    "lag": (
-        "messages",
-        "from the positions to the high watermarks, over all partitions; `lag{topic-partition}` "
-        "for each one. An estimate: offsets may have holes",
-        "a few seconds' worth",
-        "growing for longer than a peak of yours lasts",
-    ),
+    "asked_bytes": ("up to `fetch_max_bytes`", ""),
+    "assigned_partitions": ("its share", "0 for long"),
+    "paused_partitions": ("what you paused", ""),
+    "lag": ("a few seconds' worth", "growing for longer than a peak of yours lasts"),
 }
-"""By a name in `metrics()` that no event has: unit, meaning, what is normal, what to alert on."""
+"""By a name in `metrics()` that no event has: what is normal, what to alert on."""

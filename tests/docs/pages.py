@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.net.versions import LINE_APIS, BrokerLine
-from aiokafka08.prometheus import _GAUGES
+from aiokafka08.prometheus import CLIENT_METRICS
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
@@ -212,12 +212,16 @@ def metrics_page() -> str:
         rows = []
         for name in names:
             if name in METRICS:
-                unit, meaning, normal, alert = METRICS[name]
+                kind, unit, meaning = CLIENT_METRICS[name]
+                normal, alert = METRICS[name]
             else:
                 event = events[name]
-                unit, meaning = event.unit, f"`{event.__name__}`: {_first_sentence(event)}"
+                kind, unit, meaning = (
+                    "counter",
+                    event.unit,
+                    f"`{event.__name__}`: {_first_sentence(event)}",
+                )
                 normal, alert = EVENTS[event.__name__]
-            kind = "gauge" if name in _GAUGES else "counter"
             rows.append((f"`{name}`", kind, unit, meaning, normal, alert))
         header = ("name", "kind", "unit", "meaning", "normal", "alert on")
         parts.append(f"\n## {client.capitalize()}\n\n{table(header, rows)}")
