@@ -27,7 +27,7 @@ except ImportError:
 
 pytest_plugins = [
     *("pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures", "tests.lines"),
-    "tests.schedule",
+    *("tests.first_import", "tests.schedule"),
 ]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
