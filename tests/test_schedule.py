@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.targets import TargetSpec
-from tests.schedule import DEFAULT_VERSION, SPARK, arrange, group_of
+from tests.schedule import DEFAULT_VERSION, MODERN, SPARK, arrange, group_of
 
 
 def shares(order: list[int], processes: int) -> list[list[int]]:
@@ -65,6 +65,7 @@ class Item:
         (Item("broker_clusters", cluster=("0.8.1.1", 1)), "0.8.1.1"),
         (Item("broker_clusters", names=()), DEFAULT_VERSION),
         (Item("own_cluster", real=True), "tests/failover"),
+        (Item("modern_cluster", "broker_clusters", version="0.10.2.2"), MODERN),
         (Item("spark", "broker_clusters", version="3.9.1"), SPARK),
         (Item("kafka_cluster", version="0.8.0"), None),
         (None, None),

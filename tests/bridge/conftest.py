@@ -20,8 +20,8 @@ def source(broker_clusters: BrokerClusters) -> RealCluster:
 
 
 @pytest.fixture
-def target(broker_clusters: BrokerClusters) -> RealCluster:
-    return broker_clusters.get("4.1.0")
+def target(modern_cluster: RealCluster) -> RealCluster:
+    return modern_cluster
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.spark.conftest import PACKAGES, SHORT_JVM
 
 ROOT = Path(__file__).parents[2]
@@ -409,9 +408,8 @@ async def check_killed_jobs(
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 async def test_killed_spark_job_copies_once_and_in_order(
-    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    source, target = broker_clusters.get("0.8.2.2"), broker_clusters.get("4.1.0")
     await check_killed_jobs(source, target, unique_topic("spark"), tmp_path, 1, seed=1)
 
 
@@ -420,9 +418,8 @@ async def test_killed_spark_job_copies_once_and_in_order(
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 async def test_ten_killed_spark_jobs_lose_nothing(
-    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    source, target = broker_clusters.get("0.8.2.2"), broker_clusters.get("4.1.0")
     await check_killed_jobs(source, target, unique_topic("spark"), tmp_path, 10, seed=7)
 
 
@@ -431,13 +428,13 @@ async def test_ten_killed_spark_jobs_lose_nothing(
 @pytest.mark.full
 @pytest.mark.timeout(600)
 async def test_drain_example_writes_to_4x_by_sparks_sink(
-    broker_clusters: BrokerClusters,
+    source: RealCluster,
+    target: RealCluster,
     reader: TargetReader,
     unique_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
     """With the jars of Spark's own sink, which Spark gets from Maven."""
-    source, target = broker_clusters.get("0.8.2.2"), broker_clusters.get("4.1.0")
     topic = unique_topic("drain")
     await asyncio.to_thread(source.create_topic, topic, 2)
     create_topics(target.bootstrap_servers, {topic: 2})

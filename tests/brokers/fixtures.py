@@ -99,6 +99,12 @@ def broker_clusters(pytestconfig: pytest.Config) -> Iterator[BrokerClusters]:
         clusters.close()
 
 
+@pytest.fixture
+def modern_cluster(broker_clusters: BrokerClusters) -> RealCluster:
+    """The session's cluster of 4.1.0, which this client refuses, and to which the bridge copies."""
+    return broker_clusters.get("4.1.0")
+
+
 @pytest.fixture(scope="session")
 def unique_topic() -> Callable[..., str]:
     """Return a function that returns a new short name per call: ``unique_topic("orders")``."""

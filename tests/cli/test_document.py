@@ -73,14 +73,18 @@ async def prepare(cluster: RealCluster) -> None:
 @pytest.mark.real
 @pytest.mark.timeout(480)
 def test_every_example_runs(
-    broker_clusters: BrokerClusters, cli: RunCommand, shell: dict[str, str], tmp_path: Path
+    broker_clusters: BrokerClusters,
+    modern_cluster: RealCluster,
+    cli: RunCommand,
+    shell: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     """In the order of the page, on one broker of 0.8.2.2."""
     cluster = broker_clusters.get("0.8.2.2")
     before = topics_of_kafka(cluster)
     cluster.create_topic("orders", partitions=2)
     bridge = tmp_path / "bridge.toml"
-    bridge.write_text(bridge_text("examples", cluster, broker_clusters.get("4.1.0"), "orders"))
+    bridge.write_text(bridge_text("examples", cluster, modern_cluster, "orders"))
     try:
         asyncio.run(prepare(cluster))
         for name, example in examples():

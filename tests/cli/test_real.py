@@ -192,11 +192,10 @@ def test_wrong_changes_are_one_line(
 
 
 def test_broker_of_4_x_is_named_with_what_to_use(
-    broker_clusters: BrokerClusters, cli: RunCommand
+    modern_cluster: RealCluster, cli: RunCommand
 ) -> None:
-    cluster = broker_clusters.get("4.1.0")
     for arguments in (["metadata"], ["topics"], ["offsets", "t"]):
-        done = cli(*arguments, "-b", cluster.bootstrap_servers)
+        done = cli(*arguments, "-b", modern_cluster.bootstrap_servers)
         assert (done.code, done.out) == (1, b"")
         assert "it is a 4.x (or later) broker" in done.err
         assert "Use a current client, such as aiokafka, kcat" in done.err

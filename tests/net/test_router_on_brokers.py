@@ -139,22 +139,20 @@ async def test_detection_does_not_disturb_other_connections(
 
 
 async def test_4_1_is_refused_as_too_new(
-    broker_clusters: BrokerClusters, make_config: MakeConfig
+    modern_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
-    cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
-    router = Router(make_config(cluster.bootstrap_servers), Recorder())
+    router = Router(make_config(modern_cluster.bootstrap_servers), Recorder())
     for _ in range(2):
         with pytest.raises(UnsupportedVersionError, match=r"4\.x.*0\.8\.0 to 3\.9"):
             await router.start()
-        router = Router(make_config(cluster.bootstrap_servers), Recorder())
+        router = Router(make_config(modern_cluster.bootstrap_servers), Recorder())
 
 
 async def test_a_wrong_pinned_version_is_reported_on_4_1(
-    broker_clusters: BrokerClusters, started: Started, unique_topic: UniqueTopic
+    modern_cluster: RealCluster, started: Started, unique_topic: UniqueTopic
 ) -> None:
-    cluster = await asyncio.to_thread(broker_clusters.get, "4.1.0")
     topic = unique_topic("pinned")
-    async with started(cluster.bootstrap_servers, api_version="0.8.2") as router:
+    async with started(modern_cluster.bootstrap_servers, api_version="0.8.2") as router:
         info = await router.metadata.wait_for_topic(
             topic, timeout_s=20
         )  # it still knows this request

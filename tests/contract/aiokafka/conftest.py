@@ -11,8 +11,9 @@ from tests.contract.conftest import RunningCluster
 from tests.contract.targets import NEWEST_RELEASE, TargetSpec
 
 
-@pytest.fixture
-async def compare(real_cluster: RunningCluster) -> Comparison:
+# As a parameter the release tells `tests.schedule` beside which tests these run.
+@pytest.fixture(params=[NEWEST_RELEASE])
+async def compare(real_cluster: RunningCluster, request: pytest.FixtureRequest) -> Comparison:
     """A function that runs the same code with both libraries, and compares."""
-    spec = TargetSpec("real", NEWEST_RELEASE, 1)
+    spec = TargetSpec("real", request.param, 1)
     return Comparison(await asyncio.to_thread(real_cluster, spec))

@@ -144,13 +144,22 @@ class StateOnly:
         act(None)
 
 
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])
+RELEASE = "0.8.2.2"
+"""The release of the real clusters; `tests.schedule` runs their tests beside others on it."""
+
+simulated_and_real = pytest.fixture(
+    params=["simulated", pytest.param(RELEASE, marks=pytest.mark.real, id="real")]
+)
+"""A fixture with a parameter for each of both."""
+
+
+@simulated_and_real
 def ensemble(request: pytest.FixtureRequest) -> Iterator[Ensemble]:
     if request.param == "simulated":
         yield SimulatedEnsemble()
         return
     clusters: BrokerClusters = request.getfixturevalue("broker_clusters")
-    real = RealEnsemble(clusters.get("0.8.2.2").zookeeper_connect)
+    real = RealEnsemble(clusters.get(RELEASE).zookeeper_connect)
     try:
         yield real
     finally:

@@ -25,7 +25,14 @@ from aiokafka08.zookeeper.topic_states import (
 )
 from aiokafka08.zookeeper.topics import TopicNodes
 from tests.brokers.fixtures import BrokerClusters
-from tests.contract.zookeeper.conftest import Ensemble, RealEnsemble, SimulatedEnsemble, StateOnly
+from tests.contract.zookeeper.conftest import (
+    RELEASE,
+    Ensemble,
+    RealEnsemble,
+    SimulatedEnsemble,
+    StateOnly,
+    simulated_and_real,
+)
 from tests.names import unique_name
 
 
@@ -36,11 +43,11 @@ class Cluster(NamedTuple):
     ensemble: Ensemble
 
 
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])
+@simulated_and_real
 def cluster(request: pytest.FixtureRequest) -> Any:
-    if request.param == "real":
+    if request.param == RELEASE:
         clusters: BrokerClusters = request.getfixturevalue("broker_clusters")
-        connect = clusters.get("0.8.2.2", 3).zookeeper_connect
+        connect = clusters.get(RELEASE, 3).zookeeper_connect
         real = RealEnsemble(connect)
         yield Cluster(connect, real)
         real.close()

@@ -142,16 +142,16 @@ class RealSite:
 
 @pytest.fixture(
     params=[
-        ("simulated", "0.8.1"),
-        ("simulated", "0.8.2"),
-        pytest.param(("real", "0.8.1.1"), marks=pytest.mark.real),
-        pytest.param(("real", "0.8.2.2"), marks=pytest.mark.real),
+        ("0.8.1", "simulated"),
+        ("0.8.2", "simulated"),
+        pytest.param(("0.8.1.1", "real"), marks=pytest.mark.real),
+        pytest.param(("0.8.2.2", "real"), marks=pytest.mark.real),
     ],
     ids="-".join,
 )
 def play(request: pytest.FixtureRequest) -> Play:
     """A function that runs a scenario on a site."""
-    kind, version = request.param
+    version, kind = request.param
 
     async def run(scenario: Scenario, site: SimulatedSite | RealSite) -> None:
         try:
