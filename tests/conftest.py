@@ -75,10 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
         derandomize=False,
         print_blob=True,
+        max_examples=50,
     )
+    settings.register_profile("all_lines", settings.get_profile("ci"), max_examples=100)
     settings.register_profile("full", settings.get_profile("ci"), max_examples=1000)
     if config.getoption("--hypothesis-profile") is None:
-        settings.load_profile("full" if config.getoption("--full") else "ci")
+        chosen = (name for name in ("full", "all_lines") if config.getoption(name))
+        settings.load_profile(next(chosen, "ci"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

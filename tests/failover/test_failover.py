@@ -75,7 +75,7 @@ async def kill_leaders(cluster: RealCluster, topic: str, rounds: int) -> None:
 async def test_no_acknowledged_message_is_lost_when_leaders_are_killed(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
-    await kill_leaders(cluster, unique_topic("kill"), rounds=2)
+    await kill_leaders(cluster, unique_topic("kill"), rounds=1)
 
 
 @pytest.mark.full
