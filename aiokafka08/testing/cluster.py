@@ -331,7 +331,7 @@ class EmbeddedCluster(Controls):
     def change_version(self, version: str) -> None:
         """Let the brokers be of another line when they are restarted, as an upgrade or its undoing.
 
-        Logs, settings and committed offsets stay. Group members have to join anew.
+        Logs, settings, committed offsets and groups stay.
 
         Raises:
             IllegalStateError: a broker is alive. Kill or stop all of them before.

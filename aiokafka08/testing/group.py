@@ -387,6 +387,18 @@ class Groups:
         self._coordinator = coordinator
         self._groups: dict[str, Group] = {}
 
+    def change_line(self, line: BrokerLine, session_bounds_s: tuple[float, float]) -> None:
+        """Let the brokers, all of which are down, be of another line.
+
+        Each group's next coordinator finds it as it was stored.
+        """
+        self._line, self._session_bounds_s = line, session_bounds_s
+        for group in self._groups.values():
+            group.node = -1  # any coordinator is a new one
+            for one in (group, group.stored):
+                if one is not None:
+                    one.line = line
+
     def find(self, name: str, now: float) -> Group | None:
         """Return a group as its current coordinator knows it; None if it doesn't exist."""
         group, node = self._groups.get(name), self._coordinator(name)

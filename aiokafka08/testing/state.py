@@ -159,7 +159,7 @@ class ClusterState:
         """Partitions for which a set is being validated in the worker thread."""
         self.had_topic = False
         """Whether there was ever a topic: 0.8 brokers learn of each other with the first one."""
-        self.groups = self._new_groups()
+        self.groups = Groups(self.line, self._session_bounds_s(), self.coordinator)
         self.held_views: dict[int, MetadataView] = {}
         """What brokers know that the controller's updates don't reach (`hold_metadata`)."""
         self.chosen_controller: int | None = None
@@ -168,12 +168,13 @@ class ClusterState:
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 
-    def _new_groups(self) -> Groups:
-        shortest_s = self.settings.group_min_session_timeout_ms / 1000
-        return Groups(self.line, (shortest_s, self.line.max_session_timeout_s), self.coordinator)
+    def _session_bounds_s(self) -> tuple[float, float]:
+        return self.settings.group_min_session_timeout_ms / 1000, self.line.max_session_timeout_s
 
     def change_line(self, line: BrokerLine) -> None:
-        """Let the brokers, all of which are down, be of another line; logs and commits stay.
+        """Let the brokers, all of which are down, be of another line; the data stays.
+
+        Groups stay too: a coordinator stores them in the offsets topic (docs/brokers.md 8.19).
 
         Raises:
             ValueError: a log may have messages in a format that the other line doesn't know.
@@ -185,7 +186,7 @@ class ClusterState:
                     f"{partition.number} has messages of {self.line.name}, whose format is newer"
                 )
         self.line = line
-        self.groups = self._new_groups()
+        self.groups.change_line(line, self._session_bounds_s())
         for name in self.topics:
             for partition in self.topics[name]:
                 partition.log.segments_overflow = line.segments_overflow

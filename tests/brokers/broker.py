@@ -97,6 +97,10 @@ class Broker:
         """Add properties for the next starts."""
         self._properties |= properties
 
+    def change_version(self, version: BrokerVersion) -> None:
+        """Let the next starts be of another version, with the same data."""
+        self._version = version
+
     def write_settings(self) -> None:
         """Write the properties file for the next start."""
         settings = server_properties(

@@ -270,6 +270,17 @@ class RealCluster:
         self._wait_ready(broker, may_move=port == 0)
         self._wait_cluster()
 
+    def change_version(self, version: str) -> None:
+        """Let the brokers, all of which are stopped, be of another version at their next starts.
+
+        ZooKeeper and the Java tools stay as they are.
+        """
+        if running := [node_id for node_id, broker in self._nodes.items() if broker.running]:
+            raise HarnessError(f"change_version({version!r}): brokers {running} run. Stop them")
+        self._version = find_version(version)
+        for broker in self._nodes.values():
+            broker.change_version(self._version)
+
     def pause(self, node_id: int) -> None:
         """Send SIGSTOP: connections stay open, but the broker doesn't respond."""
         self._node(node_id).process.pause()

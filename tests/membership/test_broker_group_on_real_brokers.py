@@ -20,6 +20,7 @@ from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
+from aiokafka08.telemetry import Event, GroupJoined
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.wire.wire_client import WireClient
@@ -279,3 +280,43 @@ async def test_killed_coordinator_costs_no_message(
             await two.consumer.commit()
     finally:
         await asyncio.to_thread(cluster.heal)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("after", ["0.9.0.1", "0.10.2.2"])
+async def test_group_survives_an_upgrade_of_its_broker(after: str) -> None:
+    """tests/testing/simulation/test_upgrade.py has the same on the embedded cluster."""
+    cluster = RealCluster("0.9.0.1")
+    joined: list[tuple[str, int]] = []
+
+    def member(name: str) -> AIOKafkaConsumer:
+        def on_event(event: Event) -> None:
+            if isinstance(event, GroupJoined):
+                joined.append((name, event.generation))
+
+        return AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            session_timeout_ms=20_000,
+            on_event=on_event,
+        )
+
+    await asyncio.to_thread(cluster.start)
+    try:
+        await asyncio.to_thread(cluster.create_topic, "t", 2)
+        async with member("one") as one:
+            async with member("two"):
+                await eventually(lambda: len(one.assignment()) == 1, "half of the partitions")
+            await eventually(lambda: len(one.assignment()) == 2, "all partitions")
+            await asyncio.to_thread(cluster.stop, 0)
+            await asyncio.to_thread(cluster.change_version, after)
+            await asyncio.to_thread(cluster.restart, 0)
+            async with member("three"):
+                assert sorted(joined) == [
+                    *(("one", generation) for generation in (1, 2, 3, 4)),
+                    ("three", 4),
+                    ("two", 2),
+                ]
+    finally:
+        await asyncio.to_thread(cluster.close)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.net.config import OffsetsStorage
+from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.simulation import World, simulate
 
@@ -88,3 +90,44 @@ def test_group_without_known_members_is_not_joined() -> None:
             await refused.stop()
 
         world.run(run)
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+def test_group_of_broker_survives_an_upgrade(version: str) -> None:
+    """docs/brokers.md 8.19: real brokers store the group."""
+    joined: list[tuple[str, int]] = []
+
+    def joins(name: str) -> Callable[[Event], None]:
+        def on_event(event: Event) -> None:
+            if isinstance(event, GroupJoined):
+                joined.append((name, event.generation))
+
+        return on_event
+
+    with simulate(1, version="0.9", topics={"t": 2}) as world:
+
+        def start(name: str) -> AIOKafkaConsumer:
+            servers = world.cluster.bootstrap_servers
+            return AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=servers,
+                group_id="g",
+                session_timeout_ms=30_000,
+                on_event=joins(name),
+            )
+
+        async def run() -> None:
+            async with start("one"):
+                async with start("two"):
+                    pass
+                await asyncio.sleep(10)
+                await change_version(world.cluster, version)
+                async with start("three"):
+                    pass
+
+        world.run(run)
+    assert sorted(joined) == [
+        *(("one", number) for number in (1, 2, 3, 4)),
+        ("three", 4),
+        ("two", 2),
+    ]
