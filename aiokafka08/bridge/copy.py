@@ -28,6 +28,7 @@ from aiokafka08.bridge.positions import (
     lost_position,
     read_stored_runs,
 )
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import (
     Chunk,
     RecordRefused,
@@ -35,11 +36,10 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.tail import find_by_tail
-from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_choice import make_sink, make_target
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
@@ -89,9 +89,9 @@ class CopySession:
     ) -> None:
         self._config = config
         self._status = status
-        self._target = Target(config)
+        self._target = make_target(config)
         self._source = SourceReader(config)
-        self._sink = TransactionSink(config, self._target, run)
+        self._sink = make_sink(config, self._target, run)
         self._on_commit = on_commit
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}

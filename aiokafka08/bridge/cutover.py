@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import FileOffsets
 from aiokafka08.bridge.readiness import Readiness, Step
+from aiokafka08.bridge.target_choice import with_releases
 from aiokafka08.bridge.verify import verify
 from aiokafka08.bridge.verify_state import VerifyState, state_path
 
@@ -37,9 +38,11 @@ async def plan_steps(
     Raises:
         KafkaError: a cluster doesn't respond.
     """
+    config = await with_releases(config)
     readiness = Readiness(config, file_offsets)
     try:
         return [
+            readiness.guarantee(),
             await readiness.topics(),
             await readiness.messages(scan=scan),
             await readiness.producers(quiet_s),
@@ -72,6 +75,7 @@ async def cut_over(
     Raises:
         KafkaError: a cluster doesn't respond, or refuses.
     """
+    config = await with_releases(config)
     readiness = Readiness(config, file_offsets)
     try:
         for look in (readiness.topics, lambda: readiness.producers(quiet_s)):

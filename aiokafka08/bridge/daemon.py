@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
-from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import import_confluent
+from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -97,11 +98,18 @@ async def _run_sessions(
     if until_caught_up:
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-    last_progress, transactions = loop.time(), 0
+    last_progress, transactions, said = loop.time(), 0, ""
     while True:
         status.sessions += 1
         try:
-            session = CopySession(config, status, run, on_commit)
+            found = await with_releases(config)
+            if (text := guarantee(found)) != said:
+                said = text
+                _log.log(
+                    logging.INFO if found.target.release is None else logging.WARNING,
+                    "%s: %s", config.client_id, text,
+                )  # fmt: skip
+            session = CopySession(found, status, run, on_commit)
             await session.run(until_caught_up=until_caught_up)
             return
         except _FINAL:

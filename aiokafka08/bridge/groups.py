@@ -37,8 +37,8 @@ from aiokafka08.bridge.group_plan import (
 )
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.source_clients import source_admin
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_groups import TargetGroups
+from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
+from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
@@ -61,7 +61,7 @@ class GroupTransfer:
     """Carries the groups of a bridge to the target; `close()` ends the connection.
 
     Args:
-        config: the file of the bridge.
+        config: the file of the bridge, of `target_choice.with_releases`.
         file_offsets: what the groups' file has, for `store = "file"` (default None).
 
     Raises:
@@ -78,8 +78,8 @@ class GroupTransfer:
             )
         self._config = config
         self._file_offsets = file_offsets or {}
-        self.target = Target(config)
-        self.groups = TargetGroups(self.target, config)
+        self.target = make_target(config)
+        self.groups = make_groups(config, self.target)
 
     async def close(self) -> None:
         """Leave the target."""
@@ -191,7 +191,7 @@ async def carry_over_continuously(
     Raises:
         KafkaConfigurationError: the store needs ZooKeeper, and the file doesn't name it.
     """
-    transfer = GroupTransfer(config, file_offsets)
+    transfer = GroupTransfer(await with_releases(config), file_offsets)
     try:
         while True:
             try:
@@ -258,7 +258,7 @@ async def source_members(
 
 
 async def copied_partitions(
-    config: BridgeConfig, admin: AIOKafkaAdminClient, target: Target
+    config: BridgeConfig, admin: AIOKafkaAdminClient, target: TargetCluster
 ) -> dict[TopicPartition, CopiedPartition]:
     """Return what is known of each partition of the bridge's topics.
 

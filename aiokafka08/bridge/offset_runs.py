@@ -76,8 +76,9 @@ class OffsetMap:
         self._sources = array("q")
         self._targets = array("q")
         self._lengths = array("q")
-        for run in sorted(runs, key=lambda run: run.target):
-            self.add(run)
+        for run in sorted(runs, key=lambda run: (run.target, -run.length)):
+            if not self._holds(run):  # a page and its single records, if a crash came in between
+                self.add(run)
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -132,6 +133,15 @@ class OffsetMap:
         self._sources.append(source)
         self._targets.append(target)
         self._lengths.append(length)
+
+    def _holds(self, run: OffsetRun) -> bool:
+        """Return whether the last run has all of this one, on both sides."""
+        if not self._sources:
+            return False
+        into = run.target - self._targets[-1]
+        return (
+            0 <= into <= self._lengths[-1] - run.length and run.source - into == self._sources[-1]
+        )
 
     def _drop_last(self) -> None:
         self._sources.pop()

@@ -19,7 +19,7 @@ from typing import Literal
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key
 from aiokafka08.bridge.offset_runs import OffsetMap, RunLog, RunRecord
-from aiokafka08.bridge.target import Target, TargetRecord
+from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
@@ -63,7 +63,7 @@ class StoredRuns:
         return OffsetMap(run for record in records for run in record.runs or ())
 
 
-async def read_stored_runs(config: BridgeConfig, target: Target) -> StoredRuns:
+async def read_stored_runs(config: BridgeConfig, target: TargetCluster) -> StoredRuns:
     """Read the offsets topic.
 
     Raises:
@@ -122,7 +122,7 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
 
 async def find_positions(
     config: BridgeConfig,
-    target: Target,
+    target: TargetCluster,
     pairs: Mapping[TopicPartition, TopicPartition],
     stored: StoredRuns,
     *,

@@ -24,6 +24,7 @@ from aiokafka08.bridge.groups import (
 )
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.verify_state import last_verification, state_path
 from aiokafka08.consumer.range import read_range
@@ -50,7 +51,7 @@ class Readiness:
     """Looks at both clusters; `close()` ends the connection to the target.
 
     Args:
-        config: the file of the bridge.
+        config: the file of the bridge, of `target_choice.with_releases`.
         file_offsets: what the groups' file has, for `store = "file"` (default None).
     """
 
@@ -61,6 +62,10 @@ class Readiness:
     async def close(self) -> None:
         """Leave the target."""
         await self.transfer.close()
+
+    def guarantee(self) -> Step:
+        """Return what the copy guarantees, which the releases of both clusters decide."""
+        return Step("guarantee", True, guarantee(self._config))
 
     async def topics(self) -> Step:
         """Return whether the target has, or can get, each topic.

@@ -23,6 +23,7 @@ from aiokafka08.bridge.groups import (
     source_offsets,
 )
 from aiokafka08.bridge.source_clients import source_admin
+from aiokafka08.bridge.target_choice import with_releases
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
@@ -109,6 +110,7 @@ async def roll_back(
             f'{config.path}: groups.store="file": this file isn\'t written; expected a store of '
             "Kafka or ZooKeeper"
         )
+    config = await with_releases(config)
     transfer = GroupTransfer(config)
     try:
         async with source_admin(config) as admin:

@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, PreparedCopy
 from aiokafka08.bridge.errors import BridgeError
+from aiokafka08.bridge.sink.base import BridgeRun, check_claims, read_claims
 from aiokafka08.bridge.sink.claims import producer_of
-from aiokafka08.bridge.sink.sink import BridgeRun, check_claims, read_claims
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.spark_task import RangeToCopy, SparkPart
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
-from aiokafka08.errors import IllegalArgumentError, KafkaError
+from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def copy_with_spark(
         IllegalArgumentError: `records_per_round` is below 1.
         BridgeFencedError: a newer start has taken over.
         BridgeError: something has to be changed by hand.
+        UnsupportedVersionError: the target is below 0.11.
         KafkaError: a cluster doesn't respond, or the source has lost messages.
         PySparkException: a job failed, after Spark's own retries.
     """
@@ -180,6 +182,11 @@ def _copy_part(spark: SparkSession, part: SparkPart, sink: str) -> None:
 
 
 async def _prepare(config: BridgeConfig, run: BridgeRun) -> PreparedCopy:
+    if (release := (await with_releases(config)).target.release) is not None:
+        raise UnsupportedVersionError(
+            f"target {config.target.bootstrap} is of {release}: Spark's tasks write in "
+            "transactions; expected 0.11 or later. 'bridge run' copies at least once"
+        )
     status = CopyStatus()
     prepared = await CopySession(config, status, run).prepare()
     problems = [*status.stopped.values(), *status.refused_topics.values()]

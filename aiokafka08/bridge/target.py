@@ -1,8 +1,7 @@
-"""`Target`: the cluster that a bridge copies to, through confluent-kafka.
+"""`Target`: a target of 0.11 or later, through confluent-kafka.
 
 librdkafka's calls block, so each runs in a thread of its own. The
-transactional producers are in `sink/`; everything else that is asked of the target is here. The
-methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted topics.
+transactional producers are in `sink/`; everything else that is asked of the target is here.
 
 Invariant: no call blocks the event loop. confluent-kafka is imported on first use only; without it
 the error names the extra `bridge`. Errors are `TargetError`; those that a later attempt may cure
@@ -14,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord, TopicSpec
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
@@ -33,25 +33,6 @@ _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES = 10_000
-
-
-class TargetRecord(NamedTuple):
-    """A record of the target. `key` and `value` are None if they are null."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-
-
-class TopicSpec(NamedTuple):
-    """A topic to create at the target; a replication factor of -1 is the target's default."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    config: Mapping[str, str]
 
 
 def import_confluent() -> ModuleType:
@@ -155,8 +136,8 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await done
 
 
-class Target:
-    """A connection to the target cluster; `close()` ends it.
+class Target(TargetCluster):
+    """A connection to a target that has transactions; `close()` ends it.
 
     Args:
         config: the file of the bridge.
@@ -361,22 +342,6 @@ class Target:
             for tp, (first, end) in bounds.items()
         }
 
-    async def read_topic(self, topic: str) -> list[TargetRecord]:
-        """Return all records of a small topic up to its present end, committed ones only.
-
-        A topic that doesn't exist has none.
-
-        Raises:
-            TargetError: the target doesn't respond, or the read makes no progress.
-        """
-        count = (await self.partition_counts()).get(topic, 0)
-        bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
-        records: list[TargetRecord] = []
-        for tp, (first, end) in bounds.items():
-            if first < end:
-                records += await self.read_range(tp, first, end)
-        return records
-
     async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
         """Return the committed records from `first` to before `end`.
 
@@ -422,20 +387,8 @@ class Target:
         finally:
             consumer.close()
 
-    async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Write one record to partition 0 of a topic, and wait until all replicas have it.
-
-        Raises:
-            TargetError: it wasn't written.
-        """
-        await self.write_all(topic, [(key, value)])
-
     async def write_all(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write records with different keys to partition 0 of a topic, as `write` does one.
-
-        Raises:
-            TargetError: a record wasn't written.
-        """
+        """See `TargetCluster`."""
 
         def produce() -> None:
             failed: list[Any] = []

@@ -12,7 +12,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.positions import StoredRuns, owned_topics
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, apply_plan, plan_topics
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
@@ -31,7 +31,7 @@ class TargetTopics:
     """
 
     def __init__(
-        self, config: BridgeConfig, source: SourceReader, target: Target, status: CopyStatus
+        self, config: BridgeConfig, source: SourceReader, target: TargetCluster, status: CopyStatus
     ) -> None:
         self._config, self._source, self._target = config, source, target
         self._status = status

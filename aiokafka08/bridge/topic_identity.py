@@ -29,9 +29,10 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
-from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.sink.base import BridgeSink
 from aiokafka08.bridge.source_clients import source_admin, source_settings
-from aiokafka08.bridge.target import Target, import_confluent
+from aiokafka08.bridge.target import import_confluent
+from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaError,
@@ -73,7 +74,7 @@ class TopicIdentities:
         sink: sets positions back.
     """
 
-    def __init__(self, config: BridgeConfig, target: Target, sink: TransactionSink) -> None:
+    def __init__(self, config: BridgeConfig, target: TargetCluster, sink: BridgeSink) -> None:
         self._config, self._target, self._sink = config, target, sink
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None

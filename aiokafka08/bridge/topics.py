@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
 
 _log = logging.getLogger("aiokafka08.bridge")
 
@@ -121,7 +121,7 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
     return found
 
 
-async def apply_plan(config: BridgeConfig, target: Target, plan: TopicPlan) -> None:
+async def apply_plan(config: BridgeConfig, target: TargetCluster, plan: TopicPlan) -> None:
     """Create and grow topics.
 
     Raises:
@@ -138,7 +138,9 @@ async def apply_plan(config: BridgeConfig, target: Target, plan: TopicPlan) -> N
         _log.info("%s: topic %r at the target now has %d partitions", config.client_id, name, count)
 
 
-async def create_own_topics(config: BridgeConfig, target: Target, there: Collection[str]) -> None:
+async def create_own_topics(
+    config: BridgeConfig, target: TargetCluster, there: Collection[str]
+) -> None:
     """Create the topics in which the bridge keeps claims and offsets.
 
     Args:

@@ -23,13 +23,18 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from aiokafka08.bridge.checked_source import SourceChecksums
-from aiokafka08.bridge.checked_target import TargetChecksums
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference, SequenceCheck
 from aiokafka08.bridge.source_clients import source_admin, source_router
-from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_choice import (
+    Checksums,
+    make_checksums,
+    make_target,
+    with_releases,
+)
+from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
@@ -122,7 +127,8 @@ async def verify(
     Raises:
         KafkaError: a cluster doesn't respond, or a log can't be read.
     """
-    target = Target(config)
+    config = await with_releases(config)
+    target = make_target(config)
     try:
         async with source_admin(config) as admin:
             pairs = config.topics.pairs(await admin.list_topics())
@@ -170,7 +176,7 @@ class _Verification:
     def __init__(
         self,
         config: BridgeConfig,
-        target: Target,
+        target: TargetCluster,
         timestamps: bool,
         on_progress: Callable[[PartitionVerdict], object],
     ) -> None:
@@ -189,7 +195,9 @@ class _Verification:
             waiting = sorted(plan)
 
             async def work() -> None:
-                readers = TargetChecksums(self._target, self._config, self._timestamps)
+                readers = await make_checksums(
+                    self._config, self._target, timestamps=self._timestamps
+                )
                 try:
                     while waiting:
                         tp = waiting.pop(0)
@@ -214,7 +222,7 @@ class _Verification:
         found: PartitionBounds,
         before: PartitionVerdict | None,
         source: SourceChecksums,
-        target: TargetChecksums,
+        target: Checksums,
     ) -> PartitionVerdict:
         progress = CheckProgress(found.source_first, found.target_first)
         if before is not None:

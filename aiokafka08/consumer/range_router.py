@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka08.net.config import net_config
+from aiokafka08.net.config import NetConfig, net_config
 from aiokafka08.net.router import Router
 from aiokafka08.telemetry import Telemetry
 
@@ -20,18 +20,30 @@ _DEFAULTS = {
 }
 
 
-@asynccontextmanager
-async def open_range_router(network: Mapping[str, Any]) -> AsyncIterator[Router]:
-    """Yield a started router for `range.read_range`; it requests all topics, and creates none.
+def router_config(network: Mapping[str, Any]) -> NetConfig:
+    """Return the checked options of a router.
 
     Args:
         network: arguments of a client that are about its connections, such as `bootstrap_servers`;
             others have the client's defaults.
 
     Raises:
+        KafkaError: a value is wrong, or isn't supported.
+    """
+    return net_config(**{**_DEFAULTS, **network})
+
+
+@asynccontextmanager
+async def open_range_router(network: Mapping[str, Any]) -> AsyncIterator[Router]:
+    """Yield a started router for `range.read_range`; it requests all topics, and creates none.
+
+    Args:
+        network: as in `router_config`.
+
+    Raises:
         KafkaError: no broker responds.
     """
-    config = net_config(**{**_DEFAULTS, **network})
+    config = router_config(network)
     router = Router(config, Telemetry(client_id=config.client_id))
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
     await router.start()

@@ -25,8 +25,9 @@ from aiokafka08.bridge.group_plan import GroupMove
 from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
 from aiokafka08.bridge.progress import read_progress
 from aiokafka08.bridge.sink import sink as sink_module
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import WorkerFailed
-from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
@@ -42,7 +43,6 @@ from tests.bridge.clusters import (
     running_bridge,
 )
 from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -318,6 +318,11 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
         await connection.close()
 
 
+async def as_it_is(config: BridgeConfig) -> BridgeConfig:
+    """Stand for `with_releases`: these tests have no target."""
+    return config
+
+
 async def test_outage_begins_when_a_running_session_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -337,6 +342,7 @@ async def test_outage_begins_when_a_running_session_ends(
                 raise TargetUnavailableError("away")
 
     monkeypatch.setattr(daemon, "CopySession", Session)
+    monkeypatch.setattr(daemon, "with_releases", as_it_is)
     await run_bridge(CONFIG, CopyStatus())
     assert sessions == 2
 
@@ -350,6 +356,7 @@ async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
             raise TargetUnavailableError("away")
 
     monkeypatch.setattr(daemon, "CopySession", Session)
+    monkeypatch.setattr(daemon, "with_releases", as_it_is)
     with pytest.raises(KafkaError, match="away"):
         await run_bridge(CONFIG, CopyStatus())
 
@@ -434,22 +441,6 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
         assert move.outcome == "behind"
     finally:
         await transfer.close()
-
-
-@pytest.mark.real
-async def test_target_without_transactions_is_refused(
-    old: EmbeddedCluster,
-    broker_clusters: BrokerClusters,
-    unique_topic: Callable[..., str],
-) -> None:
-    """Before 0.11: the error says so, and the run ends."""
-    target = await asyncio.to_thread(broker_clusters.get, "0.10.2.2")
-    topic = unique_topic("ancient")
-    old.create_topic(topic)
-    config = config_without_zookeeper(topic, old, target, topic)
-    config = replace(config, target=replace(config.target, replication_factor=1))
-    with pytest.raises(TargetError, match=r"Transactions not supported.*Kafka 0\.11 or later"):
-        await asyncio.wait_for(copy(config), 60)
 
 
 async def test_unreachable_target_is_named(

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
-from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink, worker_settings
+from aiokafka08.bridge.sink.sink import TransactionSink, worker_settings
 from aiokafka08.bridge.sink.worker import TransactionWorker
-from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.clusters import Message, TargetReader, copy, write
 from tests.bridge.hand_copy import write_config

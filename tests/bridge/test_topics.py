@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.target import TopicSpec
+from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.bridge.topics import plan_topics, target_config
 
 

@@ -1,35 +1,21 @@
-"""`TransactionSink`: claim the bridge, run its workers, pass chunks to them and events back.
+"""`TransactionSink`: the workers that write in transactions, for targets of 0.11 and later.
 
-`start()` does what `claims` describes; only after it may positions be read. `next_event()` returns
-what the workers report. `check_owner()` tells a fenced producer from one whose transaction took too
-long.
-
-Invariant: the chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the
-caller waits for room. No call blocks the event loop.
+It claims the bridge, runs its workers, passes chunks to them and their events back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.offset_runs import RunLog
-from aiokafka08.bridge.sink.claims import (
-    CLAIM_KEY,
-    Claim,
-    decode_claims,
-    encode_claim,
-    next_claim,
-    producer_of,
-)
-from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
+from aiokafka08.bridge.sink.base import BATCH_BYTES, BridgeRun, BridgeSink
+from aiokafka08.bridge.sink.claims import producer_of
+from aiokafka08.bridge.sink.events import Chunk, WorkerFailed
 from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, WorkerSettings
 from aiokafka08.bridge.target import Target, client_settings
 from aiokafka08.structs import TopicPartition
@@ -39,8 +25,6 @@ _log = logging.getLogger("aiokafka08.bridge")
 _CLOSE_S = 0.5
 _HANG_S = 5.0
 """How much longer a call may take than librdkafka was told, until it counts as hung."""
-_BATCH_BYTES = 1_000_000
-"""The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 _FIND_COORDINATOR = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
@@ -49,21 +33,6 @@ _FIND_COORDINATOR = {
 """When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
 positions ignores its timeout, until a connection opens or closes and what it remembers is older
 than `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that took 76 to 81 s."""
-
-
-@dataclass(slots=True)
-class BridgeRun:
-    """A start of the bridge's process.
-
-    Attributes:
-        id: Random.
-        has_claimed: Whether its claim is in the state topic.
-        is_first: Whether no other start has left a claim.
-    """
-
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    has_claimed: bool = False
-    is_first: bool = True
 
 
 def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> WorkerSettings:
@@ -78,7 +47,7 @@ def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> Work
     timeout_ms = min(max(60_000, round(config.copy.transaction_s * 2000)), 900_000)
     producer = {
         **_FIND_COORDINATOR,
-        "batch.size": min(_BATCH_BYTES, batch_bytes),
+        "batch.size": min(BATCH_BYTES, batch_bytes),
         "transaction.timeout.ms": timeout_ms,
         **client_settings(config),
         "compression.codec": config.target.compression,
@@ -119,41 +88,7 @@ async def _call_producer(target: Target, what: str, call: Callable[[], None]) ->
         ) from None
 
 
-def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
-    """Verify that a run has the last claim.
-
-    Args:
-        config: the file of the bridge.
-        claims: all that the state topic has, in its order.
-        run: the id of the run.
-
-    Raises:
-        BridgeFencedError: a newer start has claimed the bridge.
-        TargetUnavailableError: no claim is there yet.
-    """
-    if not claims:
-        raise TargetUnavailableError(
-            f"topic {config.state_topic!r}: the claim that was written isn't there yet"
-        )
-    if claims[-1].run != run:
-        raise BridgeFencedError(
-            f"bridge {config.name!r}: a newer start has taken over (run {claims[-1].run}); this "
-            "one ends, and must not be started again beside it"
-        )
-
-
-async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
-    """Return the claims in the state topic, in its order.
-
-    Raises:
-        TargetError: the target doesn't respond.
-        KafkaProtocolError: a claim can't be read.
-    """
-    records = await target.read_topic(config.state_topic)
-    return decode_claims((one.key, one.value) for one in records)
-
-
-class TransactionSink:
+class TransactionSink(BridgeSink):
     """The transactional producers of a bridge.
 
     Args:
@@ -162,77 +97,26 @@ class TransactionSink:
         run: this start; the same one for all sinks of a process.
     """
 
+    _target: Target
+
     def __init__(self, config: BridgeConfig, target: Target, run: BridgeRun) -> None:
-        self._config = config
-        self._target = target
-        self._run = run
+        super().__init__(config, target, run)
         self._workers: list[TransactionWorker] = []
-        self._waiting_bytes = 0
-        self._events: deque[SinkEvent] = deque()
-        self._changed = asyncio.Event()
 
     async def start(self, batch_bytes: int) -> None:
-        """Claim the bridge and fence all older starts.
-
-        Args:
-            batch_bytes: the largest batch that all target topics take.
-
-        Raises:
-            BridgeFencedError: a newer start has claimed it.
-            TargetError: the target doesn't respond, or refuses.
-        """
-        copy = self._config.copy
-        initialised = 0
-        while True:
-            claims = await self._claims()
-            # A claim whose write timed out may have arrived.
-            self._run.has_claimed |= any(one.run == self._run.id for one in claims)
-            if self._run.has_claimed:
-                self._check(claims)  # don't take the bridge back from a newer start
-            claim = next_claim(claims, self._run.id, copy.producers)
-            await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
-            self._run.has_claimed = True
-            await self._initialise(initialised, claim.ids, batch_bytes)
-            initialised = claim.ids
-            claims = await self._claims()
-            self._check(claims)
-            # The topic is compacted: later the claims of older starts are gone.
-            self._run.is_first &= all(one.run == self._run.id for one in claims)
-            if all(one.ids <= initialised for one in claims):
-                break
-        idle, self._workers = self._workers[copy.producers :], self._workers[: copy.producers]
+        """Claim the bridge and fence all older starts; see `BridgeSink`."""
+        await super().start(batch_bytes)
+        producers = self._config.copy.producers
+        idle, self._workers = self._workers[producers:], self._workers[:producers]
         for worker in idle:
             await self._target.call("close a producer", worker.close)
-
-    async def check_owner(self) -> None:
-        """Verify that no newer start has claimed the bridge.
-
-        Raises:
-            BridgeFencedError: one has.
-            TargetError: the target doesn't respond.
-        """
-        self._check(await self._claims())
-
-    @property
-    def has_run(self) -> bool:
-        """Whether the bridge was started before this process, as `start()` has found."""
-        return not self._run.is_first
 
     async def begin_anew(
         self,
         pairs: Mapping[TopicPartition, TopicPartition],
         stale: Mapping[TopicPartition, Sequence[bytes]],
     ) -> None:
-        """Set positions to 0 and remove runs, by the claimed producers; before `run_workers`.
-
-        Args:
-            pairs: partition of the source → partition of the target.
-            stale: by partition of the source, the keys to remove from the offsets topic.
-
-        Raises:
-            BridgeFencedError: a newer start has claimed the bridge; its positions are untouched.
-            TargetError: the target doesn't respond, or refuses.
-        """
+        """Set positions to 0 and remove runs, by the claimed producers; see `BridgeSink`."""
         for number, worker in enumerate(self._workers):
             tps = [tp for tp in pairs if self.worker_of(tp) == number]
             copies = [pairs[tp] for tp in tps]
@@ -258,26 +142,6 @@ class TransactionSink:
         """Pass a chunk to its worker; wait for room first, with `wait_room`."""
         self._waiting_bytes += chunk.memory
         self._workers[self.worker_of(chunk.source)].put(chunk)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether less than `buffer_bytes` wait for the workers."""
-        return self._waiting_bytes < self._config.copy.buffer_bytes
-
-    async def wait_room(self) -> None:
-        """Wait until there is room, or a worker has something to report."""
-        if not self.has_room and self.failure is None:
-            self._changed.clear()
-            await self._changed.wait()
-
-    @property
-    def failure(self) -> WorkerFailed | None:
-        """The failure of a worker among the events that weren't taken; None if there is none."""
-        return next((one for one in self._events if isinstance(one, WorkerFailed)), None)
-
-    def next_event(self) -> SinkEvent | None:
-        """Return the next event of a worker, None if there is none."""
-        return self._events.popleft() if self._events else None
 
     async def stop(self, timeout_s: float) -> None:
         """Let the workers commit what they have begun, and end; give up after `timeout_s`.
@@ -312,12 +176,6 @@ class TransactionSink:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _claims(self) -> list[Claim]:
-        return await read_claims(self._config, self._target)
-
-    def _check(self, claims: list[Claim]) -> None:
-        check_claims(self._config, claims, self._run.id)
-
     async def _initialise(self, first: int, end: int, batch_bytes: int) -> None:
         """Make the producers from `first` to before `end`, which fences those of older starts."""
         loop = asyncio.get_running_loop()
@@ -339,10 +197,3 @@ class TransactionSink:
         except TargetError:
             await self.check_owner()  # two starts at the same time: the older one ends here
             raise
-
-    def _on_event(self, event: SinkEvent) -> None:
-        if isinstance(event, ChunkTaken):
-            self._waiting_bytes -= event.size
-        else:
-            self._events.append(event)
-        self._changed.set()

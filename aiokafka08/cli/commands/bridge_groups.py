@@ -73,10 +73,11 @@ async def _groups(
     import asyncio
 
     from aiokafka08.bridge.groups import GroupTransfer
+    from aiokafka08.bridge.target_choice import with_releases
     from aiokafka08.cli.notes import note
     from aiokafka08.errors import KafkaError
 
-    transfer = GroupTransfer(config, offsets)
+    transfer = GroupTransfer(await with_releases(config), offsets)
     may_rewind = True if rewind else None
     try:
         while True:

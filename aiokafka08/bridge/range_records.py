@@ -1,0 +1,68 @@
+"""Read a range of a partition in message formats 0 and 1 as records, slice by slice.
+
+For verification, for the readiness of a cut-over, and for targets below 0.11.
+
+Invariant: the records come in the order of their offsets, each of the range once. The event loop
+runs between two slices, and large compressed messages are opened in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from aiokafka08.concurrency.offload import Offload
+from aiokafka08.consumer.range import read_range
+from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08.net.router import Router
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_SLICE_RECORDS = 2048
+"""How many messages are decoded between two turns of the event loop."""
+
+
+class RangeRecords:
+    """Reads ranges through one router; `close()` ends the threads.
+
+    Args:
+        router: started; the caller stops it.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._fetches, self._offload = RangeFetches(router), Offload()
+
+    async def close(self) -> None:
+        """End the threads."""
+        await self._offload.stop()
+
+    async def read(
+        self, tp: TopicPartition, start: int, end: int
+    ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
+        """Yield the records from `start` to before `end`, in slices.
+
+        Raises:
+            KafkaError: as `consumer.range.read_range`.
+        """
+        if start >= end:
+            return
+        async with aclosing(
+            read_range(self._router, tp, start, end, fetches=self._fetches)
+        ) as sets:
+            async for raw in sets:
+                reader = MessageSetReader(
+                    tp,
+                    raw.message_set,
+                    raw.fetch_offset,
+                    check_crcs=True,
+                    leave_long=True,
+                    max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+                    end_offset=raw.end_offset,
+                )
+                while True:
+                    while records := reader.read(_SLICE_RECORDS):
+                        yield records
+                    if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
+                        break
+                    await self._offload.run(wrapper.open)

@@ -1,0 +1,162 @@
+"""Find out the release of the target, once, and choose what the bridge writes with.
+
+| target | cluster | sink | guarantee |
+|---|---|---|---|
+| 0.11 and later | `Target` | `TransactionSink` | exactly once |
+| 0.8.2 to 0.10 | `OldTarget` | `OrderedSink` | at least once |
+
+Invariant: `config.target.release` alone decides, so all parts of a bridge make the same choice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Protocol
+
+from aiokafka08.bridge.checked_source import SourceChecksums
+from aiokafka08.bridge.checked_target import TargetChecksums
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.old_groups import OldTargetGroups
+from aiokafka08.bridge.old_target import OldTarget, target_network
+from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
+from aiokafka08.bridge.sink.ordered import OrderedSink
+from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target_groups import ConfluentGroups, TargetGroups
+from aiokafka08.consumer.range_router import router_config
+from aiokafka08.errors import KafkaConfigurationError, KafkaError, UnsupportedVersionError
+from aiokafka08.net.probe import probe_version
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.structs import TopicPartition
+
+
+class Checksums(Protocol):
+    """What reads a range of a partition of the target as offsets and checksums."""
+
+    def read(
+        self, tp: TopicPartition, start: int, end: int
+    ) -> AsyncGenerator[tuple[array[int], array[int]], None]:
+        """Yield the offsets and the checksums of the messages from `start` to before `end`."""
+
+    async def close(self) -> None:
+        """Release what it holds."""
+
+
+async def with_releases(config: BridgeConfig) -> BridgeConfig:
+    """Return the configuration with the release of the target, if that is below 0.11.
+
+    A target that this package's client can't connect to, such as one with SASL, counts as one that
+    has transactions: librdkafka says what is wrong with it.
+
+    Args:
+        config: the file of the bridge.
+
+    Raises:
+        TargetUnavailableError: no broker of the target responds.
+        UnsupportedVersionError: the target is of 0.8.0 or 0.8.1.
+        KafkaConfigurationError: the target doesn't know the compression.
+    """
+    release = await _old_release(config)
+    if release is None:
+        return config
+    if release in ("0.8.0", "0.8.1"):
+        raise UnsupportedVersionError(
+            f"target {config.target.bootstrap} is of {release}, which keeps no groups, so the "
+            "bridge could keep no positions there; expected 0.8.2 or later"
+        )
+    if config.target.compression == "zstd":
+        raise KafkaConfigurationError(
+            f"target.compression='zstd': the target is of {release}; expected none, gzip, snappy "
+            "or lz4"
+        )
+    return replace(config, target=replace(config.target, release=release))
+
+
+async def _old_release(config: BridgeConfig) -> str | None:
+    if config.target.properties.get("security.protocol", "").upper().startswith("SASL"):
+        return None
+    try:
+        network = router_config(target_network(config, only_tls=True))
+    except KafkaError:
+        return None
+    failure: KafkaError | None = None
+    for address in network.bootstrap:
+        try:
+            version = await probe_version(address, network, exact=True)
+        except KafkaError as error:
+            if not error.retriable:
+                return None  # 4.x, or a listener for others
+            failure = error
+            continue
+        is_old = version.line < BrokerLine.V0_10 or version.release.startswith("0.10")
+        return version.release if is_old else None
+    raise TargetUnavailableError(f"target {config.target.bootstrap}: {failure}")
+
+
+def guarantee(config: BridgeConfig) -> str:
+    """Return what the copy guarantees, in a sentence or two.
+
+    Args:
+        config: of `with_releases`.
+    """
+    if (release := config.target.release) is None:
+        return "exactly once: records, exact offsets and positions are in one transaction"
+    stamps = "" if release.startswith("0.10") else ", and keeps no timestamps"
+    return (
+        f"at least once: the target is of {release}, which has no transactions{stamps}. Records "
+        "come first, then the positions, so a crash repeats the records behind the last positions; "
+        "none is lost. Brokers don't fence: an older start of this bridge ends at its next commit, "
+        "and writes until then"
+    )
+
+
+def make_target(config: BridgeConfig) -> TargetCluster:
+    """Return a connection to the target.
+
+    Args:
+        config: of `with_releases`.
+
+    Raises:
+        KafkaError: `target.properties` has what the client doesn't support.
+    """
+    return Target(config) if config.target.release is None else OldTarget(config)
+
+
+def make_sink(config: BridgeConfig, target: TargetCluster, run: BridgeRun) -> BridgeSink:
+    """Return what writes to a target; the arguments are those of `BridgeSink`."""
+    if isinstance(target, Target):
+        return TransactionSink(config, target, run)
+    assert isinstance(target, OldTarget)
+    return OrderedSink(config, target, run)
+
+
+def make_groups(config: BridgeConfig, target: TargetCluster) -> TargetGroups:
+    """Return the groups of a target; the arguments are those of `TargetGroups`."""
+    if isinstance(target, Target):
+        return ConfluentGroups(target, config)
+    assert isinstance(target, OldTarget)
+    return OldTargetGroups(target, config)
+
+
+async def make_checksums(
+    config: BridgeConfig, target: TargetCluster, *, timestamps: bool
+) -> Checksums:
+    """Return what reads partitions of a target for their verification.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection, which must outlive the result.
+        timestamps: whether the checksums are of the timestamps, too.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    if isinstance(target, Target):
+        return TargetChecksums(target, config, timestamps)
+    assert isinstance(target, OldTarget)
+    async with target.asking("connect"):
+        return SourceChecksums(await target.router(), timestamps)

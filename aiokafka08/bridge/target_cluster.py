@@ -1,0 +1,162 @@
+"""`TargetCluster`: what a bridge asks of the cluster that it copies to.
+
+The methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted
+topics. `target.Target` asks by confluent-kafka (0.11 and later), `old_target.OldTarget` by this
+package's own client (0.8.2 to 0.10); `target_choice` picks one.
+
+Invariant: no call blocks the event loop. Errors are `TargetError`; those that a later attempt may
+cure are `TargetUnavailableError`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from aiokafka08.structs import TopicPartition
+
+
+class TargetRecord(NamedTuple):
+    """A record of the target. `key` and `value` are None if they are null."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create at the target; a replication factor of -1 is the target's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class TargetCluster(ABC):
+    """A connection to the target cluster; `close()` ends it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release the connections."""
+
+    @abstractmethod
+    async def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+
+    @abstractmethod
+    async def create_topic(self, spec: TopicSpec) -> bool:
+        """Create a topic, and wait until its partitions have leaders.
+
+        Returns:
+            False if it was there already.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+
+    @abstractmethod
+    async def grow_topic(self, name: str, partitions: int) -> None:
+        """Raise the number of partitions of a topic.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+
+    @abstractmethod
+    async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings in force of each topic, `max.message.bytes` among them.
+
+        Raises:
+            TargetError: a topic doesn't exist, or the target doesn't respond.
+        """
+
+    @abstractmethod
+    async def committed(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; a partition without one is left out.
+
+        Offsets of a transaction in progress are waited for.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+
+    @abstractmethod
+    async def wait_decided(self, topic: str) -> None:
+        """Wait until the transactions that are open in a topic now have ended.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+
+    @abstractmethod
+    async def log_bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset of each partition, and the offset behind its last stable record.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+
+    @abstractmethod
+    async def ever_had_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, bool]:
+        """Return whether partitions have a committed record, or have had one.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+
+    async def read_topic(self, topic: str) -> list[TargetRecord]:
+        """Return all records of a small topic up to its present end, committed ones only.
+
+        A topic that doesn't exist has none.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
+        records: list[TargetRecord] = []
+        for tp, (first, end) in bounds.items():
+            if first < end:
+                records += await self.read_range(tp, first, end)
+        return records
+
+    @abstractmethod
+    async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
+        """Return the committed records from `first` to before `end`.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+
+    async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Write one record to partition 0 of a topic, and wait until all replicas have it.
+
+        Raises:
+            TargetError: it wasn't written.
+        """
+        await self.write_all(topic, [(key, value)])
+
+    @abstractmethod
+    async def write_all(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records with different keys to partition 0 of a topic, as `write` does one.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """

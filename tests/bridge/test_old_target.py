@@ -1,0 +1,221 @@
+"""A copy to a target below 0.11: in order and at least once, from and to embedded clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import (
+    BridgeError,
+    BridgeFencedError,
+    TargetError,
+    TargetUnavailableError,
+)
+from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.bridge.old_target import OldTarget
+from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.verify import verify
+from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
+from tests.waiting import until
+
+pytestmark = [pytest.mark.timeout(120)]
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def old() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as running:
+        yield running
+
+
+@pytest.fixture(params=["0.8.2", "0.9", "0.10"])
+def target(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
+    with EmbeddedCluster(version=request.param, topics=topics) as running:
+        yield running
+
+
+def config_of(
+    source: EmbeddedCluster,
+    target: EmbeddedCluster,
+    more: str = "",
+    *,
+    of_target: str = "",
+) -> BridgeConfig:
+    """Return a bridge's file; `of_target` are further lines of its section `target`."""
+    return parse_config(
+        f'name = "b"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
+        f'[target]\nbootstrap = "{target.bootstrap_servers}"\n{of_target}\n'
+        f'[topics]\ninclude = ["t"]\n{more}'
+    )
+
+
+def append(source: EmbeddedCluster, partition: int, count: int, first: int = 0) -> None:
+    source.append("t", partition, [b"%d" % number for number in range(first, first + count)])
+
+
+def stored(target: EmbeddedCluster, partition: int = 0) -> list[int]:
+    return [int(one.value or b"-1") for one in target.log("t", partition)]
+
+
+async def copy(config: BridgeConfig) -> CopyStatus:
+    """Copy what is there, and return what was done."""
+    status = CopyStatus()
+    await run_bridge(config, status, until_caught_up=True)
+    return status
+
+
+def check_at_least_once(found: Sequence[int], count: int) -> None:
+    """Each number, in order; a restart may go back, and nothing is left out behind it."""
+    assert all(after <= before + 1 for before, after in pairwise([-1, *found])), found
+    assert set(found) == set(range(count))
+    assert found[-1] == count - 1
+
+
+async def test_copy_is_equal_and_goes_on_where_it_ended(
+    old: EmbeddedCluster, target: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also in the verification; the guarantee is said aloud."""
+    append(old, 0, 5000)
+    old.append("t", 1, [None, b"", b"v"], [b"k", b"", None])
+    config = config_of(old, target)
+    with caplog.at_level(logging.WARNING, "aiokafka08.bridge"):
+        assert (await copy(config)).records == 5003
+    assert any("at least once: the target is of" in one.message for one in caplog.records)
+    append(old, 0, 10, 5000)
+    status = await copy(config)
+    assert (status.records, status.lag()) == (10, 0)
+    assert stored(target) == list(range(5010))
+    assert [(one.key, one.value) for one in target.log("t", 1)] == [
+        (b"k", None), (b"", b""), (None, b"v"),
+    ]  # fmt: skip
+    assert all(one.is_equal for one in await verify(config))
+
+
+async def test_crash_before_positions_repeats_and_loses_nothing(
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two copies the later one counts: offsets are translated to it."""
+    append(old, 0, 300)
+    config = config_of(old, target)
+    await copy(config)
+    append(old, 0, 200, 300)
+
+    async def crash(*_: Any) -> None:
+        raise BridgeError("killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OldTarget, "commit", crash)
+        with pytest.raises(BridgeError, match="killed here"):
+            await copy(config)
+    append(old, 0, 100, 500)
+    await copy(config)
+    found = stored(target)
+    check_at_least_once(found, 600)
+    assert len(found) == 800
+    connection = OldTarget(await with_releases(config))
+    runs = (await read_stored_runs(config, connection)).offset_map(TP)
+    await connection.close()
+    last = {number: offset for offset, number in enumerate(found)}
+    assert [runs.to_target(offset) for offset in range(600)] == [last[one] for one in range(600)]
+
+
+async def test_older_start_ends_at_its_next_commit(
+    old: EmbeddedCluster, target: EmbeddedCluster
+) -> None:
+    """No broker fences it: it finds the newer claim before it commits a position."""
+    config = config_of(old, target, "[copy]\ntransaction_s = 0.1\n")
+    append(old, 0, 100)
+    earlier, later = CopyStatus(), CopyStatus()
+    older = asyncio.create_task(run_bridge(config, earlier))
+    newer = None
+    try:
+        await until(lambda: earlier.records == 100, "the older start copies", 30)
+        newer = asyncio.create_task(run_bridge(config, later))
+        await until(lambda: later.problem is None, "the newer start has claimed", 30)
+        append(old, 0, 100, 100)
+        with pytest.raises(BridgeFencedError, match="a newer start has taken over"):
+            await asyncio.wait_for(older, 30)
+        await until(lambda: later.lag() == 0 and later.records == 100, "the newer one copies", 30)
+    finally:
+        for task in (older, newer):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*filter(None, (older, newer)), return_exceptions=True)
+    assert set(stored(target)) == set(range(200))
+    assert stored(target)[-1] == 199
+
+
+async def test_refused_record_stops_its_partition_only(old: EmbeddedCluster) -> None:
+    topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
+    with EmbeddedCluster(version="0.10", topics=topics, message_max_bytes=3000) as target:
+        old.append("t", 0, [b"0", b"1", bytes(5000), b"3"])
+        append(old, 1, 50)
+        config = config_of(old, target, of_target='compression = "none"')
+        status = await copy(config)
+        assert list(status.stopped) == [TP]
+        assert "the target refuses the record at offset 2 of the source" in status.stopped[TP]
+        assert stored(target, 1) == list(range(50))
+
+
+async def test_groups_move_to_an_old_target(old: EmbeddedCluster) -> None:
+    topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
+    topics |= {"source.checkpoints.internal": 1, "mm2-offset-syncs.source.internal": 1}
+    with EmbeddedCluster(version="0.10", topics=topics) as target:
+        append(old, 0, 10)
+        target.append("t", 0, [b"-2"] * 3)  # offsets differ by three
+        more = '[groups]\ninclude = ["g"]\nstore = "file"\nfile = "unused"\n'
+        config = config_of(old, target, more)
+        await copy(config)
+        transfer = GroupTransfer(await with_releases(config), {"g": {TP: (4, "text")}})
+        try:
+            [move] = await transfer.carry_over()
+            assert (move.outcome, move.target_offset) == ("move", 7)
+            assert await transfer.committed("g", [TP]) == {TP: 7}
+            [move] = await transfer.plan()
+            assert move.outcome == "same"
+        finally:
+            await transfer.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "error", "text"),
+    [
+        ("0.8.0", "", UnsupportedVersionError, "is of 0.8.0, which keeps no groups"),
+        ("0.10", 'compression = "zstd"', KafkaConfigurationError, "expected none, gzip, snappy"),
+        ("0.10", "", TargetError, r"only ZooKeeper creates topics.*target\.zookeeper"),
+        (
+            "0.10",
+            'zookeeper = "localhost:1"',
+            TargetError,
+            r"target\.replication_factor=-1: .* expected an integer >= 1",
+        ),
+    ],
+)
+async def test_what_an_old_target_lacks_is_named(
+    old: EmbeddedCluster, version: str, more: str, error: type[Exception], text: str
+) -> None:
+    with EmbeddedCluster(version=version, topics={"t": 2}) as target:
+        config = config_of(old, target, of_target=more)
+        with pytest.raises(error, match=text):
+            await asyncio.wait_for(copy(config), 60)
+
+
+async def test_target_that_is_away_is_no_modern_one(old: EmbeddedCluster) -> None:
+    """Otherwise an old target would be taken for a modern one while it restarts."""
+    with EmbeddedCluster(version="0.10") as target:
+        config = config_of(old, target)
+    with pytest.raises(TargetUnavailableError):
+        await with_releases(config)

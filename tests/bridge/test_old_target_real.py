@@ -1,0 +1,162 @@
+"""A copy to real brokers below 0.11: equal, and at least once if the bridge is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target_choice import guarantee, with_releases
+from aiokafka08.bridge.verify import verify
+from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, TargetReader, bridge_text, write
+from tests.bridge.rounds import BridgeProcess
+from tests.bridge.test_old_target import check_at_least_once
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+MESSAGES = [
+    Message(b"key", b"value"),
+    Message(None, b"without key"),
+    Message(b"", b""),
+    Message(b"deleted", None),
+    Message(b"\x00\xff", b"\xff\x00" * 1000),
+]
+
+
+@pytest.fixture(
+    params=[
+        "0.10.2.2",
+        pytest.param("0.9.0.1", marks=pytest.mark.full),
+        pytest.param("0.8.2.2", marks=pytest.mark.full),
+    ]
+)
+def old_target(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
+    return broker_clusters.get(request.param)
+
+
+def text_of(name: str, source: RealCluster, target: RealCluster, more: str = "") -> str:
+    """Return the file of a bridge that copies topic `name` to another name."""
+    text = bridge_text(name, source, target, name, more)
+    of_target = f'[target]\nzookeeper = "{target.zookeeper_connect}"\nreplication_factor = 1\n'
+    rename = f'[topics]\nrename = [{{ pattern = "(.*)", to = "{name}-copy" }}]\n'
+    return text.replace("[target]\n", of_target).replace("[topics]\n", rename)
+
+
+async def read_copy(target: RealCluster, topic: str, partitions: int) -> list[list[Message]]:
+    """Return what the target holds, by partition."""
+    found: list[list[Message]] = []
+    async with AIOKafkaConsumer(bootstrap_servers=target.bootstrap_servers) as consumer:
+        for tp in [TopicPartition(topic, number) for number in range(partitions)]:
+            records: list[Message] = []
+            end = (await consumer.end_offsets([tp]))[tp]
+            consumer.assign([tp])
+            consumer.seek(tp, 0)
+            while await consumer.position(tp) < end:
+                for some in (await consumer.getmany(timeout_ms=500)).values():
+                    records += [Message(one.key, one.value) for one in some]
+            found.append(records)
+    return found
+
+
+async def test_copy_to_an_old_target_is_equal(
+    source: RealCluster, old_target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Over two runs; the bridge creates the topics, verifies them, and moves a group."""
+    name = unique_topic("old")
+    source.create_topic(name, partitions=3)
+    file = text_of(
+        name, source, old_target, '[groups]\ninclude = ["g"]\nstore = "file"\nfile = "f"\n'
+    )
+    config = await with_releases(parse_config(file))
+    assert "at least once" in guarantee(config)
+    written = [[*MESSAGES], [Message(b"1", b"one")] * 3, []]
+    await write(source, name, dict(enumerate(written)))
+    first, second = CopyStatus(), CopyStatus()
+    await run_bridge(config, first, until_caught_up=True)
+    await write(source, name, {0: MESSAGES})
+    await run_bridge(config, second, until_caught_up=True)
+    written[0] += MESSAGES
+    assert (first.records, second.records, second.lag()) == (8, 5, 0)
+    assert await read_copy(old_target, f"{name}-copy", 3) == written
+    assert all(one.is_equal for one in await verify(config))
+    here, there = TopicPartition(name, 0), TopicPartition(f"{name}-copy", 0)
+    transfer = GroupTransfer(config, {"g": {here: (7, "text")}})
+    try:
+        [move] = await transfer.carry_over()
+        assert (move.outcome, move.target_offset) == ("move", 7)
+        assert await transfer.committed("g", [there]) == {there: 7}
+    finally:
+        await transfer.close()
+
+
+async def test_librdkafka_reads_the_copy_at_0_10(
+    source: RealCluster, broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    """A reader that shares no code with the bridge."""
+    target = broker_clusters.get("0.10.2.2")
+    name = unique_topic("old")
+    source.create_topic(name)
+    await write(source, name, {0: MESSAGES})
+    await run_bridge(
+        parse_config(text_of(name, source, target)), CopyStatus(), until_caught_up=True
+    )
+    reader = TargetReader(target)
+    try:
+        assert await asyncio.to_thread(reader.messages, f"{name}-copy") == {0: MESSAGES}
+    finally:
+        reader.close()
+
+
+async def test_killed_bridge_to_an_old_target_loses_nothing(
+    source: RealCluster,
+    old_target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """Killed twice in the middle: each message is there, in order; a tail may be doubled."""
+    name, count, tps = unique_topic("killed"), 10_000, 2
+    source.create_topic(name, partitions=tps)
+    numbered = [Message(None, b"%0100d" % number) for number in range(count)]
+    await write(source, name, dict.fromkeys(range(tps), numbered))
+    file = tmp_path / "bridge.toml"
+    slow = '[copy]\nrate = "250kB/s"\ntransaction_s = 0.2\n'
+    file.write_text(text_of(name, source, old_target, slow))
+    bridge = BridgeProcess(file)
+    ends = [TopicPartition(f"{name}-copy", number) for number in range(tps)]
+    try:
+        async with AIOKafkaConsumer(bootstrap_servers=old_target.bootstrap_servers) as consumer:
+            for least in (2000, 8000):
+                bridge.start()
+
+                async def copied(least: int = least) -> bool:
+                    try:
+                        return sum((await consumer.end_offsets(ends)).values()) >= least
+                    except UnknownTopicOrPartitionError:
+                        return False
+
+                await eventually(copied, 60)
+                bridge.kill()
+                assert sum((await consumer.end_offsets(ends)).values()) < tps * count
+    finally:
+        bridge.close()
+    file.write_text(text_of(name, source, old_target))
+    last = BridgeProcess(file, "--until-caught-up")
+    last.start()
+    try:
+        assert await asyncio.to_thread(last.finish) == 0, last.tail()
+    finally:
+        last.close()
+    for of_partition in await read_copy(old_target, f"{name}-copy", tps):
+        check_at_least_once([int(one.value or b"-1") for one in of_partition], count)
