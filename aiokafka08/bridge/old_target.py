@@ -48,6 +48,13 @@ DEFAULT_MESSAGE_BYTES: Final = 1_000_012
 """The default of `message.max.bytes` before 0.11, which no request tells."""
 
 
+def has_unknown_security(properties: Mapping[str, str]) -> bool:
+    """Return whether `target.properties` have SASL, or TLS settings that only librdkafka knows."""
+    return any(
+        name.startswith(("sasl.", "ssl.")) and name not in _TLS_NAMES for name in properties
+    ) or properties.get("security.protocol", "").strip().upper().startswith("SASL")
+
+
 def target_network(config: BridgeConfig, *, only_tls: bool = False) -> dict[str, Any]:
     """Return the arguments of this package's clients that are about the target's connections.
 

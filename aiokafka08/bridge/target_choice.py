@@ -20,7 +20,7 @@ from aiokafka08.bridge.checked_target import TargetChecksums
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.old_groups import OldTargetGroups
-from aiokafka08.bridge.old_target import OldTarget, target_network
+from aiokafka08.bridge.old_target import OldTarget, has_unknown_security, target_network
 from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
 from aiokafka08.bridge.sink.ordered import OrderedSink
 from aiokafka08.bridge.sink.sink import TransactionSink
@@ -49,8 +49,8 @@ class Checksums(Protocol):
 async def with_releases(config: BridgeConfig) -> BridgeConfig:
     """Return the configuration with the release of the target, if that is below 0.11.
 
-    A target that this package's client can't connect to, such as one with SASL, counts as one that
-    has transactions: librdkafka says what is wrong with it.
+    A target counts as one that has transactions if only librdkafka can connect to it, such as one
+    with SASL, or with TLS settings that this package's client doesn't know.
 
     Args:
         config: the file of the bridge.
@@ -77,7 +77,8 @@ async def with_releases(config: BridgeConfig) -> BridgeConfig:
 
 
 async def _old_release(config: BridgeConfig) -> str | None:
-    if config.target.properties.get("security.protocol", "").upper().startswith("SASL"):
+    """Return the release of a target below 0.11; None if the target isn't known to be old."""
+    if has_unknown_security(config.target.properties):
         return None
     try:
         network = router_config(target_network(config, only_tls=True))

@@ -28,13 +28,19 @@ class Message(NamedTuple):
 
 
 def bridge_text(
-    name: str, source: RealCluster, target: RealCluster, topics: str, more: str = ""
+    name: str,
+    source: RealCluster | EmbeddedCluster,
+    target: RealCluster,
+    topics: str,
+    more: str = "",
 ) -> str:
     """Return a bridge's file; `more` are further sections."""
+    zookeeper = ""
+    if isinstance(source, RealCluster):
+        zookeeper = f'zookeeper = "{source.zookeeper_connect}"\n'
     return (
         f'name = "{name}"\n'
-        f'[source]\nbootstrap = "{source.bootstrap_servers}"\n'
-        f'zookeeper = "{source.zookeeper_connect}"\n'
+        f'[source]\nbootstrap = "{source.bootstrap_servers}"\n{zookeeper}'
         f'[target]\nbootstrap = "{target.bootstrap_servers}"\n'
         f'[topics]\ninclude = ["{topics}"]\n{more}'
     )

@@ -23,8 +23,10 @@ from aiokafka08.bridge.old_target import OldTarget
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.waiting import until
@@ -170,6 +172,66 @@ async def test_refused_record_stops_its_partition_only(old: EmbeddedCluster) -> 
         assert stored(target, 1) == list(range(50))
 
 
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+async def test_refused_record_of_a_batch_is_the_one_named(
+    old: EmbeddedCluster, version: str
+) -> None:
+    """The broker refuses the batch by code 2; all that is in front of the record arrives."""
+    topics = {"aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
+    with EmbeddedCluster(version=version, topics=topics) as target:
+        target.create_topic("t", 2, config={"cleanup.policy": "compact"})
+        values = [b"%d" % number for number in range(6000)]
+        keys = [None if number in (4321, 4322, 5000) else b"k" for number in range(6000)]
+        old.append("t", 0, values, keys)
+        old.append("t", 1, values[:50], keys[:50])
+        status = await copy(config_of(old, target))
+        assert list(status.stopped) == [TP]
+        assert "refuses the record at offset 4321 of the source" in status.stopped[TP]
+        assert status.partitions[TP].position == 4321
+        found = stored(target)
+        assert not {4321, 4322, 5000}.intersection(found)
+        check_at_least_once([one for one in found if one < 4321], 4321)
+        assert stored(target, 1) == list(range(50))
+
+
+async def test_record_above_the_buffer_stops_its_partition(
+    old: EmbeddedCluster, target: EmbeddedCluster
+) -> None:
+    """The producer refuses it before the broker sees it; the source has compressed it."""
+    old.append("t", 0, [b"0", b"1", bytes(100_000), b"3"], codec=Codec.GZIP)
+    append(old, 1, 50)
+    status = await copy(config_of(old, target, "[copy]\nbuffer_bytes = 65536\n"))
+    assert list(status.stopped) == [TP]
+    assert "refuses the record at offset 2 of the source" in status.stopped[TP]
+    assert "copy.buffer_bytes" in status.stopped[TP]
+    assert stored(target) == [0, 1]
+    assert stored(target, 1) == list(range(50))
+
+
+async def test_recreated_topic_is_copied_from_its_beginning(
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `on_loss="skip"`: the positions are 0 again, and the offsets those of the new topic."""
+    append(old, 0, 5)
+    identity = "zookeeper 1"
+
+    async def read(_: TopicIdentities) -> dict[str, str]:
+        return {"t": identity}
+
+    monkeypatch.setattr(TopicIdentities, "_read", read)
+    await copy(config_of(old, target))
+    identity = "zookeeper 2"
+    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as recreated:
+        append(recreated, 0, 9, 100)
+        config = config_of(recreated, target, '[copy]\non_loss = "skip"\n')
+        assert (await copy(config)).records == 9
+    assert stored(target) == [*range(5), *range(100, 109)]
+    connection = OldTarget(await with_releases(config))
+    runs = (await read_stored_runs(config, connection)).offset_map(TP)
+    await connection.close()
+    assert [runs.to_target(offset) for offset in range(9)] == list(range(5, 14))
+
+
 async def test_groups_move_to_an_old_target(old: EmbeddedCluster) -> None:
     topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
     topics |= {"source.checkpoints.internal": 1, "mm2-offset-syncs.source.internal": 1}
@@ -219,3 +281,25 @@ async def test_target_that_is_away_is_no_modern_one(old: EmbeddedCluster) -> Non
         config = config_of(old, target)
     with pytest.raises(TargetUnavailableError):
         await with_releases(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ssl.certificate.pem", "-----BEGIN CERTIFICATE-----"),
+        ("ssl.cipher.suites", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("ssl.keystore.password", "of-no-value"),
+        ("sasl.mechanism", "PLAIN"),
+    ],
+)
+async def test_target_with_tls_of_librdkafka_only_counts_as_modern(
+    name: str, text: str, unused_tcp_port: int
+) -> None:
+    """Without it this client's probe would fail, though librdkafka can connect."""
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "localhost:1"\n'
+        f'[target]\nbootstrap = "localhost:{unused_tcp_port}"\n'
+        f'[target.properties]\n"security.protocol" = "SSL"\n"{name}" = "{text}"\n'
+        '[topics]\ninclude = ["t"]\n'
+    )
+    assert (await with_releases(config)).target.release is None

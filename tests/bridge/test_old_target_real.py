@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import Message, TargetReader, bridge_text, write
 from tests.bridge.rounds import BridgeProcess
 from tests.bridge.test_old_target import check_at_least_once
@@ -46,7 +48,9 @@ def old_target(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) 
     return broker_clusters.get(request.param)
 
 
-def text_of(name: str, source: RealCluster, target: RealCluster, more: str = "") -> str:
+def text_of(
+    name: str, source: RealCluster | EmbeddedCluster, target: RealCluster, more: str = ""
+) -> str:
     """Return the file of a bridge that copies topic `name` to another name."""
     text = bridge_text(name, source, target, name, more)
     of_target = f'[target]\nzookeeper = "{target.zookeeper_connect}"\nreplication_factor = 1\n'
@@ -160,3 +164,73 @@ async def test_killed_bridge_to_an_old_target_loses_nothing(
         last.close()
     for of_partition in await read_copy(old_target, f"{name}-copy", tps):
         check_at_least_once([int(one.value or b"-1") for one in of_partition], count)
+
+
+@pytest.mark.parametrize("version", [pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"])
+async def test_null_key_in_a_batch_is_named(
+    source: RealCluster,
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+    version: str,
+) -> None:
+    """The broker refuses all of the batch, by code 2."""
+    target, name = broker_clusters.get(version), unique_topic("nullkey")
+    source.create_topic(name)
+    target.create_topic(f"{name}-copy", config={"cleanup.policy": "compact"})
+    written = [Message(b"key %d" % one, b"") for one in range(3000)]
+    written[2345] = Message(None, b"")
+    await write(source, name, {0: written})
+    status = CopyStatus()
+    await run_bridge(parse_config(text_of(name, source, target)), status, until_caught_up=True)
+    [text] = status.stopped.values()
+    assert "refuses the record at offset 2345 of the source: [Error 2]" in text
+    assert "null key" in text
+    assert status.partitions[TopicPartition(name, 0)].position == 2345
+
+
+async def test_wrong_timestamp_in_a_batch_is_named(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    """The broker refuses all of the batch, by code 32."""
+    target, name = broker_clusters.get("0.10.2.2"), unique_topic("stamp")
+    limit = {"message.timestamp.difference.max.ms": 3_600_000}
+    target.create_topic(f"{name}-copy", config=limit)
+    now_ms = int(time.time() * 1000)
+    with EmbeddedCluster(version="0.10", topics={name: 1}) as source:
+        source.append(name, 0, [b"v"] * 1234, timestamp_ms=now_ms)
+        source.append(name, 0, [b"v"], timestamp_ms=1)
+        source.append(name, 0, [b"v"] * 1000, timestamp_ms=now_ms)
+        status = CopyStatus()
+        config = parse_config(text_of(name, source, target))
+        await run_bridge(config, status, until_caught_up=True)
+    [text] = status.stopped.values()
+    assert "refuses the record at offset 1234 of the source: [Error 32]" in text
+
+
+@pytest.mark.full
+async def test_modern_target_with_librdkafkas_tls_is_copied_to(
+    source: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """It wants a certificate, given by a property that this package's client doesn't know."""
+    files = Path(__file__).parent.parent / "net" / "tls"
+    certificate, key = ((files / f"{one}.pem").read_text() for one in ("cert", "key"))
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": files / "cert.pem"}
+    with RealCluster("4.1.0", properties=trust | {"ssl.client.auth": "required"}, ssl=True) as to:
+        name = unique_topic("tls")
+        source.create_topic(name)
+        await write(source, name, {0: MESSAGES})
+        properties = (
+            '[target.properties]\n"security.protocol" = "SSL"\n'
+            f'"ssl.ca.location" = "{to.ca_path}"\n'
+            f'"ssl.certificate.pem" = """{certificate}"""\n"ssl.key.pem" = """{key}"""\n'
+        )
+        text = bridge_text(name, source, to, name, properties)
+        text = text.replace(to.bootstrap_servers, to.ssl_bootstrap_servers)
+        status = CopyStatus()
+        await run_bridge(parse_config(text), status, until_caught_up=True)
+        assert status.records == len(MESSAGES)
+        reader = TargetReader(to)
+        try:
+            assert await asyncio.to_thread(reader.messages, name) == {0: MESSAGES}
+        finally:
+            reader.close()

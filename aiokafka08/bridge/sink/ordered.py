@@ -17,6 +17,9 @@ one counts (`offset_runs`).
 Brokers can't fence here. A newer start is found in step 2, so two starts may write at the same time
 for one round.
 
+A broker refuses a whole batch. `RefusalSearch` finds the record that it means: the round ends, and
+the next ones pass the records of this batch on in pieces, each after the one before it is stored.
+
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
 - A position is committed only if all records in front of it are acknowledged.
@@ -46,9 +49,10 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
+from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import OpenTransaction, SentChunk, timestamps_of
 from aiokafka08.bridge.target_retry import when_available
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import CorruptRecordException, KafkaError, MessageSizeTooLargeError
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -63,17 +67,37 @@ _CLOSE_S: Final = 0.5
 
 
 class _PassedOn(NamedTuple):
-    """A chunk of a round; `sent` and `deliveries` are None if it has no records."""
+    """A chunk of a round, or a piece of one, and what became of its records."""
 
     chunk: Chunk
     sent: SentChunk | None
-    deliveries: Deliveries | None
+    """None if it has no records."""
+    outcome: Deliveries | MessageSizeTooLargeError | None
+    """The error if the producer takes none of the records, since one of them is too large."""
 
+    async def errors(self) -> dict[int, KafkaError]:
+        """Wait until each record is stored or has failed; return the errors by index.
 
-class _Failure(NamedTuple):
-    source: TopicPartition
-    offset: int
-    error: KafkaError
+        Without errors, the offsets at the target are noted in `sent`.
+        """
+        if isinstance(self.outcome, MessageSizeTooLargeError):
+            return dict.fromkeys(range(len(self.chunk.records)), self.outcome)
+        if self.sent is None or self.outcome is None:
+            return {}
+        try:
+            stored = await self.outcome
+        except KafkaError as error:
+            return self.outcome.errors() or {0: error}
+        last = len(stored) - 1
+        known = {0: stored[0].offset, last: stored[last].offset}
+        if known[last] - known[0] != last:  # somebody else writes to it, or a retry did
+            known = {index: one.offset for index, one in enumerate(stored)}
+        self.sent.acknowledged = known
+        return {}
+
+    def is_alone(self, error: KafkaError) -> bool:
+        """Return whether an error is about one record: the producer splits a batch too large."""
+        return isinstance(error, MessageSizeTooLargeError) and error is not self.outcome
 
 
 class OrderedSink(BridgeSink):
@@ -97,6 +121,7 @@ class OrderedSink(BridgeSink):
         self._producer: AIOKafkaProducer | None = None
         self._task: asyncio.Task[None] | None = None
         self._claims_end = -1
+        self._refusals = RefusalSearch()
         has_stamps = (config.target.release or "").startswith("0.10")
         self._keeps_stamps = has_stamps and config.copy.timestamps == "keep"
 
@@ -127,7 +152,7 @@ class OrderedSink(BridgeSink):
     ) -> None:
         """Set positions to 0 and remove runs; see `BridgeSink`."""
         await self.check_owner()
-        positions = {copy: (0, "") for copy in pairs.values()}
+        positions = dict.fromkeys(pairs.values(), (0, ""))
         await self._target.commit(self._config.position_group, positions)
         keys = [(key, None) for of_partition in stale.values() for key in of_partition]
         await self._target.write_all(self._config.offsets_topic, keys)
@@ -183,9 +208,8 @@ class OrderedSink(BridgeSink):
     async def _take_chunks(self) -> None:
         while True:
             is_stop, chunk = await self._next_chunk()
-            if chunk is not None:
-                await self._take(chunk)
-            if self._round is not None and (chunk is None or self._is_full(self._round)):
+            is_over = chunk is None or await self._take(chunk)
+            if self._round is not None and (is_over or self._is_full(self._round)):
                 await self._commit(self._round)
             if is_stop:
                 return
@@ -218,26 +242,47 @@ class OrderedSink(BridgeSink):
             or asyncio.get_running_loop().time() - taken.began_at >= limits.transaction_s
         )
 
-    async def _take(self, chunk: Chunk) -> None:
+    async def _take(self, chunk: Chunk) -> bool:
+        """Pass a chunk on, in pieces if one of its records was refused.
+
+        Returns:
+            Whether the round must end, since a record has failed.
+        """
         if self._round is None:
             self._round = OpenTransaction(asyncio.get_running_loop().time())
-        sent = self._round.add(chunk)
+        pieces = self._refusals.pieces(chunk.source, [one.offset for one in chunk.records])
         try:
-            deliveries = None if sent is None else await self._send(chunk)
+            if pieces and await self._has_failed(self._passed_on):
+                return True
+            for piece in [_piece(chunk, one) for one in pieces] or [chunk]:
+                sent = self._round.add(piece)
+                outcome = None if sent is None else await self._send(piece)
+                self._passed_on.append(_PassedOn(piece, sent, outcome))
+                if isinstance(outcome, KafkaError):
+                    return True
+                if pieces and await self._has_failed(self._passed_on[-1:]):
+                    return True
         finally:
             self._on_event(ChunkTaken(chunk.memory))
-        self._passed_on.append(_PassedOn(chunk, sent, deliveries))
+        return False
 
-    async def _send(self, chunk: Chunk) -> Deliveries:
+    async def _has_failed(self, passed_on: Sequence[_PassedOn]) -> bool:
+        """Wait until each record is stored or has failed; return whether one has."""
+        return any([await one.errors() for one in passed_on])
+
+    async def _send(self, chunk: Chunk) -> Deliveries | MessageSizeTooLargeError:
         assert self._producer is not None
         async with self._target.asking(f"write to {chunk.target.topic}/{chunk.target.partition}"):
-            return await self._producer.send_many(
-                chunk.target.topic,
-                [one.value for one in chunk.records],
-                [one.key for one in chunk.records],
-                chunk.target.partition,
-                self._timestamps(chunk.records),
-            )
+            try:
+                return await self._producer.send_many(
+                    chunk.target.topic,
+                    [one.value for one in chunk.records],
+                    [one.key for one in chunk.records],
+                    chunk.target.partition,
+                    self._timestamps(chunk.records),
+                )
+            except MessageSizeTooLargeError as error:
+                return MessageSizeTooLargeError(f"{error.text}, by copy.buffer_bytes")
 
     def _timestamps(self, records: Sequence[ConsumerRecord[Any, Any]]) -> list[int] | None:
         """Return the timestamps to write; None if no record has one, or the target stores none."""
@@ -251,33 +296,30 @@ class OrderedSink(BridgeSink):
 
     async def _commit(self, taken: OpenTransaction) -> None:
         passed_on, self._passed_on, self._round = self._passed_on, [], None
-        failed: dict[TopicPartition, _Failure] = {}
+        failed: dict[TopicPartition, str] = {}
         positions: dict[TopicPartition, int] = {}
         runs: dict[TopicPartition, list[OffsetRun]] = {}
         records = size = 0
-        for chunk, sent, deliveries in passed_on:
-            tp = chunk.source
-            if sent is not None and deliveries is not None:
-                failure = await _acknowledged(sent, deliveries)
-                if tp in failed:
-                    continue
-                if failure is not None:
-                    failed[tp] = failure
-                    continue
-                runs.setdefault(tp, []).extend(sent.runs() or ())
-            elif tp in failed:
+        for one in passed_on:
+            chunk, tp = one.chunk, one.chunk.source
+            if errors := await one.errors():
+                failed.setdefault(tp, self._note(one, errors))
+            if tp in failed:
                 continue
+            if one.sent is not None:
+                runs.setdefault(tp, []).extend(one.sent.runs() or ())
             positions[tp] = chunk.next_offset
             records += len(chunk.records)
             size += chunk.size
         if positions:
             await self._keep_positions(taken, positions, runs)
+            self._refusals.is_on(positions)
             newest = {tp: stamp for tp, stamp in taken.newest.items() if tp not in failed}
             self._on_event(
                 TransactionCommitted(_WORKER, positions, runs, records, size, newest),
             )
         if failed:
-            self._read_again(failed)
+            self._read_again(next(iter(failed.values())))
 
     async def _keep_positions(
         self,
@@ -322,28 +364,36 @@ class OrderedSink(BridgeSink):
             await self.check_owner()
             self._claims_end = end
 
-    def _read_again(self, failed: Mapping[TopicPartition, _Failure]) -> None:
-        """Drop the chunks that wait, and say from which failure on the source is read again."""
+    def _note(self, passed_on: _PassedOn, errors: Mapping[int, KafkaError]) -> str:
+        """Note the records that were refused; return a text about the first error."""
+        chunk, tp = passed_on.chunk, passed_on.chunk.source
+        for index, error in errors.items():
+            if not error.retriable:
+                record, text = chunk.records[index], str(error)
+                if record.key is None and isinstance(error, CorruptRecordException):
+                    text += ", or it has a null key, and the topic is compacted"
+                refused = RefusedOffset(tp, record.offset, text)
+                self._refusals.note(refused, alone=passed_on.is_alone(error))
+        index, error = next(iter(errors.items()))
+        offset = chunk.records[index].offset
+        return f"topic {tp.topic!r}, partition {tp.partition}, source offset {offset}: {error}"
+
+    def _read_again(self, reason: str) -> None:
+        """Drop the chunks that wait: the source is read again from the last positions."""
         self._epoch += 1
-        refused = [one for one in failed.values() if not one.error.retriable]
-        if refused:
-            tp, offset, error = refused[0]
-            self._on_event(RecordRefused(_WORKER, self._epoch, tp, offset, str(error)))
-            return
-        tp, offset, error = next(iter(failed.values()))
-        reason = f"topic {tp.topic!r}, partition {tp.partition}, source offset {offset}: {error}"
-        self._on_event(TransactionAborted(_WORKER, self._epoch, reason))
+        refused = self._refusals.end_attempt(every=True)
+        if refused is not None:
+            self._on_event(RecordRefused(_WORKER, self._epoch, *refused))
+        else:
+            self._on_event(TransactionAborted(_WORKER, self._epoch, reason))
 
 
-async def _acknowledged(sent: SentChunk, deliveries: Deliveries) -> _Failure | None:
-    """Note the acknowledged offsets of a chunk; return the first failure in place of that."""
-    try:
-        stored = await deliveries
-    except KafkaError as error:
-        index, first = next(iter(deliveries.errors().items()), (0, error))
-        return _Failure(sent.source, sent.offsets[index], first)
-    last = len(stored) - 1
-    sent.acknowledged = {0: stored[0].offset, last: stored[last].offset}
-    if stored[last].offset - stored[0].offset != last:  # somebody else writes to it, or a retry did
-        sent.acknowledged = {index: one.offset for index, one in enumerate(stored)}
-    return None
+def _piece(chunk: Chunk, piece: slice) -> Chunk:
+    """Return some records of a chunk as a chunk."""
+    records = chunk.records[piece]
+    is_last = piece.stop == len(chunk.records)
+    return chunk._replace(
+        records=records,
+        next_offset=chunk.next_offset if is_last else chunk.records[piece.stop].offset,
+        size=sum(len(one.key or b"") + len(one.value or b"") for one in records),
+    )
