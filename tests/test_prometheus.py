@@ -116,6 +116,15 @@ async def test_same_client_id_of_two_producers_is_refused() -> None:
         collector(AIOKafkaProducer(client_id="p"), AIOKafkaProducer(client_id="p"))
 
 
+async def test_clients_without_a_client_id_have_series_of_their_own() -> None:
+    clients: list[Client] = [AIOKafkaConsumer(), AIOKafkaConsumer(), AIOKafkaProducer()]
+    found = scraped(*clients)
+    assert len(found["aiokafka08_consumer_lag"]) == 2
+    assert all(
+        one.startswith("aiokafka08-consumer-") for (one,) in found["aiokafka08_consumer_lag"]
+    )
+
+
 def test_other_objects_are_refused() -> None:
     with pytest.raises(IllegalArgumentError, match="expected an AIOKafkaProducer"):
         collector("producer")  # type: ignore[arg-type]

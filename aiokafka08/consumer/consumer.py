@@ -61,6 +61,7 @@ from aiokafka08.net.config import (
     OffsetsStorage,
     SecurityProtocol,
     net_config,
+    numbered_client_id,
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.list_offsets import list_offsets
@@ -98,7 +99,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes. None or "":
-            "aiokafka08-consumer" (default None).
+            "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
         group_instance_id: of static members, which need brokers from 2.3 on: other values raise
@@ -262,7 +263,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             )
         net = net_config(
             bootstrap_servers=bootstrap_servers,
-            client_id="aiokafka08-consumer" if client_id in (None, "") else client_id,
+            client_id=numbered_client_id("aiokafka08-consumer", client_id),
             request_timeout_ms=request_timeout_ms,
             start_timeout_ms=start_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.fields import FrozenFields
 from aiokafka08.net.backoff import Backoff
@@ -155,6 +156,11 @@ def net_config(
         pinned_version=BrokerVersion.pinned(api_version),
         ssl_context=ssl_context,
     )
+
+
+def numbered_client_id(prefix: str, client_id: str | None) -> str | None:
+    """Return the client id; without one, the prefix and a number of this process."""
+    return f"{prefix}-{environment.new_number()}" if client_id in (None, "") else client_id
 
 
 def _client_id(client_id: object) -> str:

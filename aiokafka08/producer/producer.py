@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from aiokafka08 import environment
 from aiokafka08.embedded_headers import Headers as HeaderPairs
 from aiokafka08.embedded_headers import HeadersMode, embed, headers_mode
 from aiokafka08.errors import (
@@ -37,6 +36,7 @@ from aiokafka08.net.config import (
     callable_or_none,
     net_config,
     not_negative,
+    numbered_client_id,
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
@@ -231,11 +231,7 @@ class AIOKafkaProducer:
         self._given_loop = loop
         self._config = net_config(
             bootstrap_servers=bootstrap_servers,
-            client_id=(
-                f"aiokafka08-producer-{environment.new_number()}"
-                if client_id in (None, "")
-                else client_id
-            ),
+            client_id=numbered_client_id("aiokafka08-producer", client_id),
             request_timeout_ms=request_timeout_ms,
             start_timeout_ms=start_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,

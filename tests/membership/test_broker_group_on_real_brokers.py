@@ -241,7 +241,7 @@ async def test_killed_and_paused_workers_lose_no_message(
     group = Group(cluster, name, topic)
     workers = [Worker(cluster, name, topic, tmp_path) for _ in range(3)]
     stops += [worker.stop for worker in workers]
-    client = "aiokafka08-consumer"
+    client = "aiokafka08-consumer-1"  # each in a process of its own
     await kill_and_pause(
         cluster, topic, workers, group.offsets, lambda count: group.shared_by(*[client] * count)
     )

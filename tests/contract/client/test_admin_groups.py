@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 
 import pytest
@@ -71,7 +72,7 @@ async def test_live_group_is_listed_and_described(broker: Broker) -> None:
     one = await described(admin, group)
     assert one.protocol_type == "consumer"
     [member] = one.members
-    assert member.client_id == "aiokafka08-consumer"
+    assert re.fullmatch(r"aiokafka08-consumer-\d+", member.client_id)
     assert ConsumerProtocolMemberMetadata.decode(member.member_metadata).subscription == [topic]
     assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
     assert set(assignment.partitions()) == consumer.assignment()
