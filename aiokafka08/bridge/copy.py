@@ -105,6 +105,8 @@ class CopySession:
         self._found: asyncio.Queue[dict[TopicPartition, TopicPartition]] = asyncio.Queue()
         self._refused: dict[TopicPartition, int] = {}
         """Offsets that the target refuses: what is in front of them is copied."""
+        self._expired: set[TopicPartition] = set()
+        """Partitions whose refused record the source doesn't have any more."""
         self._committed_at: dict[TopicPartition, float] = {}
         rate, loop = config.copy.rate, asyncio.get_running_loop()
         self._rate = None if rate is None else RateLimit(rate, loop.time())
@@ -277,6 +279,7 @@ class CopySession:
             await asyncio.sleep(self._config.copy.refresh_s)
             try:
                 await self._identities.refresh()
+                await self._find_expired()
                 pairs = await self._new_pairs()
             except (BridgeError, TopicRecreatedError):
                 raise
@@ -286,6 +289,13 @@ class CopySession:
             if pairs:
                 await self._found.put(pairs)
 
+    async def _find_expired(self) -> None:
+        """Note refused records that are lost at the source, if losses are skipped."""
+        if self._config.copy.on_loss == "skip" and self._refused:
+            bounds = await self._source.reachable_bounds(self._refused)
+            refused = self._refused
+            self._expired |= {tp for tp in bounds if refused.get(tp, -1) < bounds[tp][0]}
+
     # --- the copy ---------------------------------------------------------------------------------
 
     async def _step(self, ends: Mapping[TopicPartition, int] | None) -> None:
@@ -294,6 +304,9 @@ class CopySession:
         while not self._found.empty():
             pairs = self._found.get_nowait()
             await self._add({tp: there for tp, there in pairs.items() if tp not in self._topics})
+        for tp in self._expired & self._refused.keys():
+            self._source.seek(tp, self._put[tp])  # the read finds the loss
+        self._expired.clear()
         if not self._sink.has_room:
             await self._sink.wait_room()
             return
@@ -445,6 +458,9 @@ class CopySession:
             await self._identities.refresh()  # a topic that was created again is copied from 0 on
         status = self._status.partitions[tp]
         status.skipped += lost.missing
+        if self._refused.get(tp, lost.resume) < lost.resume:
+            del self._refused[tp]
+            status.stopped = None
         _log.warning("%s: %s; skipped to offset %d", self._client_id, lost.text, lost.resume)
         self._source.seek(tp, lost.resume)
         await self._put_chunk(tp, [], lost.resume)

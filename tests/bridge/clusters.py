@@ -66,7 +66,9 @@ def config_without_zookeeper(
     )
 
 
-async def write(source: RealCluster, topic: str, messages: Mapping[int, Sequence[Message]]) -> None:
+async def write(
+    source: EmbeddedCluster | RealCluster, topic: str, messages: Mapping[int, Sequence[Message]]
+) -> None:
     """Write messages to the partitions of a topic."""
     async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
         for partition, of_partition in messages.items():

@@ -19,6 +19,7 @@ from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -78,6 +79,32 @@ async def test_refused_record_stops_its_partition_only(
     runs = (await stored_runs(config)).offset_map(TopicPartition(topic, 1))
     for offset, record in enumerate(copied[1]):
         assert runs.to_target(offset) == record.offset()
+
+
+async def test_refused_record_that_expires_is_skipped(
+    target: RealCluster, reader: TargetReader, unique_topic: Callable[..., str]
+) -> None:
+    """The source deletes it, by its retention, while the partition is stopped there."""
+    topic = unique_topic("expired")
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, {topic: 1}, {"max.message.bytes": "2000"}
+    )
+    more = '[copy]\non_loss = "skip"\nrefresh_s = 0.2\n'
+    with EmbeddedCluster(segment_bytes=8000, retention_bytes=20_000) as source:
+        source.create_topic(topic)
+        config = config_without_zookeeper(topic, source, target, topic, more)
+        await write(source, topic, {0: [*numbered(3), Message(b"large", os.urandom(5000))]})
+        async with running_bridge(config) as (status, _):
+            tp, of = TopicPartition(topic, 0), status.partitions
+            await until(lambda: tp in of and of[tp].stopped, "it is refused", 60)
+            await until(lambda: status.records == 3, "what is in front of it is copied", 60)
+            await write(source, topic, {0: numbered(2000)})
+            await until(lambda: of[tp].position == 2004, "the rest is copied", 60)
+            assert of[tp].stopped is None
+            skipped = of[tp].skipped
+    assert skipped > 0
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {0: [*numbered(3), *numbered(2000)[skipped - 1 :]]}
 
 
 @pytest.mark.parametrize(
