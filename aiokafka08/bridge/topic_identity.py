@@ -47,6 +47,8 @@ _log = logging.getLogger("aiokafka08.bridge")
 
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
+_RESULT_S: Final = _TIMEOUT_S + 5.0
+"""How long librdkafka may take to report; it was told `_TIMEOUT_S`."""
 _FIRST_WITH_IDS: Final = (2, 8)
 _IN: Final = " below "
 """In front of the creation of the node above the topics."""
@@ -220,19 +222,36 @@ class TopicIdentities:
         if not topics:
             return {}
         confluent = import_confluent()
-        from confluent_kafka.admin import AdminClient
-
-        admin: Any = AdminClient(source_settings(self._config))
-        wanted = confluent.TopicCollection(topics)
+        try:
+            admin: Any = confluent.admin.AdminClient(source_settings(self._config))
+        except confluent.KafkaException as error:
+            raise KafkaConfigurationError(f"source.properties: {error.args[0].str()}") from None
         found = {}
-        for topic, future in admin.describe_topics(wanted, request_timeout=_TIMEOUT_S).items():
-            try:
-                if (identity := str(future.result().topic_id)) != _NO_ID:
+        topic = topics[0]
+        try:
+            wanted = confluent.TopicCollection(topics)
+            described = admin.describe_topics(wanted, request_timeout=_TIMEOUT_S)
+            for topic, future in described.items():
+                identity = _topic_id(future)
+                if identity is not None and identity != _NO_ID:
                     found[topic] = f"id {identity}"
-            except confluent.KafkaException as error:
-                if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
+        except confluent.KafkaException as error:
+            raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
+        except TimeoutError:
+            text = f"topic {topic!r}: no description within {_RESULT_S:.0f} s"
+            raise KafkaUnavailableError(text) from None
         return found
+
+
+def _topic_id(described: Any) -> str | None:
+    """Wait for a topic's description, and return its id; None if the topic doesn't exist."""
+    confluent = import_confluent()
+    try:
+        return str(described.result(_RESULT_S).topic_id)
+    except confluent.KafkaException as error:
+        if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None
 
 
 def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:

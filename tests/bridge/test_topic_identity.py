@@ -12,6 +12,7 @@ import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08.bridge import topic_identity
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.positions import read_stored_runs
@@ -21,6 +22,7 @@ from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
+from aiokafka08.errors import KafkaConfigurationError, KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import (
     Message,
@@ -147,28 +149,71 @@ async def test_shorter_topic_is_copied_anew_once(
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW[:7]}
 
 
-async def test_topic_id_of_zeros_is_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers from 2.8 on give it while `inter.broker.protocol.version` is an older one."""
+def described(topic_id: object) -> Future[Any]:
+    """Return librdkafka's description of a topic; or its error."""
+    found = Future[Any]()
+    if isinstance(topic_id, Exception):
+        found.set_exception(topic_id)
+    else:
+        found.set_result(SimpleNamespace(topic_id=topic_id))
+    return found
+
+
+def failed(code: int) -> Exception:
+    return confluent_kafka.KafkaException(confluent_kafka.KafkaError(code))
+
+
+def describe(
+    patch: pytest.MonkeyPatch,
+    topics: Callable[[], Mapping[str, Future[Any]]],
+    start: Callable[[], object] = dict,
+) -> dict[str, str]:
+    """Return the identities of "old" and "new" that come from such an admin client."""
 
     class Admin:
         def __init__(self, settings: object) -> None:
-            pass
+            start()
 
-        def describe_topics(self, wanted: object, request_timeout: float) -> dict[str, Any]:
-            found = {"old": Future[Any](), "new": Future[Any]()}
-            found["old"].set_result(SimpleNamespace(topic_id=confluent_kafka.Uuid(0, 0)))
-            found["new"].set_result(SimpleNamespace(topic_id=confluent_kafka.Uuid(1, 2)))
-            return found
+        def describe_topics(self, wanted: object, request_timeout: float) -> Any:
+            return topics()
 
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
+    patch.setattr("confluent_kafka.admin.AdminClient", Admin)
     config = parse_config(
         'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
         '[topics]\ninclude = ["old", "new"]\n'
     )
-    connection = Target(config)
-    sink = TransactionSink(config, connection, BridgeRun())
-    identities = TopicIdentities(config, connection, sink)
-    assert list(identities._describe(["old", "new"])) == ["new"]
+    identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    return identities._describe(["old", "new"])
+
+
+def test_topic_id_of_zeros_is_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers from 2.8 on give it while `inter.broker.protocol.version` is an older one."""
+    zeros, one = described(confluent_kafka.Uuid(0, 0)), described(confluent_kafka.Uuid(1, 2))
+    assert list(describe(monkeypatch, lambda: {"old": zeros, "new": one})) == ["new"]
+
+
+def test_topic_that_was_deleted_has_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = described(failed(confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART))
+    one = described(confluent_kafka.Uuid(1, 2))
+    assert list(describe(monkeypatch, lambda: {"old": gone, "new": one})) == ["new"]
+
+
+def test_errors_of_topic_descriptions_are_kafka_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that librdkafka raises at once, and a description that never comes."""
+
+    def fails() -> Mapping[str, Future[Any]]:
+        raise failed(confluent_kafka.KafkaError._STATE)
+
+    with pytest.raises(KafkaConfigurationError, match=r"source\.properties: "):
+        describe(monkeypatch, dict, start=fails)
+    with pytest.raises(KafkaUnavailableError, match="topic 'old': "):
+        describe(monkeypatch, fails)
+    refused = described(failed(confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(KafkaUnavailableError, match="topic 'new': "):
+        describe(monkeypatch, lambda: {"new": refused})
+    monkeypatch.setattr(topic_identity, "_RESULT_S", 0.0)
+    with pytest.raises(KafkaUnavailableError, match="topic 'old': no description within 0 s"):
+        describe(monkeypatch, lambda: {"old": Future[Any]()})
 
 
 async def test_topic_recreated_during_the_copy_is_stopped(
