@@ -55,8 +55,8 @@ CHUNK_RECORDS = 2000
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 LEADER_S = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
-STOP_S = 3.5
-"""How long the last transactions may take after SIGTERM."""
+STOP_S = 3.0
+"""How long the last transactions may take after SIGTERM; the rest of 5 s is for closing."""
 _PREPARE_S = 60.0
 """How long the first positions may take, for `prepare`."""
 

@@ -21,13 +21,22 @@ from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.structs import ConsumerRecord, TopicPartition
-from tests.bridge.clusters import Message, TargetReader, copy, write
+from tests.bridge.clusters import (
+    Message,
+    TargetReader,
+    bridge_config,
+    copy,
+    running_bridge,
+    write,
+)
 from tests.bridge.hand_copy import write_config
 from tests.bridge.rounds import BridgeProcess
 from tests.brokers import RealCluster
 from tests.waiting import eventually, until
 
 PRODUCERS, PARTITIONS, COUNT = 3, 24, 4000
+PROMISED_S = 5.0
+"""Within which SIGTERM ends the bridge; systemd waits for longer."""
 UNIT = Path(__file__).parents[2] / "examples/bridge/aiokafka08-bridge.service"
 
 
@@ -84,6 +93,34 @@ async def test_sigterm_commits_what_three_producers_have(
     assert found == {tp.partition: written[tp.partition][: copied.get(tp, 0)] for tp in tps}
     await copy(write_config(tmp_path, topic, source, target, [topic]))
     assert await asyncio.to_thread(reader.messages, topic) == written
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+async def test_stop_without_the_target_ends_within_5_s(
+    fault: str, source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """The promise for SIGTERM: it has a transaction open, and gives it up."""
+    topic = unique_topic("gone")
+    source.create_topic(topic, 2)
+    more = "[copy]\nproducers = 2\ntransaction_s = 30\n"
+    config = bridge_config(topic, source, target, topic, more)
+    (node,) = target.nodes
+    async with running_bridge(config) as (status, running):
+        await until(lambda: status.problem is None, "the bridge copies", 60)
+        await write(source, topic, {0: [Message(None, b"v")], 1: [Message(None, b"v")]})
+        await until(lambda: status.lag() == 2, "the messages are seen", 60)
+        await asyncio.to_thread(target.kill if fault == "killed" else target.pause, node)
+        try:
+            running.cancel()
+            async with asyncio.timeout(PROMISED_S):
+                await asyncio.wait([running])
+        finally:
+            await asyncio.to_thread(target.restart if fault == "killed" else target.resume, node)
+    assert running.cancelled()
+    assert status.records == 0
+    assert (await copy(config)).records == 2
 
 
 async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
