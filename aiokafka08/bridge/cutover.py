@@ -42,7 +42,7 @@ async def plan_steps(
     readiness = Readiness(config, file_offsets)
     try:
         return [
-            readiness.guarantee(),
+            await readiness.guarantee(),
             await readiness.topics(),
             await readiness.messages(scan=scan),
             await readiness.producers(quiet_s),

@@ -24,6 +24,7 @@ from aiokafka08.bridge.groups import (
 )
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.verify_state import last_verification, state_path
@@ -63,9 +64,14 @@ class Readiness:
         """Leave the target."""
         await self.transfer.close()
 
-    def guarantee(self) -> Step:
-        """Return what the copy guarantees, which the releases of both clusters decide."""
-        return Step("guarantee", True, guarantee(self._config))
+    async def guarantee(self) -> Step:
+        """Return what the copy guarantees, which the releases of both clusters decide.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        texts = [guarantee(self._config), await left_out(self._config)]
+        return Step("guarantee", True, ". But ".join(filter(None, texts)))
 
     async def topics(self) -> Step:
         """Return whether the target has, or can get, each topic.

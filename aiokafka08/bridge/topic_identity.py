@@ -31,6 +31,7 @@ from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
 from aiokafka08.bridge.sink.base import BridgeSink
 from aiokafka08.bridge.source_clients import source_admin, source_settings
+from aiokafka08.bridge.source_release import known_releases, release_numbers
 from aiokafka08.bridge.target import import_confluent
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.errors import (
@@ -256,11 +257,11 @@ def _topic_id(described: Any) -> str | None:
 
 def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
     """Return whether all brokers are of 2.8 or later; None if one doesn't respond."""
-    releases = [one.release if isinstance(one, BrokerVersion) else None for one in versions]
-    if not releases or None in releases:
+    found = list(versions)
+    releases = known_releases(found)
+    if not found or len(releases) < len(found):
         return None
-    firsts = [str(one).split()[0].split(".") for one in releases]
-    return all(tuple(map(int, first)) >= _FIRST_WITH_IDS for first in firsts)
+    return all(release_numbers(one) >= _FIRST_WITH_IDS for one in releases)
 
 
 def _compared(known: _Identity | None, now: str) -> _Identity:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.status import CopyStatus
-from tests.bridge.clusters import TargetReader, bridge_config
+from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 
@@ -61,3 +64,51 @@ async def test_records_of_each_line_arrive_as_they_are(
             assert stamps == [FIRST_STAMP + number for number in range(partition, 3000, 2)]
         else:
             assert min(stamps) > FIRST_STAMP + 10**11, "the time of the copy"
+
+
+async def test_headers_are_lost_and_aborted_messages_copied(
+    broker_clusters: BrokerClusters,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Brokers of 0.11 and later convert their records for the old protocol; the bridge says so."""
+    source = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic("new")
+    await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(write_transactions, source.bootstrap_servers, topic)
+    config = config_without_zookeeper(topic, source, target, topic)
+    status = CopyStatus()
+    await run_bridge(config, status, until_caught_up=True)
+    found = (await asyncio.to_thread(reader.read, topic))[0]
+    assert [one.value() for one in found] == [b"committed", b"aborted", b"last"]
+    assert [one.headers() for one in found] == [None, None, None]
+    warning = (
+        "the source is of 3.9, and is read by the protocol of 0.8: message headers are left out, "
+        "and messages of aborted transactions are copied like others"
+    )
+    assert caplog.text.count(warning) == 1
+    steps = await plan_steps(config, {}, quiet_s=0.0)
+    assert warning in steps[0].detail
+    assert steps[0].is_ready
+
+
+def write_transactions(servers: str, topic: str) -> None:
+    """Write a committed, an aborted and a committed message, each with a header."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": topic})
+    producer.init_transactions()
+    for value, end in (
+        (b"committed", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+        (b"last", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value, headers=[("trace", b"1")])
+        producer.flush()
+        end()
+
+
+async def test_source_below_0_11_leaves_nothing_out(source: RealCluster) -> None:
+    config = config_without_zookeeper("b", source, source, "t")
+    assert await left_out(config) is None
