@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.errors import KafkaError, NoBrokersAvailable
-from aiokafka08.testing.history import Recorder, check, report
+from aiokafka08.testing.history import Message, Recorder, check, report
 
 C = TypeVar("C")
 
@@ -26,12 +26,27 @@ LATE_S = 10.0
 """By how much a call may exceed its deadline beside real brokers that keep the machine busy."""
 
 
+FOREIGN = "foreign"
+"""Name of a member of another client, in the history."""
+FOREIGN_S = 0.2
+"""Seconds between two looks at what a member of another client has read."""
+
+
+class ForeignMember(Protocol):
+    """A running member of another client, such as those of `tests.membership.other_clients`."""
+
+    @property
+    def values(self) -> list[str]:
+        """The values that it has read until now, in order."""
+
+
 class DeliveryCheck:
     """A producer and consumers of one topic; they run inside `running()`.
 
     Args:
         producer, consumer: further options of the clients.
         members: the number of consumers. Several ones are a group, with the option `group_id`.
+        foreign: a further member of that group, of another client.
 
     Attributes:
         recorder: has the history.
@@ -46,12 +61,15 @@ class DeliveryCheck:
         producer: dict[str, Any] | None = None,
         consumer: dict[str, Any] | None = None,
         members: int = 1,
+        foreign: ForeignMember | None = None,
     ) -> None:
         self.recorder = Recorder()
         self._members = members
+        self._foreign = foreign
         self._acknowledged = [0] * partitions
-        self._unseen: set[tuple[int, int]] = set()  # (partition, offset) that were acknowledged
-        self._seen: set[tuple[int, int]] = set()
+        self._unseen: set[bytes] = set()  # values that were acknowledged
+        self._seen: set[bytes] = set()
+        self._readers: set[str] = set()  # clients that have got a message
         self._bootstrap = bootstrap_servers
         self._topic = topic
         self._partitions = partitions
@@ -66,14 +84,18 @@ class DeliveryCheck:
         async with contextlib.AsyncExitStack() as stack:
             producer = await _start(stack, self._new_producer)
             consumers = [
-                await _start(stack, partial(self._new_consumer, number))
-                for number in range(self._members)
+                await _start(stack, partial(self._new_consumer, name)) for name in self._names()
             ]
             senders = [
                 asyncio.create_task(self._send(producer, partition))
                 for partition in range(self._partitions)
             ]
-            receivers = [asyncio.create_task(self._receive(one)) for one in consumers]
+            receivers = [
+                asyncio.create_task(self._receive(name, one))
+                for name, one in zip(self._names(), consumers, strict=True)
+            ]
+            if self._foreign is not None:
+                receivers.append(asyncio.create_task(self._watch(self._foreign)))
             try:
                 yield
                 self._stop.set()
@@ -100,6 +122,12 @@ class DeliveryCheck:
                     count >= goal for count, goal in zip(self._acknowledged, goals, strict=True)
                 )
             )
+
+    async def shared(self, timeout: float = 60.0) -> None:
+        """Wait until each member of the group has got a message, the foreign one too."""
+        members = {*self._names(), *([] if self._foreign is None else [FOREIGN])}
+        async with asyncio.timeout(timeout):
+            await self._until(lambda: self._readers == members)
 
     async def check(self) -> None:
         """Read the whole log with a new consumer, and judge the history."""
@@ -128,9 +156,12 @@ class DeliveryCheck:
         )
         return self.recorder.producer("producer", producer, sum(timeouts_ms) / 1000)
 
-    def _new_consumer(self, number: int) -> AIOKafkaConsumer:
+    def _names(self) -> list[str]:
+        return [f"consumer {number}" for number in range(self._members)]
+
+    def _new_consumer(self, name: str) -> AIOKafkaConsumer:
         consumer = self.recorder.consumer(
-            f"consumer {number}",
+            name,
             AIOKafkaConsumer(
                 bootstrap_servers=self._bootstrap,
                 auto_offset_reset="earliest",
@@ -174,29 +205,53 @@ class DeliveryCheck:
                 delivery = await producer.send(self._topic, value, partition=partition)
             except KafkaError:
                 continue
-            task = asyncio.create_task(self._await_outcome(delivery, partition))
+            task = asyncio.create_task(self._await_outcome(delivery, partition, value))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
             if len(outstanding) >= OUTSTANDING:
                 await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*outstanding)
 
-    async def _await_outcome(self, delivery: Awaitable[Any], partition: int) -> None:
+    async def _await_outcome(self, delivery: Awaitable[Any], partition: int, value: bytes) -> None:
         with contextlib.suppress(KafkaError):  # the history has it
-            offset = (await delivery).offset
+            await delivery
             self._acknowledged[partition] += 1
-            if (partition, offset) not in self._seen:
-                self._unseen.add((partition, offset))
+            if value not in self._seen:
+                self._unseen.add(value)
         await self._notify()
 
-    async def _receive(self, consumer: AIOKafkaConsumer) -> None:
+    async def _receive(self, name: str, consumer: AIOKafkaConsumer) -> None:
         while True:
             batch = await consumer.getmany(timeout_ms=500)
             for records in batch.values():
-                for record in records:
-                    self._seen.add((record.partition, record.offset))
-                    self._unseen.discard((record.partition, record.offset))
+                self._see(name, [record.value for record in records])
             await self._notify()
+
+    async def _watch(self, member: ForeignMember) -> None:
+        """Record what a member of another client reads.
+
+        Its offsets and rebalances aren't known, so each of its messages may stand anywhere.
+        """
+        group = self._consumer_options["group_id"]
+        count = 0
+        while True:
+            new = (await asyncio.to_thread(lambda: member.values))[count:]
+            count += len(new)
+            for value in new:
+                self.recorder.note(FOREIGN, "assigned", group=group, facts={"auto_commit": True})
+                polled = Message(f"{self._topic}/{value.partition(':')[0]}", value)
+                self.recorder.note(FOREIGN, "poll", group=group, polled=(polled,))
+            self._see(FOREIGN, [value.encode() for value in new])
+            await self._notify()
+            await asyncio.sleep(FOREIGN_S)
+
+    def _see(self, name: str, values: Iterable[bytes | None]) -> None:
+        """Note that a client has got these messages."""
+        new = {one for one in values if one is not None}
+        if new:
+            self._readers.add(name)
+        self._seen |= new
+        self._unseen -= new
 
 
 async def _start(

@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aiokafka08.telemetry import Disconnected, Event
+from aiokafka08.zookeeper.session import temporary_session
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
+from tests.brokers.waiting import wait_for
 from tests.delivery_check import DeliveryCheck
+from tests.membership.other_clients import KafkaPythonMember, ScalaMember
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -185,6 +190,17 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
             await asyncio.to_thread(cluster.close)
 
 
+def in_zookeeper(cluster: RealCluster, group: str) -> dict[str, Any]:
+    """Return the options of a member of a group in ZooKeeper."""
+    return {
+        "group_id": group,
+        "zookeeper_connect": cluster.zookeeper_connect,
+        "session_timeout_ms": 6_000,
+        "rebalance_max_retries": 30,
+        "auto_commit_interval_ms": 500,
+    }
+
+
 async def test_a_group_gets_all_messages_when_leaders_are_killed(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
@@ -196,16 +212,15 @@ async def test_a_group_gets_all_messages_when_leaders_are_killed(
         topic,
         PARTITIONS,
         producer={"request_timeout_ms": 10_000},
-        consumer={
-            "group_id": topic,
-            "zookeeper_connect": cluster.zookeeper_connect,
-            "session_timeout_ms": 6_000,
-            "rebalance_max_retries": 30,
-            "auto_commit_interval_ms": 500,
-        },
+        consumer=in_zookeeper(cluster, topic),
         members=2,
     )
+    await kill_leaders_of_group(cluster, topic, work)
+
+
+async def kill_leaders_of_group(cluster: RealCluster, topic: str, work: DeliveryCheck) -> None:
     async with work.running(drain_timeout=90):
+        await work.shared()
         for partition in range(2):
             await work.acknowledged(50)
             victim = await asyncio.to_thread(cluster.leader, topic, partition)
@@ -214,5 +229,63 @@ async def test_a_group_gets_all_messages_when_leaders_are_killed(
             await asyncio.to_thread(cluster.restart, victim)
             await wait_full_isr(cluster, topic)
     await work.check()
-    members = {one.process for one in work.recorder.operations if one.polled}
-    assert len(members - {"log"}) >= 2
+
+
+def wait_member(cluster: RealCluster, group: str) -> None:
+    """Wait until a group in ZooKeeper has a member that owns partitions."""
+    with temporary_session(cluster.zookeeper_connect, 10.0, "test.kazoo") as client:
+        path = f"/consumers/{group}/owners/{group}/0"
+        wait_for(lambda: client.exists(path) is not None, 60, "the member to own partitions")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+async def test_scala_member_shares_a_group_when_leaders_are_killed(
+    cluster: RealCluster, unique_topic: NewName, tmp_path: Path
+) -> None:
+    topic = unique_topic("scala")
+    await create_safe_topic(cluster, topic)
+    foreign = await asyncio.to_thread(ScalaMember, cluster, tmp_path, topic, topic)
+    try:
+        # It refuses to read from the beginning in a group that has committed.
+        await asyncio.to_thread(wait_member, cluster, topic)
+        work = DeliveryCheck(
+            cluster.bootstrap_servers,
+            topic,
+            PARTITIONS,
+            producer={"request_timeout_ms": 10_000},
+            consumer=in_zookeeper(cluster, topic),
+            members=2,
+            foreign=foreign,
+        )
+        await kill_leaders_of_group(cluster, topic, work)
+    finally:
+        await asyncio.to_thread(foreign.stop)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+async def test_kafka_python_shares_a_group_when_leaders_are_killed(unique_topic: NewName) -> None:
+    require_real_brokers()
+    topic = unique_topic("python")
+    settings = {"zookeeper.session.timeout.ms": 6000, "offsets.topic.replication.factor": 3}
+    with RealCluster("0.10.2.2", 3, settings) as cluster:
+        await create_safe_topic(cluster, topic)
+        foreign = await asyncio.to_thread(KafkaPythonMember, cluster, topic, topic)
+        try:
+            work = DeliveryCheck(
+                cluster.bootstrap_servers,
+                topic,
+                PARTITIONS,
+                producer={"request_timeout_ms": 10_000},
+                consumer={
+                    "group_id": topic,
+                    "session_timeout_ms": 6_000,
+                    "auto_commit_interval_ms": 500,
+                },
+                members=2,
+                foreign=foreign,
+            )
+            await kill_leaders_of_group(cluster, topic, work)
+        finally:
+            await asyncio.to_thread(foreign.stop)

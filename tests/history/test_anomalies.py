@@ -457,6 +457,20 @@ def test_truncation_excuses_no_value_sent_after_it(group: dict[str, Any]) -> Non
     assert found == {"poll-skip"} | ({"group-skip"} if group else set())
 
 
+@pytest.mark.parametrize(("got", "found"), [("cd", set()), ("d", {"group-skip"})])
+def test_group_reads_on_through_a_member_without_offsets(got: str, found: set[str]) -> None:
+    """As a member that another client runs, of which only the values are known; "d" is twice."""
+    foreign = [
+        call("poll", 2 + place, "foreign", polled=(Message(P, value),), **GROUP)
+        for place, value in enumerate(got)
+    ]
+    ours = poll(1, "ab", 0, **GROUP), poll(9, "e", 5, **GROUP)
+    assigned = owned("assigned", 8, "c", None)
+    other = poll(9, "abcdde", 0, process="other")
+    sent = send(0, "abcd", 0), retried(0.2, 1), send(0.6, "e", 5)
+    assert names(check([*sent, *ours, *foreign, assigned, other])) == found
+
+
 def test_deletion_excuses_no_earlier_poll() -> None:
     history = [SENT, poll(1, "ab", 0), poll(2, "de", 3), poll(3, "abcde", 0, process="d")]
     deleted = call("deleted", 1.8, "cluster", offsets={P: 3}, ended=1.9)

@@ -39,7 +39,7 @@ class JavaMember:
     @property
     def values(self) -> list[str]:
         """The messages that it has printed."""
-        return self.process.stdout().splitlines()
+        return self.process.stdout().rpartition("\n")[0].splitlines()
 
     def stop(self) -> None:
         """Send SIGTERM; the member leaves its group."""
@@ -132,7 +132,7 @@ class ScalaMember:
     @property
     def values(self) -> list[str]:
         """The messages that it has printed."""
-        return self.process.stdout().splitlines()
+        return self.process.stdout().rpartition("\n")[0].splitlines()
 
     def stop(self) -> None:
         """Send SIGTERM; the member commits and leaves its group."""

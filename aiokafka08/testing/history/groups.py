@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aiokafka08.testing.history.logs import History, PartitionLog
-from aiokafka08.testing.history.operations import Anomaly, Operation, Value, only
+from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
 _NO_LOG = PartitionLog(())
 
@@ -125,15 +125,21 @@ def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
         if one.group is None or one.status != "ok":
             continue
         for message in one.polled:
-            if message.offset is None:
-                continue
             key = one.group, message.partition
-            handed = found.setdefault(key, _Handed(*key, [], [], []))
-            highest = handed.highest[-1] if handed.highest else (-1, one)
-            handed.times.append(one.order)
-            handed.offsets.append(message.offset)
-            handed.highest.append(max(highest, (message.offset, one), key=lambda pair: pair[0]))
+            for offset in _places(history, message):
+                handed = found.setdefault(key, _Handed(*key, [], [], []))
+                highest = handed.highest[-1] if handed.highest else (-1, one)
+                handed.times.append(one.order)
+                handed.offsets.append(offset)
+                handed.highest.append(max(highest, (offset, one), key=lambda pair: pair[0]))
     return found
+
+
+def _places(history: History, message: Message) -> Iterable[int]:
+    """Return the offsets that a polled message may have: those of all copies if it names none."""
+    if message.offset is not None:
+        return (message.offset,)
+    return history.logs.get(message.partition, _NO_LOG).places.get(message.value, ())
 
 
 def group_skips(history: History) -> Iterator[Anomaly]:
