@@ -10,6 +10,7 @@
     nox -s differential -- --seeds 500          embedded and real brokers on random requests
     nox -s simulate -- --seeds 1000 --jobs 2    the mixed scenario in virtual time, by seed
     nox -s mutants                              plant bugs; each must be found by a seed
+    nox -s mutation -- --sample 200             small changes; which ones do the tests not see?
     nox -s fuzz                                 many more hostile bytes than in `tests`
     nox -s fuzz -- --examples 10000000 --jobs 2 as many mutated frames and sets
     nox -s soak -- --minutes 60                 real brokers with kills: memory, tasks stay flat
@@ -85,7 +86,8 @@ WITHOUT_SPARK = tuple(
     for name in (
         "admin", "bridge", "brokers", "cli", "concurrency", "consumer", "contract",
         "coordinator",
-        "differential", "failover", "fuzz", "history", "membership", "monitoring", "mutants", "net",
+        "differential", "failover", "fuzz", "history", "membership", "monitoring", "mutants",
+        "mutation", "net",
         "offset_store", "producer", "protocol", "simulation", "soak",
         "testing", "zookeeper",
     )
@@ -256,6 +258,13 @@ def mutants(session: nox.Session) -> None:
     """Plant bugs, one at a time, and let simulated seeds find them: `-- --help`."""
     install(session, "test-client")
     session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Change code at random places and list the changes that no test finds: `-- --help`."""
+    install(session, "test-client", "mutation")
+    session.run("python", "-m", "tests.mutation", *session.posargs)
 
 
 @nox.session
