@@ -207,8 +207,6 @@ class PartWriter:
         """End the worker; what it was given is committed only if the target responds at once."""
         self._worker.request_stop(0.0)
         self._worker.join(5.0)
-        if not self._worker.is_running:
-            self._worker.close()
 
     def _apply(self, event: SinkEvent) -> None:
         match event:

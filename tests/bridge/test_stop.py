@@ -149,6 +149,28 @@ async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
     assert sink.failure is not None
 
 
+@pytest.mark.parametrize(("begins", "closed"), [(True, 0), (False, 1)])
+async def test_worker_that_closes_itself_isnt_closed_again(
+    begins: bool, closed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink closes a worker only if its thread was never started."""
+    config = parse_config(
+        'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
+        '[topics]\ninclude=["t"]\n'
+    )
+    sink, events = TransactionSink(config, Target(config), BridgeRun()), list[SinkEvent]()
+    worker = TransactionWorker(worker_settings(config, 0, 1_000_000), events.append)
+    sink._workers = [worker]
+    if begins:
+        sink.run_workers({})
+        await sink.stop(1.0)
+        assert not worker.is_running
+    closes: list[None] = []
+    monkeypatch.setattr(worker, "close", lambda: closes.append(None))
+    await sink.close()
+    assert len(closes) == closed
+
+
 @pytest.mark.real
 @pytest.mark.timeout(180)
 async def test_stop_while_the_target_hangs_frees_producers(

@@ -160,12 +160,12 @@ class TransactionSink(BridgeSink):
                 self._on_event(WorkerFailed(number, error))
 
     async def close(self) -> None:
-        """Release what librdkafka holds of the workers that have ended."""
+        """Release what librdkafka holds of the workers whose threads were never started."""
         workers, self._workers = self._workers, []
         for one in workers:
             if one.is_running:
                 one.drop_chunks()
-        await asyncio.gather(*(self._close(one) for one in workers if not one.is_running))
+        await asyncio.gather(*(self._close(one) for one in workers if not one.has_begun))
 
     async def _close(self, worker: TransactionWorker) -> None:
         try:

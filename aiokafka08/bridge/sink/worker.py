@@ -197,6 +197,11 @@ class TransactionWorker:
             self._thread.join(timeout_s)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the thread was started: it closes the worker at its end."""
+        return self._thread is not None
+
+    @property
     def is_running(self) -> bool:
         """Whether the thread hasn't ended."""
         return self._thread is not None and self._thread.is_alive()
