@@ -208,6 +208,15 @@ class PartWriter:
         self._worker.request_stop(0.0)
         self._worker.join(5.0)
 
+    def _uncommitted(self) -> str:
+        """Return what was passed on and isn't committed, in words."""
+        return ", ".join(
+            f"topic {tp.topic!r}, partition {tp.partition}, offsets {self._committed[tp]} to "
+            f"{end - 1}"
+            for tp, end in self._next.items()
+            if end > self._committed[tp]
+        )
+
     def _apply(self, event: SinkEvent) -> None:
         match event:
             case ChunkTaken():
@@ -215,7 +224,12 @@ class PartWriter:
             case TransactionCommitted():
                 self._committed |= event.positions
             case TransactionAborted():
-                raise TargetError(f"a transaction was aborted: {event.reason}")
+                raise TargetError(
+                    f"a transaction was aborted: {event.reason}. It had records of "
+                    f"{self._uncommitted()} of the source. If the target refuses one of them at "
+                    "each attempt, 'aiokafka08 bridge run' with the same file copies what is in "
+                    "front of it, and names it"
+                )
             case RecordRefused():
                 tp = event.source
                 raise BridgeError(

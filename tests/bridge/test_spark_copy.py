@@ -28,7 +28,7 @@ from aiokafka08.bridge.spark_task import PartWriter, SparkPart
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
-from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, write
+from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, copy, write
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
 from tests.spark.conftest import PACKAGES, SHORT_JVM
@@ -61,8 +61,10 @@ def test_each_producer_gets_its_partitions() -> None:
         assert {producer_of(one.source, 4) for one in part.ranges} == {part.producer}
 
 
-def arrow(topic: str, rows: range, stamp: datetime.datetime | None = None) -> object:
-    """Return rows of partition 0 as Spark passes them on."""
+def arrow(
+    topic: str, rows: range, stamp: datetime.datetime | None = None, *, keys: bool = True
+) -> object:
+    """Return rows of partition 0 as Spark passes them on; without `keys` these are null."""
     pa = pytest.importorskip("pyarrow")
     stamps = pa.array([stamp] * len(rows), pa.timestamp("us", "UTC"))
     return pa.record_batch(
@@ -70,7 +72,7 @@ def arrow(topic: str, rows: range, stamp: datetime.datetime | None = None) -> ob
             "topic": pa.array([topic] * len(rows)),
             "partition": pa.array([0] * len(rows), pa.int32()),
             "offset": pa.array(list(rows), pa.int64()),
-            "key": pa.array([b"%d" % one for one in rows], pa.binary()),
+            "key": pa.array([b"%d" % one if keys else None for one in rows], pa.binary()),
             "value": pa.array([b"v%d" % one if one % 3 else None for one in rows], pa.binary()),
             "timestamp": stamps,
         }
@@ -237,6 +239,29 @@ async def test_rows_that_are_not_in_order_are_refused(
     part = await prepare(bridge_config(topic, source, target, topic), 20)
     with pytest.raises(BridgeError, match="offset 3 came after 9; expected rows in order"):
         await in_thread(part, arrow(topic, range(10)), arrow(topic, range(3, 12)))
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_refused_row_is_named_by_its_transaction(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """A task can't read its rows again to find it; the bridge, which can, goes on with it."""
+    topic = unique_topic("null")
+    source.create_topic(topic)
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, {topic: 1}, {"cleanup.policy": "compact"}
+    )
+    await write(source, topic, {0: [*expected(range(20)), Message(None, b"no key")]})
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_records = 10\n")
+    part = await prepare(config, 21)
+    rows = arrow(topic, range(20)), arrow(topic, range(20, 21), keys=False)
+    with pytest.raises(TargetError) as failed:
+        await in_thread(part, *rows)
+    assert "INVALID_RECORD" in failed.value.text
+    assert f"topic {topic!r}, partition 0, offsets 20 to 20 of the source" in failed.value.text
+    named = (await copy(config)).stopped[TopicPartition(topic, 0)]
+    assert "the target refuses the record at offset 20 of the source: INVALID_RECORD" in named
 
 
 @pytest.mark.real
