@@ -227,7 +227,10 @@ class OldTarget(TargetCluster):
         if topics and self._config.target.zookeeper is not None:
             async with self.asking("describe topics"):
                 found = await (await self.admin()).list_topic_overrides(topics)
-        default = {"max.message.bytes": str(DEFAULT_MESSAGE_BYTES)}
+        default = {
+            "max.message.bytes": str(DEFAULT_MESSAGE_BYTES),
+            "message.timestamp.difference.max.ms": str(2**63 - 1),
+        }
         return {name: {**default, **found.get(name, {})} for name in topics}
 
     async def committed(

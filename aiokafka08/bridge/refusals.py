@@ -31,13 +31,22 @@ class TargetLimits:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> TargetLimits:
-        """Return the limits in a topic's settings; Kafka's defaults for those it doesn't have."""
+        """Return the limits in a topic's settings; Kafka's defaults for those it doesn't have.
+
+        Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
+        nothing; only 4.x has no such setting.
+        """
+        difference = config.get("message.timestamp.difference.max.ms")
+        both_ms = _NO_LIMIT if difference is None else int(difference)
+        after_ms = cls().most_after_ms if difference is None else both_ms
         return cls(
             is_compacted="compact" in config.get("cleanup.policy", "delete"),
             max_message_bytes=int(config.get("max.message.bytes", cls().max_message_bytes)),
             is_create_time=config.get("message.timestamp.type", "CreateTime") == "CreateTime",
-            most_before_ms=int(config.get("message.timestamp.before.max.ms", _NO_LIMIT)),
-            most_after_ms=int(config.get("message.timestamp.after.max.ms", 3_600_000)),
+            most_before_ms=min(
+                both_ms, int(config.get("message.timestamp.before.max.ms", _NO_LIMIT))
+            ),
+            most_after_ms=min(both_ms, int(config.get("message.timestamp.after.max.ms", after_ms))),
             retention_ms=int(config.get("retention.ms", 604_800_000)),
         )
 

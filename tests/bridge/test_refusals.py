@@ -37,6 +37,9 @@ NOW = 1_700_000_000_000
         ({"message.timestamp.before.max.ms": "10"}, b"", b"", NOW - 10, None),
         ({"message.timestamp.before.max.ms": "10"}, b"", b"", None, None),
         ({}, b"", b"", NOW + 3_600_001, "after.max.ms=3600000"),
+        ({"message.timestamp.difference.max.ms": "10"}, b"", b"", NOW - 11, "before.max.ms=10"),
+        ({"message.timestamp.difference.max.ms": "10"}, b"", b"", NOW + 11, "after.max.ms=10"),
+        ({"message.timestamp.difference.max.ms": f"{2**63 - 1}"}, b"", b"", NOW + 10**10, None),
         ({"message.timestamp.type": "LogAppendTime"}, b"", b"", NOW + 3_600_001, None),
     ],
 )
