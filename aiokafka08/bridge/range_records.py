@@ -8,6 +8,7 @@ runs between two slices, and large compressed messages are opened in a thread.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -15,7 +16,6 @@ from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.range import read_range
 from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SLICE_RECORDS = 2048
@@ -51,18 +51,11 @@ class RangeRecords:
             read_range(self._router, tp, start, end, fetches=self._fetches)
         ) as sets:
             async for raw in sets:
-                reader = MessageSetReader(
-                    tp,
-                    raw.message_set,
-                    raw.fetch_offset,
-                    check_crcs=True,
-                    leave_long=True,
-                    max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-                    end_offset=raw.end_offset,
-                )
+                reader = raw.reader(tp)
                 while True:
                     while records := reader.read(_SLICE_RECORDS):
                         yield records
+                        await asyncio.sleep(0)
                     if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
                         break
                     await self._offload.run(wrapper.open)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import (
     FileOffsets,
@@ -22,19 +24,17 @@ from aiokafka08.bridge.groups import (
     source_members,
     source_offsets,
 )
+from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.source_clients import source_admin, source_router
 from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.verify_state import last_verification, state_path
-from aiokafka08.consumer.range import read_range
-from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
 """How many messages are read at either end of a partition, without `scan`."""
-_SLICE_RECORDS = 2048
 _NAMES = 5
 """How many names a text has at most."""
 
@@ -125,25 +125,13 @@ class Readiness:
         configs = await when_available(lambda: target.topic_configs(names))
         count, reasons, expired = 0, Counter[str](), Counter[str]()
         keeps = self._config.copy.timestamps == "keep"
-        async with source_router(self._config) as router:
-            for tp, (start, end) in logs.items():
-                if start is None or end is None:
-                    continue
+        async with aclosing(_read(self._config, logs, scan)) as found:
+            async for tp, records in found:
                 limits = TargetLimits.of(configs.get(pairs[tp.topic], {}))
-                ranges = [(start, end)]
-                if not scan and end - start > 2 * _SAMPLE:
-                    ranges = [(start, start + _SAMPLE), (end - _SAMPLE, end)]
-                for first, last in ranges:
-                    sets = read_range(router, tp, first, last)
-                    async with aclosing(sets):
-                        async for raw in sets:
-                            reader = _reader(tp, raw.message_set, raw.fetch_offset, raw.end_offset)
-                            while records := reader.read(_SLICE_RECORDS):
-                                count += len(records)
-                                now_ms = int(time.time() * 1000)
-                                for one in records:
-                                    _judge(one, limits, keeps, now_ms, reasons, expired)
-                                await asyncio.sleep(0)
+                count += len(records)
+                now_ms = int(time.time() * 1000)
+                for one in records:
+                    _judge(one, limits, keeps, now_ms, reasons, expired)
         read = f"{count} messages read" if scan else f"{count} messages sampled; --scan reads all"
         if reasons:
             wrong = [f"{where} ({number} messages)" for where, number in reasons.items()]
@@ -245,15 +233,25 @@ class Readiness:
         return Step("groups", True, text)
 
 
-def _reader(tp: TopicPartition, data: object, start: int, end: int) -> MessageSetReader:
-    return MessageSetReader(
-        tp,
-        data,  # type: ignore[arg-type]
-        start,
-        check_crcs=True,
-        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-        end_offset=end,
-    )
+async def _read(
+    config: BridgeConfig, logs: Mapping[TopicPartition, LogBounds], scan: bool
+) -> AsyncGenerator[tuple[TopicPartition, list[ConsumerRecord[bytes, bytes]]], None]:
+    """Yield the messages at both ends of the source's logs, or all of them with `scan`."""
+    async with source_router(config) as router:
+        reader = RangeRecords(router)
+        try:
+            for tp, (start, end) in logs.items():
+                if start is None or end is None:
+                    continue
+                ranges = [(start, end)]
+                if not scan and end - start > 2 * _SAMPLE:
+                    ranges = [(start, start + _SAMPLE), (end - _SAMPLE, end)]
+                for first, last in ranges:
+                    async with aclosing(reader.read(tp, first, last)) as slices:
+                        async for records in slices:
+                            yield tp, records
+        finally:
+            await reader.close()
 
 
 def _judge(

@@ -161,11 +161,7 @@ class Target(TargetCluster):
         del self._admin
 
     async def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of each topic.
-
-        Raises:
-            TargetError: the target doesn't respond.
-        """
+        """See `TargetCluster`."""
         metadata = await self.call("list the topics", self._admin.list_topics, timeout=_TIMEOUT_S)
         return {
             name: len(topic.partitions)
@@ -174,14 +170,7 @@ class Target(TargetCluster):
         }
 
     async def create_topic(self, spec: TopicSpec) -> bool:
-        """Create a topic, and wait until its partitions have leaders.
-
-        Returns:
-            False if it was there already.
-
-        Raises:
-            TargetError: the target refused it.
-        """
+        """See `TargetCluster`."""
         topic = self._admin_types.NewTopic(
             spec.name,
             num_partitions=spec.partitions,
@@ -200,11 +189,7 @@ class Target(TargetCluster):
         return True
 
     async def grow_topic(self, name: str, partitions: int) -> None:
-        """Raise the number of partitions of a topic.
-
-        Raises:
-            TargetError: the target refused it.
-        """
+        """See `TargetCluster`."""
         futures = self._admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
         what = f"grow the topic {name!r} to {partitions} partitions"
         await self.call(what, futures[name].result)
@@ -228,11 +213,7 @@ class Target(TargetCluster):
             await asyncio.sleep(0.1)
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the settings in force of each topic.
-
-        Raises:
-            TargetError: a topic doesn't exist, or the target doesn't respond.
-        """
+        """See `TargetCluster`."""
         if not topics:
             return {}
         types = self._admin_types
@@ -247,13 +228,7 @@ class Target(TargetCluster):
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a group; a partition without one is left out.
-
-        Offsets of a transaction in progress are waited for.
-
-        Raises:
-            TargetError: the target doesn't respond.
-        """
+        """See `TargetCluster`."""
         wanted = [self.confluent.TopicPartition(*tp) for tp in partitions]
         if not wanted:
             return {}
@@ -274,11 +249,7 @@ class Target(TargetCluster):
         return await self.call(f"read the offsets of group {group!r}", read)
 
     async def wait_decided(self, topic: str) -> None:
-        """Wait until the transactions that are open in a topic now have ended.
-
-        Raises:
-            TargetError: the target doesn't respond, or a transaction stays open.
-        """
+        """See `TargetCluster`."""
         count = (await self.partition_counts()).get(topic, 0)
         tps = [TopicPartition(topic, number) for number in range(count)]
         ends = await self.log_bounds(tps, isolation="read_uncommitted")
@@ -321,13 +292,7 @@ class Target(TargetCluster):
     async def ever_had_records(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, bool]:
-        """Return whether partitions have a committed record, or have had one.
-
-        Aborted transactions leave offsets, but no records.
-
-        Raises:
-            TargetError: the target doesn't respond, or the read makes no progress.
-        """
+        """See `TargetCluster`; aborted transactions leave offsets, but no records."""
         bounds = await self.log_bounds(partitions)
         return {
             tp: first > 0
@@ -343,11 +308,7 @@ class Target(TargetCluster):
         }
 
     async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
-        """Return the committed records from `first` to before `end`.
-
-        Raises:
-            TargetError: the target doesn't respond, or the read makes no progress.
-        """
+        """See `TargetCluster`."""
         return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
 
     def _read_range(

@@ -53,7 +53,11 @@ from aiokafka08.errors import (
 from aiokafka08.net.list_offsets import list_offsets
 from aiokafka08.net.retry import is_final
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.message_set import survey
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MessageSetReader,
+    survey,
+)
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.protocol.types import Buffer
@@ -84,14 +88,29 @@ class RawSet(NamedTuple):
     """A message set as it was fetched.
 
     It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
-    range: read it with `MessageSetReader(..., fetch_offset)`, and drop messages at or after
-    `end_offset`.
+    range: read it with `reader()`, or drop messages at or after `end_offset`.
     """
 
     message_set: Buffer
     fetch_offset: int
     end_offset: int
     """The offset after the set, but at most the end of the range."""
+
+    def reader(self, tp: TopicPartition) -> MessageSetReader:
+        """Return what decodes the set; it leaves large compressed messages to the caller.
+
+        Args:
+            tp: the partition, for errors.
+        """
+        return MessageSetReader(
+            tp,
+            self.message_set,
+            self.fetch_offset,
+            check_crcs=True,
+            leave_long=True,
+            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            end_offset=self.end_offset,
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -27,6 +27,16 @@ class Message(NamedTuple):
     value: bytes | None
 
 
+MESSAGES = [
+    Message(b"key", b"value"),
+    Message(None, b"without key"),
+    Message(b"", b""),
+    Message(b"deleted", None),
+    Message(b"\x00\xff", b"\xff\x00" * 1000),
+]
+"""Null and empty keys and values, and bytes that are no text."""
+
+
 def bridge_text(
     name: str,
     source: RealCluster | EmbeddedCluster,

@@ -15,19 +15,11 @@ from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
 from aiokafka08.structs import TopicPartition
-from tests.bridge.clusters import Message, TargetReader, bridge_config, write
+from tests.bridge.clusters import MESSAGES, Message, TargetReader, bridge_config, write
 from tests.brokers import RealCluster
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
-
-MESSAGES = [
-    Message(b"key", b"value"),
-    Message(None, b"without key"),
-    Message(b"", b""),
-    Message(b"deleted", None),
-    Message(b"\x00\xff", b"\xff\x00" * 1000),
-]
 
 
 async def test_copy_is_equal_and_goes_on_where_it_ended(

@@ -19,7 +19,7 @@ from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
-from tests.bridge.clusters import Message, TargetReader, bridge_text, write
+from tests.bridge.clusters import MESSAGES, Message, TargetReader, bridge_text, write
 from tests.bridge.rounds import BridgeProcess
 from tests.bridge.test_old_target import check_at_least_once
 from tests.brokers import RealCluster
@@ -27,14 +27,6 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
-MESSAGES = [
-    Message(b"key", b"value"),
-    Message(None, b"without key"),
-    Message(b"", b""),
-    Message(b"deleted", None),
-    Message(b"\x00\xff", b"\xff\x00" * 1000),
-]
 
 
 @pytest.fixture(

@@ -206,10 +206,13 @@ class OrderedSink(BridgeSink):
             self._on_event(WorkerFailed(_WORKER, BridgeError(text)))
 
     async def _take_chunks(self) -> None:
+        now = asyncio.get_running_loop().time
         while True:
             is_stop, chunk = await self._next_chunk()
             is_over = chunk is None or await self._take(chunk)
-            if self._round is not None and (is_over or self._is_full(self._round)):
+            if self._round is not None and (
+                is_over or self._round.is_full(self._config.copy, now())
+            ):
                 await self._commit(self._round)
             if is_stop:
                 return
@@ -233,14 +236,6 @@ class OrderedSink(BridgeSink):
             if chunk.epoch == self._epoch:
                 return False, chunk
             self._on_event(ChunkTaken(chunk.memory))
-
-    def _is_full(self, taken: OpenTransaction) -> bool:
-        limits = self._config.copy
-        return (
-            taken.records >= limits.transaction_records
-            or taken.size >= limits.transaction_bytes
-            or asyncio.get_running_loop().time() - taken.began_at >= limits.transaction_s
-        )
 
     async def _take(self, chunk: Chunk) -> bool:
         """Pass a chunk on, in pieces if one of its records was refused.

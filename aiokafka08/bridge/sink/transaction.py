@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun, runs_of
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -81,6 +82,14 @@ class OpenTransaction:
         sent = SentChunk(chunk.source, array("q", [one.offset for one in chunk.records]))
         self.sent.append(sent)
         return sent
+
+    def is_full(self, limits: CopyConfig, now: float) -> bool:
+        """Return whether it is large or old enough to be committed; `now` is on its clock."""
+        return (
+            self.records >= limits.transaction_records
+            or self.size >= limits.transaction_bytes
+            or now - self.began_at >= limits.transaction_s
+        )
 
     def runs(self) -> dict[TopicPartition, list[OffsetRun]] | None:
         """Return the runs of each partition; None if each record has to be acknowledged for that.

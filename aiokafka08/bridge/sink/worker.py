@@ -244,7 +244,9 @@ class TransactionWorker:
                 chunk = self._next_chunk()
                 if chunk is not None:
                     self._take(chunk)
-                if self._open is not None and (chunk is None or self._is_full(self._open)):
+                if self._open is not None and (
+                    chunk is None or self._open.is_full(self._settings.copy, time.monotonic())
+                ):
                     self._commit(self._open)
                 if chunk is None and self._stop_at is not None:
                     return
@@ -272,14 +274,6 @@ class TransactionWorker:
             if chunk is None or chunk.epoch == self._epoch:
                 return chunk
             self._report(ChunkTaken(chunk.memory))
-
-    def _is_full(self, transaction: OpenTransaction) -> bool:
-        limits = self._settings.copy
-        return (
-            transaction.records >= limits.transaction_records
-            or transaction.size >= limits.transaction_bytes
-            or time.monotonic() - transaction.began_at >= limits.transaction_s
-        )
 
     def _take(self, chunk: Chunk) -> None:
         if self._open is None:

@@ -22,7 +22,6 @@ from aiokafka08.consumer.range_fetches import RangeFetches
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.message_set import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     ColumnMemory,
     Columns,
     MessageSetReader,
@@ -97,7 +96,7 @@ async def read_bounded(
                 if raw is None:
                     yield one.tp, []
                     continue
-                reader = _reader(one.tp, raw)
+                reader = raw.reader(one.tp)
                 while True:
                     batches = _columns(reader, memory) if as_columns else _records(reader)
                     for batch in batches:
@@ -107,18 +106,6 @@ async def read_bounded(
                     await offload.run(wrapper.open)
         finally:
             await offload.stop()
-
-
-def _reader(tp: TopicPartition, raw: RawSet) -> MessageSetReader:
-    return MessageSetReader(
-        tp,
-        raw.message_set,
-        raw.fetch_offset,
-        check_crcs=True,
-        leave_long=True,
-        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-        end_offset=raw.end_offset,
-    )
 
 
 def _records(reader: MessageSetReader) -> Iterator[list[Record]]:
