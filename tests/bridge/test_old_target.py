@@ -55,12 +55,13 @@ def config_of(
     more: str = "",
     *,
     of_target: str = "",
+    of_copy: str = "",
 ) -> BridgeConfig:
-    """Return a bridge's file; `of_target` are further lines of its section `target`."""
+    """Return a bridge's file; `of_target` and `of_copy` are further lines of these sections."""
     return parse_config(
         f'name = "b"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
         f'[target]\nbootstrap = "{target.bootstrap_servers}"\n{of_target}\n'
-        f'[topics]\ninclude = ["t"]\n{more}'
+        f'[topics]\ninclude = ["t"]\n[copy]\ntransaction_s = 0.1\n{of_copy}\n{more}'
     )
 
 
@@ -138,7 +139,7 @@ async def test_older_start_ends_at_its_next_commit(
     old: EmbeddedCluster, target: EmbeddedCluster
 ) -> None:
     """No broker fences it: it finds the newer claim before it commits a position."""
-    config = config_of(old, target, "[copy]\ntransaction_s = 0.1\n")
+    config = config_of(old, target)
     append(old, 0, 100)
     earlier, later = CopyStatus(), CopyStatus()
     older = asyncio.create_task(run_bridge(config, earlier))
@@ -200,7 +201,7 @@ async def test_record_above_the_buffer_stops_its_partition(
     """The producer refuses it before the broker sees it; the source has compressed it."""
     old.append("t", 0, [b"0", b"1", bytes(100_000), b"3"], codec=Codec.GZIP)
     append(old, 1, 50)
-    status = await copy(config_of(old, target, "[copy]\nbuffer_bytes = 65536\n"))
+    status = await copy(config_of(old, target, of_copy="buffer_bytes = 65536"))
     assert list(status.stopped) == [TP]
     assert "refuses the record at offset 2 of the source" in status.stopped[TP]
     assert "copy.buffer_bytes" in status.stopped[TP]
@@ -223,7 +224,7 @@ async def test_recreated_topic_is_copied_from_its_beginning(
     identity = "zookeeper 2"
     with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as recreated:
         append(recreated, 0, 9, 100)
-        config = config_of(recreated, target, '[copy]\non_loss = "skip"\n')
+        config = config_of(recreated, target, of_copy='on_loss = "skip"')
         assert (await copy(config)).records == 9
     assert stored(target) == [*range(5), *range(100, 109)]
     connection = OldTarget(await with_releases(config))
