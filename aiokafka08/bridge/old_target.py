@@ -44,6 +44,8 @@ _TLS_NAMES: Final = (
     "ssl.key.location",
     "enable.ssl.certificate.verification",
 )
+_CLOSE_S: Final = 0.5
+"""How long `close()` waits for the acknowledgement of records."""
 DEFAULT_MESSAGE_BYTES: Final = 1_000_012
 """The default of `message.max.bytes` before 0.11, which no request tells."""
 
@@ -152,7 +154,9 @@ class OldTarget(TargetCluster):
         async with self._lock:
             if self._producer is None:
                 made = AIOKafkaProducer(**self.network, acks="all", linger_ms=1)
-                self._producer = await self._open.enter_async_context(made)
+                await made.start()
+                self._open.push_async_callback(made.stop, _CLOSE_S)
+                self._producer = made
             return self._producer
 
     @asynccontextmanager

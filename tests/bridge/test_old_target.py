@@ -27,8 +27,9 @@ from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -304,3 +305,14 @@ async def test_target_with_tls_of_librdkafka_only_counts_as_modern(
         '[topics]\ninclude = ["t"]\n'
     )
     assert (await with_releases(config)).target.release is None
+
+
+async def test_close_ends_a_write_that_hangs(old: EmbeddedCluster, target: EmbeddedCluster) -> None:
+    """Otherwise a stop at the end of a round would take as long as the write may."""
+    connection = OldTarget(await with_releases(config_of(old, target)))
+    hanging = target.fault(ProduceRequest, then=Hang())
+    writing = asyncio.create_task(connection.write("t", b"k", b"v"))
+    await until(lambda: hanging.hits == 1, "the request has arrived", 30)
+    writing.cancel()
+    async with asyncio.timeout(5):
+        await connection.close()

@@ -19,12 +19,19 @@ from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
-from tests.bridge.clusters import MESSAGES, Message, TargetReader, bridge_text, write
+from tests.bridge.clusters import (
+    MESSAGES,
+    Message,
+    TargetReader,
+    bridge_text,
+    running_bridge,
+    write,
+)
 from tests.bridge.rounds import BridgeProcess
 from tests.bridge.test_old_target import check_at_least_once
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -197,6 +204,35 @@ async def test_wrong_timestamp_in_a_batch_is_named(
         await run_bridge(config, status, until_caught_up=True)
     [text] = status.stopped.values()
     assert "refuses the record at offset 1234 of the source: [Error 32]" in text
+
+
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+async def test_stop_without_an_old_target_ends_within_5_s(
+    fault: str,
+    source: RealCluster,
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The promise for SIGTERM: records wait for the end of their round, which it gives up."""
+    target, name = broker_clusters.get("0.10.2.2"), unique_topic("gone")
+    source.create_topic(name)
+    slow = text_of(name, source, target, "[copy]\ntransaction_s = 30\n")
+    (node,) = target.nodes
+    async with running_bridge(parse_config(slow)) as (status, running):
+        await until(lambda: status.problem is None, "the bridge copies", 60)
+        await asyncio.to_thread(target.kill if fault == "killed" else target.pause, node)
+        try:
+            await write(source, name, {0: MESSAGES})
+            await until(lambda: status.lag() == len(MESSAGES), "the messages are seen", 60)
+            running.cancel()
+            async with asyncio.timeout(5):
+                await asyncio.wait([running])
+        finally:
+            await asyncio.to_thread(target.restart if fault == "killed" else target.resume, node)
+    assert running.cancelled()
+    config = parse_config(text_of(name, source, target))
+    await run_bridge(config, CopyStatus(), until_caught_up=True)
+    assert await read_copy(target, f"{name}-copy", 1) == [MESSAGES]
 
 
 @pytest.mark.full
