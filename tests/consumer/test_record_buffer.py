@@ -92,6 +92,18 @@ def test_hole_after_buffered_records_is_passed_with_them() -> None:
     assert some.position == 11
 
 
+def test_hole_behind_several_slices_is_passed_after_the_last() -> None:
+    some = buffer()
+    some.add_set(messages(*range(4)), 0, 4)
+    some.add_set(messages(1, 2), 4, 9)  # all before the fetch offset, as compaction may leave them
+    assert [some.decode(2), some.decode(2), some.decode(2)] == [True, True, False]
+    assert some.decoded_end == 9
+    positions = []
+    while some.start_next_slice():
+        positions += [(record.offset, some.position) for record in some.remaining]
+    assert positions == [(0, 1), (1, 2), (2, 3), (3, 9)]
+
+
 def test_set_is_charged_until_it_is_decoded() -> None:
     some = buffer()
     data = messages(*range(10))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from aiokafka08 import AIOKafkaProducer, arrow_headers
+from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -161,6 +162,20 @@ async def test_embedded_mode_escapes_values_that_begin_with_the_mark(
         await send_in_all_ways(producer, b"\xffv", None)
         await send_in_all_ways(producer, bytearray(b""), None)
     assert logged(cluster) == [b"\xff\x00\xffv"] * 4 + [b""] * 4
+
+
+@pytest.mark.parametrize("headers", [None, [HEADERS, None, ()] * 1000], ids=["none", "some"])
+async def test_embedded_mode_takes_each_of_many_messages_once(
+    cluster: EmbeddedCluster, headers: Any
+) -> None:
+    values = [b"\xff%d" % number if number % 2 else b"%d" % number for number in range(3000)]
+    async with producer_of(cluster, headers="embedded") as producer:
+        await (await producer.send_many("t", values, headers=headers))
+    expected = [
+        embed(one, given) for one, given in zip(values, headers or [None] * 3000, strict=True)
+    ]
+    assert logged(cluster) == expected
+    assert [extract(one)[0] for one in expected if one is not None] == values
 
 
 async def test_embedded_mode_keeps_tombstones(

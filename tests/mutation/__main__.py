@@ -52,7 +52,9 @@ ALL_TESTS = (
     *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),
 )
 LIMIT_S = 20
-"""Seconds after which a mutant counts as found: a loop without end, or tests that wait."""
+"""Seconds of CPU time of a mutant's tests, and seconds that one test may wait: then it is found."""
+WAIT_S = 120
+"""Seconds after which it is given up, as a timeout: the machine has too much other work."""
 MEMORY_LIMIT = 4 << 30
 ORIGINAL = "original"
 """Folder of the package without mutants, for a run that ended while there was one."""
@@ -111,17 +113,18 @@ def draw(session: WorkDB, seed: int) -> None:
     )
 
 
-def judge(mutation: MutationSpec, reach: Reach, seconds: float, limit_s: float) -> WorkResult:
+def judge(mutation: MutationSpec, reach: Reach, seconds: float) -> WorkResult:
     """Run the tests that reach a mutant's line; return cosmic-ray's result."""
     chosen = shortest_within(
         reach.tests(str(mutation.module_path), mutation.start_pos[0]), reach.seconds, seconds
     )
     Path("chosen.txt").write_text("".join(f"{one}\n" for one in chosen))
-    command = (
-        f"{sys.executable} -m pytest -x -q --loop=asyncio --tb=line --durations=0 -p "
-        "no:cacheprovider @chosen.txt"
+    tests = (
+        f"{sys.executable} -m pytest -x -q --loop=asyncio --tb=line --timeout={LIMIT_S} "
+        "-p no:cacheprovider @chosen.txt"
     )
-    return mutate_and_test([mutation], command if chosen else "true", limit_s)
+    command = f"sh -c 'ulimit -t {LIMIT_S} && exec {tests}'"
+    return mutate_and_test([mutation], command if chosen else "true", WAIT_S)
 
 
 def is_open(result: WorkResult) -> bool:
@@ -194,8 +197,7 @@ def main() -> int:
                 break
             result = results.get(item.job_id)
             if result is None or (options.again and is_open(result)):
-                limit_s = max(LIMIT_S, 3 * options.seconds)
-                found = judge(item.mutations[0], reach, options.seconds, limit_s)
+                found = judge(item.mutations[0], reach, options.seconds)
                 session.set_result(item.job_id, found)
         return 1 if show(session, options.sample) else 0
 

@@ -591,6 +591,21 @@ async def test_a_silent_peer_is_closed_without_waiting_callers(
         assert closed.calls == [("no response for 150 ms", 0)]
 
 
+@pytest.mark.parametrize(("waited_s", "closes"), [(9.95, True), (9.85, False)])
+async def test_silence_is_judged_with_a_percent_of_tolerance(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, waited_s: float, closes: bool
+) -> None:
+    """A caller's deadline may end a little before the time limit of its request."""
+    config = make_config(request_timeout_ms=10_000)
+    async with listening() as peer, connected(peer, config) as connection:
+        call = asyncio.create_task(connection.request(requesting(1)))
+        await (await peer.link()).read()
+        monkeypatch.setattr(BrokerConnection, "response_wait_s", waited_s)
+        connection.close_if_silent(10.0)
+        assert (connection.close_reason is not None) == closes
+        call.cancel()
+
+
 async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
     # JoinGroup waits for the other members, longer than request_timeout_ms.
     config = make_config(request_timeout_ms=50)

@@ -134,6 +134,17 @@ async def test_keys_and_values_may_be_missing(
     assert stored == [*pairs, (None, None), (None, b"")]
 
 
+async def test_values_that_are_no_bytes_keep_their_places(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """They are converted in several steps, and among others."""
+    producer = await producer_for(cluster)
+    values = [b"%d" % number for number in range(5000)]
+    given = [bytearray(one) if one[-1] % 2 else one for one in values]
+    await (await producer.send_many("t", given, given, partition=0))
+    assert [(one.key, one.value) for one in cluster.log("t", 0)] == [(one, one) for one in values]
+
+
 async def test_a_serializer_exception_has_a_note_with_the_index(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
