@@ -86,8 +86,7 @@ class Disconnected(Event):
     lost: int
 
     def __str__(self) -> str:
-        requests = "1 request" if self.lost == 1 else f"{self.lost} requests"
-        lost = f"; no response to {requests}" if self.lost else ""
+        lost = f"; no response to {count_text(self.lost, 'request')}" if self.lost else ""
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 
@@ -114,7 +113,8 @@ class MetadataChanged(Event):
     topics: int
 
     def __str__(self) -> str:
-        return f"metadata changed: brokers {join_names(self.brokers)}; {self.topics} topics"
+        topics = count_text(self.topics, "topic")
+        return f"metadata changed: brokers {join_names(self.brokers)}; {topics}"
 
 
 class MetadataFailed(Event):
@@ -144,7 +144,8 @@ class BatchRetried(Event):
 
     def __str__(self) -> str:
         doubt = "; the broker may have stored them" if self.may_be_stored else ""
-        return f"{_name(self.partition)}: {self.messages} messages retried{doubt}: {self.reason}"
+        messages = count_text(self.messages, "message")
+        return f"{_name(self.partition)}: {messages} retried{doubt}: {self.reason}"
 
 
 class BatchFailed(Event):
@@ -158,7 +159,8 @@ class BatchFailed(Event):
     reason: str
 
     def __str__(self) -> str:
-        return f"{_name(self.partition)}: {self.messages} messages failed: {self.reason}"
+        messages = count_text(self.messages, "message")
+        return f"{_name(self.partition)}: {messages} failed: {self.reason}"
 
 
 class Acks0Unknown(Event):
@@ -176,7 +178,8 @@ class Acks0Unknown(Event):
         return self.messages
 
     def __str__(self) -> str:
-        return f"{self.messages} messages with acks=0 may be lost: {self.reason}"
+        messages = count_text(self.messages, "message")
+        return f"{messages} with acks=0 may be lost: {self.reason}"
 
 
 class PartitionFailed(Event):
@@ -306,6 +309,11 @@ class Rebalanced(Event):
 
 def _name(partition: TopicPartition) -> str:
     return f"topic {partition.topic!r}, partition {partition.partition}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return the count with its noun, such as "1 message" or "2 messages"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def join_names(items: Collection[object]) -> str:

@@ -110,7 +110,7 @@ async def test_log_of_an_eventful_run_is_sentences_of_clients(
     for sentence in (
         "connected to",
         "no connection to",
-        "messages retried: [Error 6] NotLeaderForPartitionError: ",
+        " retried: [Error 6] NotLeaderForPartitionError: ",
         "fetch failed: [Error 6] NotLeaderForPartitionError: ",
         "group 'g': joined generation",
         "assignment changed: new t/",

@@ -85,11 +85,13 @@ def test_log_line_is_the_client_id_and_a_sentence(caplog: pytest.LogCaptureFixtu
     told = Telemetry(client_id="billing-1")
     told.emit(FAILED)
     told.emit(BatchFailed(TopicPartition("orders", 0), 5, "no leader"))
+    told.emit(BatchFailed(TopicPartition("orders", 0), 1, "no leader"))
     told.emit(Disconnected("kafka1:9092", "fetch", "closed by the broker", 1))
     told.emit(Disconnected("kafka1:9092", "fetch", "closed by the client", 0))
     assert [record.getMessage() for record in caplog.records] == [
         "billing-1: no connection to kafka1:9092: Connection refused",
         "billing-1: topic 'orders', partition 0: 5 messages failed: no leader",
+        "billing-1: topic 'orders', partition 0: 1 message failed: no leader",
         "billing-1: connection to kafka1:9092 for fetch closed: closed by the broker; no response "
         "to 1 request",
         "billing-1: connection to kafka1:9092 for fetch closed: closed by the client",

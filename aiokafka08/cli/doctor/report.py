@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from aiokafka08.cli.doctor.finding import Finding, Severity, is_healthy
+from aiokafka08.telemetry import count_text
 
 
 def report(findings: Sequence[Finding], width: int) -> str:
@@ -24,8 +25,12 @@ def report(findings: Sequence[Finding], width: int) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Return "unhealthy: 1 critical, 2 warning, 1 note"."""
+    """Return "unhealthy: 1 critical, 2 warnings, 1 note"."""
     counts = Counter(one.code.severity for one in findings)
-    listed = ", ".join(f"{counts[one]} {one}" for one in Severity if counts[one])
+    listed = ", ".join(
+        f"{counts[one]} critical" if one is Severity.CRITICAL else count_text(counts[one], one)
+        for one in Severity
+        if counts[one]
+    )
     verdict = "healthy" if is_healthy(findings) else "unhealthy"
     return f"{verdict}: {listed}" if listed else verdict

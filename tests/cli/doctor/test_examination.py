@@ -10,7 +10,7 @@ from aiokafka08.cli.doctor.brokers import mixed_lines, unreachable
 from aiokafka08.cli.doctor.examination import Examination, examine
 from aiokafka08.cli.doctor.finding import Finding, FindingCode, Severity, in_order, is_healthy
 from aiokafka08.cli.doctor.places import duration, name_list, ranges, topic_list
-from aiokafka08.cli.doctor.report import report
+from aiokafka08.cli.doctor.report import report, summary
 from aiokafka08.monitoring.cluster_sample import BrokerSample
 from tests.cli.doctor.samples import cluster, partition, told
 
@@ -74,6 +74,16 @@ def test_urgent_findings_come_first() -> None:
 def test_page_has_all_codes() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
     assert rows == [(one.value, one.severity, one.meaning) for one in FindingCode]
+
+
+def test_verdict_counts_in_singular_and_plural() -> None:
+    codes = (
+        [FindingCode.STALE_ISR] * 2
+        + [FindingCode.LEADERLESS_PARTITION] * 2
+        + [FindingCode.UNCHECKED]
+    )
+    findings = [Finding(code, "topic 't'", "why", "do it") for code in codes]
+    assert summary(findings) == "unhealthy: 2 critical, 2 warnings, 1 note"
 
 
 def test_report_has_paragraphs_and_a_verdict() -> None:
