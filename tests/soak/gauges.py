@@ -1,8 +1,9 @@
 """Measure this process again and again, and tell growth from ups and downs. Pure but for `read`.
 
-Invariant: a gauge is flat if its lowest value in the last third of the run is at most `slack` above
-its lowest in the third before that. A leak raises what is left when nothing goes on; work, a
-rebalance or a retry raises only what is there for a while.
+Invariant: a gauge is flat if its low value in the last third of the run is at most `slack` above
+that in the third before. A tenth of the samples are below the low value, so a sample or two in
+which the program was just connecting again don't count. A leak raises what is left when nothing
+goes on; work, a rebalance or a retry raises only what is there for a while.
 """
 
 from __future__ import annotations
@@ -53,27 +54,27 @@ class Trend:
     """What became of a gauge.
 
     Attributes:
-        lowest_before: its lowest value in the second third of the run.
-        lowest_after: its lowest value in the last third.
+        low_before: its low value in the second third of the run.
+        low_after: its low value in the last third.
         highest: its highest value in both.
         per_hour: the slope of the line through all values of both (least squares).
     """
 
     name: str
-    lowest_before: float
-    lowest_after: float
+    low_before: float
+    low_after: float
     highest: float
     per_hour: float
 
     @property
     def is_flat(self) -> bool:
         """Whether it hasn't grown."""
-        return self.lowest_after <= self.lowest_before + SLACK[self.name]
+        return self.low_after <= self.low_before + SLACK[self.name]
 
     def __str__(self) -> str:
         verdict = "flat" if self.is_flat else "GROWS"
         return (
-            f"{self.name}: lowest {self.lowest_before:.1f}, then {self.lowest_after:.1f}; "
+            f"{self.name}: low {self.low_before:.1f}, then {self.low_after:.1f}; "
             f"highest {self.highest:.1f}; slope {self.per_hour:+.2f} per hour: {verdict}"
         )
 
@@ -100,8 +101,12 @@ class Gauges:
             first = [float(getattr(one, name)) for one in before]
             second = [float(getattr(one, name)) for one in after]
             slope = 3600 * slope_of(times, first + second)
-            found.append(Trend(name, min(first), min(second), max(first + second), slope))
+            found.append(Trend(name, _low(first), _low(second), max(first + second), slope))
         return found
+
+
+def _low(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 10]
 
 
 def slope_of(xs: Sequence[float], ys: Sequence[float]) -> float:

@@ -32,6 +32,11 @@ def test_ups_and_downs_are_flat() -> None:
     assert str(trends[0]).endswith("flat")
 
 
+def test_a_single_dip_is_no_growth_afterwards() -> None:
+    trends = samples([50.0 - 40 * (at == 30) for at in range(60)]).trends()
+    assert all(trend.is_flat for trend in trends)
+
+
 def test_the_first_third_warms_up() -> None:
     assert all(trend.is_flat for trend in samples([*range(20), *[20.0] * 40]).trends())
 
