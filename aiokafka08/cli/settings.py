@@ -124,6 +124,7 @@ _OF_PRODUCER: Final[PropertyTable] = {
 _OF_CONSUMER: Final[PropertyTable] = {**CONSUME, "offsets.storage": ("offsets_storage", _storage)}
 _ZOOKEEPER: Final = "zookeeper.connect"
 _ALL_TLS: Final = (*TLS, *property_names.TLS)
+_TLS_FILES: Final = tuple(name for name in _ALL_TLS if name.endswith(".location"))
 _ALL_TLS_UNSUPPORTED: Final = (*TLS_UNSUPPORTED, *property_names.TLS_UNSUPPORTED)
 
 SETTABLE: Final = (*_OF_NETWORK, _ZOOKEEPER, *_OF_PRODUCER, *_OF_CONSUMER, *_ALL_TLS)
@@ -296,6 +297,11 @@ def _add(
             f"{hide_value(given.name)} has no effect: security.protocol doesn't ask for SASL"
         )
     elif name in _ALL_TLS or name in _ALL_TLS_UNSUPPORTED:
+        if name in _TLS_FILES and "security.protocol" not in texts:
+            raise IllegalArgumentError(
+                f"{shown} without security.protocol: expected security.protocol=SSL too, or "
+                "PLAINTEXT for connections without TLS"
+            )
         if not is_tls(texts):
             notes.append(f"{shown} has no effect: security.protocol isn't SSL")
         elif name not in _ALL_TLS:

@@ -27,7 +27,10 @@ T = TypeVar("T")
 CONNECT_ERRORS = (OSError, UnicodeError, OverflowError)
 """What connecting may raise; the last two for impossible names and ports."""
 
-_CLIENT_CERTIFICATE: Final = "whether it demands a client certificate (ssl_context.load_cert_chain)"
+_CLIENT_CERTIFICATE: Final = (
+    "whether it demands a client certificate (ssl_context.load_cert_chain; for commands "
+    "ssl.certificate.location)"
+)
 
 
 async def connect_to_any_ip(

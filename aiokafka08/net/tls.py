@@ -36,9 +36,14 @@ def ssl_context(
             password=tls.password or "",
         )
     except (OSError, ValueError) as error:
+        files = {
+            "CA file": tls.cafile,
+            "client certificate": tls.certfile,
+            "private key": tls.keyfile,
+        }
+        given = ", ".join(f"{kind} {path!r}" for kind, path in files.items() if path is not None)
         raise KafkaConfigurationError(
-            f"{prefix}ssl.truststore.location={tls.cafile!r}, {prefix}ssl.keystore.location="
-            f"{tls.certfile!r}: {error}; expected readable PEM files{hint}"
+            f"{prefix}ssl.*: {given}: {error}; expected readable PEM files{hint}"
         ) from error
     context.check_hostname = tls.check_hostname and tls.verify
     if not tls.verify:

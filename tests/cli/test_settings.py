@@ -159,6 +159,9 @@ def test_tls_takes_names_of_java_and_of_librdkafka() -> None:
     with pytest.raises(IllegalArgumentError, match=r"ssl\.crl\.location='x' is not supported"):
         merged({"security.protocol": "SSL", "ssl.crl.location": "x"})
     assert merged({"ssl.crl.location": "x"}).tls is None
+    with pytest.raises(IllegalArgumentError, match=r"'x' without security\.protocol: expected"):
+        merged({"ssl.ca.location": "x"})
+    assert merged({"ssl.ca.location": "x", "security.protocol": "PLAINTEXT"}).tls is None
 
 
 def test_secrets_are_in_no_error_and_not_accepted_from_flags() -> None:

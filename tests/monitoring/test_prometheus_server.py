@@ -93,6 +93,20 @@ def test_configuration_and_rules_are_valid() -> None:
     assert promtool("check", "config", "prometheus.yml", cwd=EXAMPLES).startswith("0 ")
 
 
+def test_guide_has_the_alerts_of_clients() -> None:
+    """Prometheus accepts the rules; their metrics exist; the guide's table has each of them."""
+    done = promtool("check", "rules", "client-alerts.yml", cwd=EXAMPLES)
+    assert done.startswith("0 "), done
+    rules = re.findall(r"expr: (.+)", (EXAMPLES / "client-alerts.yml").read_text())
+    guide = (EXAMPLES.parents[1] / "docs/guides/monitoring.md").read_text()
+    assert [rule for rule in rules if f"`{rule}`" not in guide] == []
+    reference = (EXAMPLES.parents[1] / "docs/reference/metrics.md").read_text()
+    names = set(re.findall(r"aiokafka08_(?:producer|consumer)_(\w+)", " ".join(rules)))
+    assert {name.removesuffix("_total") for name in names} <= set(
+        re.findall(r"^\| `(\w+)`", reference, re.M)
+    )
+
+
 def test_alerts_fire_as_they_should(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "alerts.yml", tmp_path)
     shutil.copy(Path(__file__).with_name("alerts_test.yml"), tmp_path)
