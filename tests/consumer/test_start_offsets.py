@@ -18,6 +18,7 @@ from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed, StartedAtE
 from aiokafka08.testing import (
     Answer,
     Close,
+    Delay,
     EmbeddedCluster,
     Hang,
 )
@@ -263,3 +264,21 @@ async def test_missing_partition_delays_no_other(
     with pytest.raises(UnknownTopicOrPartitionError, match="no partition 77"):
         await consumer.end_offsets([tp(77)])
     assert not consumer.ready()
+
+
+async def test_second_seek_to_end_is_answered_by_its_own_request(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The response to the first one comes later than the second call, and is stale."""
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert await consumer.position(tp(0)) == 0
+    cluster.fault(ListOffsetsRequest, then=Delay(0.5))
+    first = cluster.next_request(ListOffsetsRequest)
+    seeking = asyncio.create_task(consumer.seek_to_end(tp(0)))
+    await asyncio.wrap_future(first)
+    cluster.append("t", 0, values(0, 3))
+    await consumer.seek_to_end(tp(0))
+    await seeking
+    assert await consumer.position(tp(0)) == 3

@@ -41,6 +41,13 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(("start_timeout_ms", "seconds"), [(None, 40.0), (250, 0.25)])
+def test_start_has_the_request_timeout_or_its_own(
+    start_timeout_ms: int | None, seconds: float
+) -> None:
+    assert net_config(**OPTIONS, start_timeout_ms=start_timeout_ms).start_timeout_s == seconds
+
+
 @pytest.mark.parametrize(
     ("servers", "addresses"),
     [

@@ -883,3 +883,8 @@ async def test_router_works_over_tls(make_router: MakeRouter) -> None:
             await router.start()
             await asyncio.gather(*(router.request(ASK) for _ in range(50)))
             await within(20, router.stop())
+
+
+async def test_round_trip_without_a_probed_broker_is_0(make_config: MakeConfig) -> None:
+    router = Router(make_config("127.0.0.1:9"), Recorder())
+    assert router.expected_round_trip_s(None) == router.expected_round_trip_s(1) == 0
