@@ -119,10 +119,10 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop
-    except ImportError:
+        from uvloop import new_event_loop
+    except ImportError:  # also if uvloop is a folder here
         return None
-    return uvloop.new_event_loop
+    return new_event_loop
 
 
 class _Interrupts:

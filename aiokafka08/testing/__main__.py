@@ -178,10 +178,10 @@ def run(
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     try:
-        import uvloop
-    except ImportError:
+        from uvloop import run  # sends twice as fast
+    except ImportError:  # also if uvloop is a folder here
         return asyncio.run
-    return uvloop.run  # sends twice as fast
+    return run
 
 
 async def _serve(cluster: EmbeddedCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import signal
@@ -9,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 import pytest
 
-from aiokafka08.testing.__main__ import _short_holds, main
+from aiokafka08.cli.connection import _loop_factory
+from aiokafka08.testing.__main__ import _runner, _short_holds, main
 from tests.contract.wire.requests import metadata
 from tests.contract.wire.wire_client import WireClient
 
@@ -32,6 +35,13 @@ def first_line(process: subprocess.Popen[str]) -> tuple[str, list[int]]:
     assert process.stderr is not None
     line = process.stderr.readline()
     return line, [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", line)]
+
+
+def test_folder_named_uvloop_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python makes a namespace package of a folder in the working directory."""
+    monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))
+    assert _runner() is asyncio.run
+    assert _loop_factory() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
