@@ -41,6 +41,12 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+def test_times_are_kept_in_seconds() -> None:
+    config = net_config(**OPTIONS)
+    assert (config.request_timeout_s, config.retry_backoff_s) == (40.0, 0.1)
+    assert (config.metadata_max_age_s, config.connections_max_idle_s) == (300.0, 540.0)
+
+
 @pytest.mark.parametrize(("start_timeout_ms", "seconds"), [(None, 40.0), (250, 0.25)])
 def test_start_has_the_request_timeout_or_its_own(
     start_timeout_ms: int | None, seconds: float
