@@ -23,10 +23,11 @@
     nox -s docs                                 the documentation, as a site in build/docs
     nox -s changelog                            the next release's notes
     nox -s build                                sdist and wheels, checked and used elsewhere
+    nox -s build -- --suites                    the same, with the embedded suites for each wheel
     nox -s audit                                vulnerabilities and licences of dependencies; SBOM
     nox -s lowest                               the lowest versions of the dependencies
     nox -s wheelhouse -- --extras cli,spark     all wheels for a network without PyPI
-    nox -s release -- 0.1.0                     all of a release but the upload
+    nox -s release -- 0.1.0 --suites            all of a release but the upload
 
 Add `-R` to reuse the environment as it is. After a change to a .pyx leave it out: the installation
 compiles.
@@ -93,6 +94,15 @@ WITHOUT_SPARK = tuple(
     )
 )  # fmt: skip
 """Folders of tests that need neither Spark nor the demo's packages."""
+
+SUITES = tuple(
+    f"tests/{name}"
+    for name in (
+        "concurrency", "consumer", "contract", "coordinator", "headers", "history", "membership",
+        "net", "offset_store", "producer", "protocol", "testing",
+    )
+)  # fmt: skip
+"""The tests of clients and embedded cluster that `--suites` runs with each wheel."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
@@ -381,14 +391,16 @@ def build(session: nox.Session) -> None:
     """Build and check sdist and wheels, and use each wheel elsewhere. `-- --pure`: no compiled one.
 
     On Linux the compiled wheels are made for each Python found, and become manylinux ones. The
-    sdist is used with a C compiler and without one.
+    sdist is used with a C compiler and without one. `-- --suites` runs the tests of `SUITES` with
+    each wheel, too.
     """
     install(session, "build", project=False)
-    build_artifacts(session, pure="--pure" in session.posargs)
+    pure, suites = (name in session.posargs for name in ("--pure", "--suites"))
+    build_artifacts(session, pure=pure, suites=suites)
 
 
-def build_artifacts(session: nox.Session, *, pure: bool) -> None:
-    """Fill `dist`, check it, and use its wheels."""
+def build_artifacts(session: nox.Session, *, pure: bool, suites: bool) -> None:
+    """Fill `dist`, check it, and use its wheels; with `suites` run these with each of them."""
     shutil.rmtree("dist", ignore_errors=True)
     pythons = {version: f"python{version}" for version in PYTHONS if works(f"python{version}")}
     with tempfile.TemporaryDirectory() as folder:
@@ -405,11 +417,14 @@ def build_artifacts(session: nox.Session, *, pure: bool) -> None:
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     for path in artifacts:
-        if path.endswith("-any.whl"):
-            check_installed(session, path, sys.executable, "python")
-        elif path.endswith(".whl"):
+        if path.endswith(".whl"):
+            is_pure = path.endswith("-any.whl")
             tag = Path(path).name.split("-")[2].removeprefix("cp3")
-            check_installed(session, path, pythons.get(f"3.{tag}", sys.executable), "c")
+            python = sys.executable if is_pure else pythons.get(f"3.{tag}", sys.executable)
+            twin = "python" if is_pure else "c"
+            check_installed(session, path, python, twin)
+            if suites:
+                run_suites(session, path, python, twin)
         else:
             check_installed(session, path, sys.executable, "python", CC="false")  # no compiler
             if not pure:
@@ -447,6 +462,22 @@ def check_installed(
         session.run(str(scripts / "aiokafka08"), external=True, success_codes=[2])
         shutil.copy(users_test, folder)  # this project's pytest configuration doesn't apply there
         session.run(own, "-m", "pytest", "-W", "error", users_test.name, external=True)
+
+
+def run_suites(session: nox.Session, wheel: str, python: str, twin: str) -> None:
+    """Run the tests of `SUITES` that need no real broker with a wheel, away from the checkout."""
+    requirements = nox.project.dependency_groups(PROJECT, "test-client")
+    with tempfile.TemporaryDirectory() as folder:
+        session.run(python, "-m", "venv", str(Path(folder, "venv")), external=True)
+        own = str(Path(folder, "venv", "Scripts" if os.name == "nt" else "bin", "python"))
+        session.run(own, "-m", "pip", "install", "--quiet", wheel, *requirements, external=True)
+        tests = str(Path(folder, "tests"))
+        session.run("python", "-m", "tests.distribution", "tests", tests)
+        with session.chdir(tests):
+            session.run(own, "-W", "error", "-c", CHECK_INSTALLED, folder, twin, external=True)
+            arguments = ("--numprocesses=2", "--dist=worksteal", "-m", "not real", *SUITES)
+            env = {"AIOKAFKA08_IMPL": twin, "PYTHONPATH": None}
+            session.run(own, "-m", "pytest", *arguments, env=env, external=True)
 
 
 CHECK_INSTALLED = """
@@ -489,11 +520,12 @@ def release(session: nox.Session) -> None:
     """Prepare a release: `-- 0.1.0` makes version, changelog, commit, tag, artifacts and checks.
 
     All happens in a clone: only `dist`, the branch `release/<version>` and the tag `v<version>`
-    come back. It never pushes.
+    come back. It never pushes. With `--suites` each wheel runs the tests of `SUITES`, too.
     """
-    if len(session.posargs) != 1:
-        session.error("expected one argument, the version: nox -s release -- 0.1.0")
-    [version] = session.posargs
+    versions = [one for one in session.posargs if one != "--suites"]
+    if len(versions) != 1:
+        session.error("expected the version: nox -s release -- 0.1.0, and perhaps --suites")
+    [version] = versions
     branch, tag, root = f"release/{version}", f"v{version}", str(Path.cwd())
     if git(session, "status", "--porcelain"):
         session.error("uncommitted changes: commit or stash them, since a release is of a commit")
@@ -511,7 +543,7 @@ def release(session: nox.Session) -> None:
             session.run("python", "-m", "tests.release", "version", version)
             git(session, "commit", "--quiet", "--all", "--message", f"release: {version}")
             git(session, "tag", "--annotate", tag, "--message", f"aiokafka08 {version}")
-            build_artifacts(session, pure=False)
+            build_artifacts(session, pure=False, suites="--suites" in session.posargs)
             # Mirrors have no advisories; the workflow audits again before it publishes.
             audit_dependencies(session, advisories=False)
             shutil.copy("build/sbom.cdx.json", "dist")

@@ -2,6 +2,7 @@
 
     python -m tests.distribution copy FOLDER    # with a README whose links work on PyPI
     python -m tests.distribution pure FOLDER    # the same without the compiled twins
+    python -m tests.distribution tests FOLDER   # all but the package: tests for an installed one
     python -m tests.distribution check dist     # the sdist and the wheel in a folder
 
 Only the standard library.
@@ -63,6 +64,20 @@ def copy_project(folder: Path, *, pure: bool = False) -> None:
     readme.write_text(absolute_links(readme.read_text(), project["urls"].get("Repository")))
 
 
+def copy_tests(folder: Path) -> None:
+    """Copy the tests and what they read into a new folder, without the package.
+
+    A wheel that is tested there can't be hidden by the package's source.
+    """
+    folder.mkdir(parents=True)
+    for name in (*COPIED, "noxfile.py", ".github"):
+        source = ROOT / name
+        if source.is_file():
+            shutil.copy(source, folder / name)
+        elif name != "aiokafka08":
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*BUILT))
+
+
 def absolute_links(text: str, repository: str | None) -> str:
     """Return Markdown without links to files of the project: PyPI doesn't have them.
 
@@ -119,6 +134,9 @@ def check_wheel(path: Path) -> list[str]:
 
 def main(command: str, folder: str) -> int:
     """Run a command and return the exit code."""
+    if command == "tests":
+        copy_tests(Path(folder))
+        return 0
     if command in ("copy", "pure"):
         copy_project(Path(folder), pure=command == "pure")
         return 0

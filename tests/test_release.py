@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import release
-from tests.distribution import copy_project
+from tests.distribution import copy_project, copy_tests
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -176,6 +176,13 @@ def test_pure_copy_has_no_extension(tmp_path: Path) -> None:
     ]
     assert len(settings[1]["tool"]["setuptools"].pop("ext-modules")) == 2
     assert settings[0] == settings[1]
+
+
+def test_copied_tests_have_no_package_beside_them(tmp_path: Path) -> None:
+    copy_tests(tmp_path / "tests-alone")
+    names = {path.name for path in (tmp_path / "tests-alone").iterdir()}
+    assert {"tests", "docs", "pyproject.toml"} <= names
+    assert "aiokafka08" not in names
 
 
 def test_workflows_name_sessions_that_exist() -> None:

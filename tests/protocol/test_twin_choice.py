@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import aiokafka08
 from tests.protocol.twins import TWINS
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = Path(aiokafka08.__file__).parent
+"""Perhaps that of an installed wheel, without a checkout beside these tests."""
 
 PROGRAM = """
 import sys
@@ -168,9 +171,9 @@ def test_zip_on_the_path_runs_the_pure_twins(demand: str | None, tmp_path: Path)
     """As on Spark executors that get the sources with `addPyFile`."""
     package = tmp_path / "aiokafka08.zip"
     with zipfile.ZipFile(package, "w") as archive:
-        for path in (ROOT / "aiokafka08").rglob("*"):
+        for path in PACKAGE.rglob("*"):
             if path.suffix in {".py", ".so"}:  # Python imports no .so out of a zip
-                archive.write(path, path.relative_to(ROOT))
+                archive.write(path, path.relative_to(PACKAGE.parent))
     done = run(PROGRAM, demand, path=package, cwd=tmp_path)
     assert printed(done) == PURE
     assert done.stdout.splitlines()[-1].startswith(str(package))
