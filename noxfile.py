@@ -149,6 +149,14 @@ def fetch_brokers(session: nox.Session) -> None:
         session.run("python", "-m", "tests.brokers", "--fetch")
 
 
+def archive_spark(session: nox.Session) -> None:
+    """Write the archive of Spark's classes, unless the environment has it: 35 to 55 CPU-s, once.
+
+    With it a JVM of Spark starts with 3 in place of 8 CPU-s.
+    """
+    session.run("python", "-m", "tests.spark.class_archive")
+
+
 def fetch_kcat(session: nox.Session) -> None:
     """Install Debian's kcat, beside which tests run `aiokafka08 kcat`, where that is possible.
 
@@ -185,6 +193,7 @@ def tests(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
+    archive_spark(session)
     fetch_kcat(session)
     run_pytest(session, *PARALLEL)
     run_pytest(session, *PURE_IN_TESTS, twin="python")
@@ -225,6 +234,7 @@ def matrix(session: nox.Session) -> None:
     run_lint(session)
     run_types(session)
     fetch_brokers(session)
+    archive_spark(session)
     run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
     run_pytest(session, *PARALLEL, *PURE, twin="python")
 
@@ -282,6 +292,7 @@ def rounds(session: nox.Session) -> None:
     """Run the other tests that are marked `full`."""
     install(session, "test")
     fetch_brokers(session)
+    archive_spark(session)
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.brokers.jars import jar_folder, java_command
 from tests.brokers.versions import BrokerVersion
 
-_QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
+QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """A JVM that can't map an archive says so on stdout, which tests read."""
 
 
@@ -32,9 +32,9 @@ def archive_path(version: BrokerVersion) -> Path:
 def mapping_options(version: BrokerVersion) -> tuple[str, ...]:
     """Return the options with which a JVM maps the archive, if there is one."""
     path = archive_path(version)
-    return (f"-XX:SharedArchiveFile={path}", *_QUIET) if path.is_file() else ()
+    return (f"-XX:SharedArchiveFile={path}", *QUIET) if path.is_file() else ()
 
 
 def writing_options(path: Path) -> tuple[str, ...]:
     """Return the options with which a JVM writes an archive when it ends, unless by SIGKILL."""
-    return (f"-XX:ArchiveClassesAtExit={path}", *_QUIET)
+    return (f"-XX:ArchiveClassesAtExit={path}", *QUIET)

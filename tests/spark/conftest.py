@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import pytest
 from aiokafka08.spark import register
 from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.testing import EmbeddedCluster
+from tests.spark.class_archive import mapping_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
@@ -29,15 +31,17 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = os.pathsep.join([str(ROOT), str(ROOT / "aiokafka08" / "spark" / "discovery")])
 """What the wheel installs at the top level: the client, and the package that Spark looks for."""
 
-SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of a JVM that runs for seconds: the optimising compiler would cost more than it saves."""
+SHORT_JVM = " ".join([QUICK_START, *mapping_options()])
+"""The same, with the archive of Spark's classes, if there is one."""
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@contextmanager
+def running_spark(folder: Path, java_options: str) -> Iterator[Any]:
+    """Start a local Spark of two cores, whose files are in the folder, and stop it at the end."""
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         # The JVM passes this environment on to its workers. The patch ends before other tests.
         patch.setenv("PYTHONPATH", PACKAGES)
@@ -54,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.local.dir", str(folder))
             .config(
                 "spark.driver.extraJavaOptions",
-                f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder} {SHORT_JVM}",
+                f"-Dderby.system.home={folder} -Djava.io.tmpdir={folder} {java_options}",
             )
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -71,7 +75,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         gateway.shutdown()
         process = gateway.proc
         process.stdin.close()
-        process.wait(30)
+        try:
+            process.wait(300)  # it may write an archive of its classes
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with running_spark(tmp_path_factory.mktemp("spark"), SHORT_JVM) as session:
+        yield session
 
 
 @pytest.fixture
