@@ -368,6 +368,17 @@ def test_only_a_grown_batch_lowers_the_limit() -> None:
 # --- expiry ---------------------------------------------------------------------------------------
 
 
+def test_finished_batch_takes_no_more_messages() -> None:
+    accumulator = make(linger_s=1.0)
+    queue = add_queue(accumulator)
+    *_, full, last = add(accumulator, queue, 11)
+    accumulator.finish(full, 0.0)
+    assert queue.open_batch is last  # for the fast path
+    accumulator.finish(last, 0.0)
+    assert queue.open_batch is None
+    assert add(accumulator, queue) != [last]
+
+
 def test_next_batch_is_due_after_a_buffered_one_expires() -> None:
     accumulator = make(delivery_timeout_s=10.0)
     queue = add_queue(accumulator, leader=None)
