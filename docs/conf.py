@@ -33,6 +33,8 @@ myst_heading_anchors = 4
 default_role = "code"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
+# Members of this package's base classes are part of a class's API; those of Python's aren't shown.
+autodoc_default_options = {"inherited-members": "object, tuple, dict, BaseException"}
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from aiokafka08 import environment
-from aiokafka08.admin.group_lag import GroupStore, StoredGroup
+from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
 from aiokafka08.admin.offset_reset import (
     PlannedOffset,
@@ -68,12 +68,13 @@ class GroupChangeCalls(StoredGroupCalls):
         Raises:
             IllegalStateError: the group has live members, as far as these can be asked for; the
                 error names them.
-            IllegalArgumentError: a target isn't one of these values, or is a `ShiftBy` for a
-                partition without a committed offset.
+            IllegalArgumentError: `group` is a name; or a target isn't one of these values, or is a
+                `ShiftBy` for a partition without a committed offset.
             UnknownTopicOrPartitionError: a partition doesn't exist.
             KafkaError: offsets could not be fetched.
         """
         self._lifecycle.check()
+        check_stored_group(group)
         checked = {TopicPartition(*tp): check_plan_target(tp, one) for tp, one in targets.items()}
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")
@@ -100,7 +101,7 @@ class GroupChangeCalls(StoredGroupCalls):
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
         self._lifecycle.check()
-        check_group_id(group.group)
+        check_group_id(check_stored_group(group).group)
         one_of("store", group.store, ["kafka", "zookeeper"])
         await self._refuse_live_group(group.group, group.store)
 
@@ -124,7 +125,7 @@ class GroupChangeCalls(StoredGroupCalls):
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
         self._lifecycle.check()
-        check_group_id(group.group)
+        check_group_id(check_stored_group(group).group)
         one_of("store", group.store, ["kafka", "zookeeper"])
         try:
             if group.store == "zookeeper":

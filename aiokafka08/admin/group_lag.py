@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from aiokafka08.admin.group_description import GroupDescription
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 GroupStore = Literal["kafka", "zookeeper"]
@@ -31,6 +31,21 @@ class StoredGroup(NamedTuple):
     group: str
     store: GroupStore
     protocol_type: str
+
+
+def check_stored_group(group: object) -> StoredGroup:
+    """Return `group` if it is a group in one store.
+
+    Raises:
+        IllegalArgumentError: it isn't, such as a name: a group may be in both stores.
+    """
+    if isinstance(group, StoredGroup):
+        return group
+    name = repr(group)[:100] if isinstance(group, str) else '"billing"'
+    raise IllegalArgumentError(
+        f"group={group!r:.100}: expected a StoredGroup, which names the store too, such as "
+        f'StoredGroup({name}, "kafka", ""); possible_groups() and list_stored_groups() return them'
+    )
 
 
 class StoredGroupDescription(NamedTuple):

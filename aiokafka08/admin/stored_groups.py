@@ -27,6 +27,7 @@ from aiokafka08.admin.group_lag import (
     StoredGroupDescription,
     StoredGroupListing,
     StoredOffsets,
+    check_stored_group,
     lag_rows,
 )
 from aiokafka08.admin.group_requests import describe_group
@@ -143,7 +144,7 @@ class StoredGroupCalls(GroupCalls):
             KafkaError: no broker responds. The error of one group is in its result.
         """
         self._lifecycle.check()
-        wanted = list(groups)
+        wanted = [check_stored_group(one) for one in groups]
         metadata = await self._router.metadata.fetch_all()
         known = all_partitions(metadata)
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
@@ -292,7 +293,7 @@ class StoredGroupCalls(GroupCalls):
     async def _describe_stored(
         self, groups: Iterable[StoredGroup]
     ) -> dict[tuple[str, GroupStore], DescribedGroup | KafkaError]:
-        wanted = list(groups)
+        wanted = [check_stored_group(one) for one in groups]
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
         in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
         described: dict[tuple[str, GroupStore], DescribedGroup | KafkaError] = {}

@@ -17,6 +17,7 @@ from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, LogBounds, StoredGroup
 from aiokafka08.errors import (
     GroupAuthorizationFailedError,
+    IllegalArgumentError,
     KafkaError,
     KafkaUnavailableError,
     NotCoordinatorForGroupError,
@@ -312,3 +313,23 @@ async def test_offsets_topic_of_unknown_versions_takes_no_memory(
         tracemalloc.stop()
     assert set(topic.offsets) == {"g"}
     assert held_bytes < 2_000_000  # of 5 MB
+
+
+@pytest.mark.parametrize("call", ["plan_group_reset", "check_group_change", "delete_stored_group"])
+async def test_name_in_place_of_a_stored_group_is_refused(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient, call: str
+) -> None:
+    targets = ({TopicPartition("t", 0): "earliest"},) if call == "plan_group_reset" else ()
+    expected = r"""group='billing': expected a StoredGroup.*StoredGroup\('billing', "kafka", ""\)"""
+    with pytest.raises(IllegalArgumentError, match=expected):
+        await getattr(admin, call)("billing", *targets)
+
+
+@pytest.mark.parametrize(
+    "call", ["list_stored_offsets", "describe_stored_groups", "list_partition_owners"]
+)
+async def test_names_in_place_of_stored_groups_are_refused(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient, call: str
+) -> None:
+    with pytest.raises(IllegalArgumentError, match="group='billing': expected a StoredGroup"):
+        await getattr(admin, call)(["billing"])

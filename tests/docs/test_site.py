@@ -57,6 +57,30 @@ def public_names(module: str) -> list[str]:
     return list(getattr(found, "__all__", own))
 
 
+def public_methods() -> set[str]:
+    """Return "Class.method" of each public class that the modules name, inherited ones too.
+
+    Without the errors, which have a table, and the data sources, whose methods Spark calls.
+    """
+    classes = {
+        value
+        for module in MODULES
+        if module != "aiokafka08.spark"
+        for value in map(importlib.import_module(module).__dict__.get, public_names(module))
+        if inspect.isclass(value) and not issubclass(value, BaseException)
+    }
+    return {
+        f"{cls.__name__}.{name}"
+        for cls in classes
+        if cls.__name__ not in COMPILED
+        for base in cls.__mro__
+        if base.__module__.startswith("aiokafka08")
+        for name, value in vars(base).items()
+        if not name.startswith("_")
+        if inspect.isfunction(value) or isinstance(value, classmethod | staticmethod | property)
+    }
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_what_the_code_says(name: str) -> None:
     """`python -m tests.docs` writes it."""
@@ -154,14 +178,17 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     inventory = InventoryFile.loads((tmp_path / "site" / "objects.inv").read_bytes(), uri="")
-    described = {
-        name.rpartition(".")[2]
+    paths = {
+        name
         for kind, objects in inventory.data.items()
         if kind.startswith("py:")
         for name in objects
     }
+    described = {path.rpartition(".")[2] for path in paths}
     described |= {one.__name__ for one in error_classes()}  # in a page of their own
     public = {f"{module}.{name}" for module in MODULES for name in public_names(module)}
     assert not sorted(one for one in public if one.rpartition(".")[2] not in described)
+    methods = {".".join(path.split(".")[-2:]) for path in paths}
+    assert not sorted(public_methods() - methods)
     assert (tmp_path / "site" / "searchindex.js").exists()
     assert "_images/design-1.svg" in (tmp_path / "site" / "design.html").read_text()
