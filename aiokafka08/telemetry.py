@@ -164,12 +164,16 @@ class BatchFailed(Event):
 
 
 class Acks0Unknown(Event):
-    """The broker closed the lane after messages with acks=0: they may be stored or lost."""
+    """The broker closed the lane after messages with acks=0: they may be stored or lost.
+
+    Messages that were never written fail instead (`BatchFailed`).
+    """
 
     name = "acks0_unknown"
     unit = "messages"
     level = logging.WARNING
     logger = "producer"
+    partitions: tuple[TopicPartition, ...]
     messages: int
     reason: str
 
@@ -179,7 +183,8 @@ class Acks0Unknown(Event):
 
     def __str__(self) -> str:
         messages = count_text(self.messages, "message")
-        return f"{messages} with acks=0 may be lost: {self.reason}"
+        where = join_names(self.partitions)
+        return f"{messages} with acks=0 may be lost, for {where}: {self.reason}"
 
 
 class PartitionFailed(Event):

@@ -164,6 +164,7 @@ class BatchResolver:
         self._config = config
         self._telemetry = telemetry
         self._waits_for_replicas = required_acks not in (0, 1)
+        self._done = "written" if required_acks == 0 else "acknowledged"
 
     def resolve(
         self,
@@ -272,7 +273,7 @@ class BatchResolver:
             self._fail_delivery(
                 batch,
                 KafkaTimeoutError(
-                    f"{topic}/{partition}: not acknowledged within {limit_ms:.0f} ms; {why}"
+                    f"{topic}/{partition}: not {self._done} within {limit_ms:.0f} ms; {why}"
                 ),
             )
             batch.delivery.finish()

@@ -101,7 +101,8 @@ class AIOKafkaProducer:
             0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
             `send_batch()` are None; those of `send_many()` have offsets of -1. Brokers report
             errors by closing the connection; the messages that were on their way are then counted
-            as `acks0_unknown`, in addition to `messages_sent`.
+            as `acks0_unknown`, in addition to `messages_sent`. Messages that can't be written
+            within `delivery_timeout_ms` fail, and are counted as `messages_failed`.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
         key_serializer, value_serializer: called with the key or value of each message; return bytes
@@ -430,12 +431,12 @@ class AIOKafkaProducer:
         Returns:
             An awaitable with the interface of `asyncio.Future`. A task that awaits many completed
             ones yields to the event loop now and then. The result is a `RecordMetadata`, or None
-            with acks=0. The errors
-            are `KafkaTimeoutError` (not acknowledged within `delivery_timeout_ms`; if the broker
-            didn't respond, the message may be stored), `MessageSizeTooLargeError`, and the errors
-            that brokers report. A batch may be stored twice when it is retried after a lost
-            connection, after error codes 7 and 20, with acks="all" also after code 6, or because
-            another broker became the leader while the first one was silent.
+            with acks=0. The errors are `KafkaTimeoutError` (not acknowledged, or with acks=0 not
+            written, within `delivery_timeout_ms`; if the broker didn't respond, the message may be
+            stored), `MessageSizeTooLargeError`, and the errors that brokers report. A batch may be
+            stored twice when it is retried after a lost connection, after error codes 7 and 20,
+            with acks="all" also after code 6, or because another broker became the leader while the
+            first one was silent.
 
         Raises:
             MessageSizeTooLargeError: larger than `max_request_size`.

@@ -586,9 +586,11 @@ class Sink:
                 self._resolver.finish(batch, now)
 
     def _emit_unknown(self, requests: list[_ProduceInFlight], reason: str) -> None:
-        messages = sum(batch.count for request in requests for batch in request.batches)
-        if messages:
-            self._router.telemetry.emit(Acks0Unknown(messages, reason))
+        batches = [batch for request in requests for batch in request.batches]
+        if batches:
+            partitions = tuple(sorted({batch.queue.topic_partition for batch in batches}))
+            messages = sum(batch.count for batch in batches)
+            self._router.telemetry.emit(Acks0Unknown(partitions, messages, reason))
 
 
 def _encode_all(builders: list[MessageSetBuilder], magic: int) -> list[Buffer | Exception]:

@@ -138,7 +138,10 @@ EVENTS: dict[str, tuple[str, str]] = {
         "a steady rate; with `may_be_stored` messages may be stored twice",
     ),
     "BatchFailed": ("none", "each one: its messages have an error"),
-    "Acks0Unknown": ("none", "each one: messages may be lost"),
+    "Acks0Unknown": (
+        "none",
+        "each one: messages may be lost. And on `BatchFailed`: messages that were never written",
+    ),
     "PartitionFailed": ("when a leader moves", "a steady rate for one partition: it isn't read"),
     "OffsetReset": ("none", "each one: messages were deleted unread, or the log was cut"),
     "StartedAtEnd": (

@@ -54,9 +54,12 @@ def test_each_event_increases_its_counter() -> None:
 
 def test_acks0_messages_of_unknown_fate_are_all_counted() -> None:
     told = Telemetry()
-    told.emit(Acks0Unknown(17, "closed by the broker"))
-    told.emit(Acks0Unknown(3, "closed by the broker"))
+    partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+    unknown = Acks0Unknown(partitions, 17, "closed by the broker")
+    told.emit(unknown)
+    told.emit(Acks0Unknown(partitions[:1], 3, "closed by the broker"))
     assert told.counters["acks0_unknown"] == 20
+    assert "orders" in str(unknown)
 
 
 def test_every_kind_of_event_has_a_counter_of_its_own() -> None:

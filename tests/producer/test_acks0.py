@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.simulation import Network, simulate
@@ -101,6 +103,7 @@ async def test_messages_behind_a_refused_request_count_as_unknown(
         assert {await future for future in futures} == {None}
         (unknown,) = producer.events_of(Acks0Unknown)
         assert unknown.messages == 3
+        assert unknown.partitions == tuple(TopicPartition("t", number) for number in range(3))
         assert producer.metrics()["acks0_unknown"] == 3
         assert producer.metrics()["buffer_used_bytes"] == 0
         assert producer.events_of(BatchFailed) == producer.events_of(BatchRetried) == []
@@ -137,6 +140,21 @@ async def test_unwritten_messages_survive_an_unreachable_broker(
     await producer.flush()
     assert [message.value for message in cluster.log("t", 0)] == [b"%d" % n for n in range(5)]
     assert producer.metrics()["acks0_unknown"] == 0
+
+
+async def test_messages_that_are_never_written_fail(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """Only messages that were written count as unknown."""
+    producer = await producer_for(cluster, acks=0, delivery_timeout_ms=300)
+    await producer.partitions_for("t")
+    cluster.kill(0, then="leaderless")
+    with pytest.raises(KafkaTimeoutError, match="t/0: not written within 300 ms"):
+        await producer.send_and_wait("t", b"v", partition=0)
+    metrics = producer.metrics()
+    assert (metrics["messages_failed"], metrics["acks0_unknown"]) == (1, 0)
+    assert metrics["messages_sent"] == 0
+    assert len(producer.events_of(BatchFailed)) == 1
 
 
 async def test_new_leader_is_found_after_the_connection_closes(

@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 
+from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried, Disconnected, Event
 from tests.contract.client.broker import Broker
 from tests.waiting import eventually
@@ -31,6 +32,7 @@ async def test_rejected_message_is_counted_as_unknown(broker: Broker) -> None:
     assert before is refused is None
     [unknown] = [event for event in events if isinstance(event, Acks0Unknown)]
     assert unknown.messages == 1
+    assert unknown.partitions == (TopicPartition(topic, 0),)
     assert unknown.reason
     assert any(isinstance(event, Disconnected) and event.lost for event in events)
     assert not any(isinstance(event, BatchFailed | BatchRetried) for event in events)
