@@ -394,6 +394,19 @@ def test_messages_of_acks_0_that_may_be_lost_are_noted(
     assert "acks=0: a broker closed the connection after 1 messages" in done.err
 
 
+@pytest.mark.kafka_cluster(brokers=2, topics={"orders": 1})
+def test_message_of_acks_0_that_is_never_written_fails(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
+) -> None:
+    kafka_cluster.kill(kafka_cluster.leader("orders", 0), then="unnoticed")
+    options = ("-p", "0", "-X", "acks=0", "-X", "delivery.timeout.ms=2000")
+    done = cli("produce", "orders", *at, *options, stdin=b"a\n")
+    assert done.code == 1
+    assert "message 1 of the input wasn't written: orders/0: not written within 2000 ms" in done.err
+    assert "0 of 1 messages were written" in done.err
+    assert "acknowledged" not in done.err
+
+
 @pytest.mark.kafka_cluster(topics={"orders": 1}, message_max_bytes=1000)
 def test_refused_message_is_named(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]

@@ -97,8 +97,11 @@ def produce(
     Each is sent as soon as it is complete. Delimiters may have several bytes, and the escapes
     \\n \\r \\t \\xNN. A message counts as sent when all in-sync replicas have it (-X acks=1: the
     leader). Ctrl-C sends what was read, and prints how many messages were acknowledged.
-    With -X acks=0 nothing is acknowledged: a note says how many messages may be lost, because a
-    broker closed the connection, and the exit code is 0.
+    With -X acks=0 a message counts as sent when it is written to the connection. If a broker then
+    closes the connection, a note says how many messages may be lost, and the exit code is 0.
+
+    A message that isn't acknowledged (with acks=0: written) within -X delivery.timeout.ms (default:
+    120000; --timeout doesn't change it) ends the command with exit code 1.
 
     Under load, plain message sets grow to 1,000,000 bytes. Readers read smaller ones faster, which
     -X batch.size=16384 or a codec makes.

@@ -85,6 +85,9 @@ class ProduceCounts:
     read: int = 0
     """Messages of the input, without those after the first wrong one."""
     acknowledged: int = 0
+    """Messages acknowledged; with acks=0, written."""
+    done: str = "acknowledged"
+    """What texts say of them: "acknowledged" or "written"."""
 
 
 class ProduceFailed(KafkaError):
@@ -135,7 +138,7 @@ async def produce(
     stdin = sys.stdin.fileno()
     if job.headers and settings.headers == "refuse":
         raise refused_headers(f"-H {job.headers[0][0]}")
-    counts = ProduceCounts()
+    counts = ProduceCounts(done="written" if settings.producer.get("acks") == 0 else "acknowledged")
     total = total_bytes(paths, stdin)
     if options.format == "files":
         source = file_messages(paths, stdin, options.max_bytes)
@@ -203,7 +206,7 @@ def _leave_out_failures(record: logging.LogRecord) -> bool:
 
 
 def _describe(counts: ProduceCounts) -> str:
-    return f"{counts.acknowledged} of {counts.read} messages were acknowledged"
+    return f"{counts.acknowledged} of {counts.read} messages were {counts.done}"
 
 
 async def send_all(
@@ -399,7 +402,8 @@ class _Sender:
             self._counts.acknowledged += len(sent.numbers) - len(errors)
             index, error = next(iter(errors.items()))
             raise ProduceFailed(
-                f"message {sent.numbers[index]} of the input wasn't acknowledged: {error.text}"
+                f"message {sent.numbers[index]} of the input wasn't {self._counts.done}: "
+                f"{error.text}"
             ) from error
         self._pending.popleft()
         self._counts.acknowledged += len(sent.numbers)
