@@ -19,6 +19,7 @@ from aiokafka08.cli.settings import Settings
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,
+    OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
@@ -132,9 +133,18 @@ async def _where_it_is(
 
 
 async def plan_and_move(
-    settings: Settings, moves: TargetMoves | FileMoves, execute: bool, rows: list[Row]
+    settings: Settings,
+    moves: TargetMoves | FileMoves,
+    execute: bool,
+    rows: list[Row],
+    *,
+    to_nearest: bool = True,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
-    """Return the plan, and add its rows; with `execute` those of each group once it is moved."""
+    """Return the plan, and add its rows; with `execute` those of each group once it is moved.
+
+    Raises:
+        OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
+    """
     async with admin_client(settings) as admin:
         plan = []
         for group, targets in await moves.find(admin):
@@ -142,6 +152,8 @@ async def plan_and_move(
                 plan.append((group, await admin.plan_group_reset(group, targets)))
         if not plan:
             raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
+        if not to_nearest:
+            await _refuse_outside(admin, plan)
         for group, _ in plan:
             await admin.check_group_change(group)
         for group, planned in plan:
@@ -159,6 +171,28 @@ async def plan_and_move(
                 for one in planned
             ]
     return plan
+
+
+async def _refuse_outside(
+    admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
+) -> None:
+    outside = [(group, one) for group, planned in plan for one in planned if one.new != one.wanted]
+    if not outside:
+        return
+    logs = await admin.list_log_bounds(
+        {TopicPartition(one.topic, one.partition) for _, one in outside}
+    )
+    texts = []
+    for group, one in outside:
+        log = logs[TopicPartition(one.topic, one.partition)]
+        texts.append(
+            f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted}, "
+            f"expected {log.start} to {log.end}"
+        )
+    raise OffsetOutOfRangeError(
+        f"nothing is committed, offsets are outside the log: {'; '.join(texts)}. Are they of this "
+        "cluster? --to-nearest takes the nearest offset inside"
+    )
 
 
 async def _commit(

@@ -66,7 +66,7 @@ def generated() -> str:
                 ["aiokafka08", name, *command.collect_usage_pieces(click.Context(command))]
             )
             parts.append(f"    {pieces}\n")
-        parts.append(inspect.cleandoc(command.help or "") + "\n")
+        parts.append(_linked(inspect.cleandoc(command.help or "")) + "\n")
         if isinstance(command, DeclaredCommand):
             parts += _details(command, common)
     parts.append("## Properties\n")
@@ -104,6 +104,13 @@ def _option_row(option: click.Option) -> str:
     names = ", ".join([*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(root))}"
     return f"| `{names}{_cell(value)}` | {_cell(option.help or '')} |\n"
+
+
+def _linked(text: str) -> str:
+    """Return a text with links to the commands that it names in backticks."""
+    for _, name, _ in commands():
+        text = text.replace(f"`{name}`", f"[{name}](#{name.replace(' ', '-')})")
+    return text
 
 
 def _cell(text: str) -> str:

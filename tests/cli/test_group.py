@@ -321,6 +321,27 @@ def test_exported_offsets_are_imported(
     assert committed(modern, "g", "orders", 1) == 5
 
 
+def test_import_outside_the_log_is_refused_unless_asked(
+    modern: EmbeddedCluster, cli: RunCommand
+) -> None:
+    """The offsets may be of another cluster, where the same number is another message."""
+    modern.delete_before("orders", 0, 2)
+    commit(modern, "g", {T0: 4, T1: 5})
+    text = b"g,orders,0,1\ng,orders,1,3\n"
+    arguments = ("group", "import", "-b", modern.bootstrap_servers)
+    for execute in ((), ("--execute",)):
+        refused = cli(*arguments, *execute, stdin=text)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, b"", 1)
+        assert "orders/0 of group 'g': offset 1, expected 2 to 10" in refused.err
+        assert "--to-nearest" in refused.err
+        assert committed(modern, "g", "orders", 1) == 5
+    done = cli(*arguments, "--to-nearest", "--execute", stdin=text)
+    assert done.code == 0
+    assert "offset 1 is outside the log, 2 is the nearest one inside" in done.err
+    assert committed(modern, "g", "orders", 0) == 2
+    assert committed(modern, "g", "orders", 1) == 3
+
+
 def test_import_keeps_the_text_and_may_change_the_store(
     modern: EmbeddedCluster, cli: RunCommand
 ) -> None:

@@ -248,6 +248,11 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
     type=click.Choice(["kafka", "zookeeper"]),
     help="Where to commit (default: as the file says; where the group is now).",
 )
+@click.option(
+    "--to-nearest",
+    is_flag=True,
+    help="Commit the nearest offset inside for one outside the log (default: refuse).",
+)
 @_execute_option
 @connection_options
 @format_option
@@ -256,6 +261,7 @@ def import_(
     file: str,
     group: str | None,
     store: str | None,
+    to_nearest: bool,
     execute: bool,
     format: str | None,
 ) -> None:
@@ -263,6 +269,10 @@ def import_(
 
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
     of the groups must be stopped; see reset for when the plan too needs --zookeeper.
+
+    The offsets are committed as they are, but on another cluster equal numbers aren't equal
+    messages: `bridge groups` translates them. If an offset is outside the log, nothing is committed
+    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note.
     """
     from aiokafka08.cli.group_moves import FileMoves
 
@@ -271,11 +281,16 @@ def import_(
     ]
     if any(one.group is None for one in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
-    _move(settings, FileMoves(offsets, store), execute, format)
+    _move(settings, FileMoves(offsets, store), execute, format, to_nearest=to_nearest)
 
 
 def _move(
-    settings: Settings, moves: TargetMoves | FileMoves, execute: bool, format: str | None
+    settings: Settings,
+    moves: TargetMoves | FileMoves,
+    execute: bool,
+    format: str | None,
+    *,
+    to_nearest: bool = True,
 ) -> None:
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.group_moves import plan_and_move
@@ -283,7 +298,7 @@ def _move(
     from aiokafka08.cli.output import rows_so_far
 
     with rows_so_far(PLAN_FIELDS, format) as rows:
-        plan = run(plan_and_move(settings, moves, execute, rows))
+        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest))
     for group, planned in plan:
         for one in planned:
             if one.new != one.wanted:
