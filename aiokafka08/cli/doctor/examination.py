@@ -18,6 +18,8 @@ from aiokafka08.cli.doctor.group_health import beyond_end, idle_lag, near_retent
 from aiokafka08.cli.doctor.message_sets import SearchCost, formats, large_sets
 from aiokafka08.cli.doctor.replication import leaderless, stale_isr, under_replicated
 from aiokafka08.cli.doctor.settings import (
+    MIN_ISR,
+    UNCLEAN,
     min_isr,
     retention_deletes_all,
     unclean_election,
@@ -91,19 +93,21 @@ def _findings(seen: Examination) -> Iterator[Finding]:
         yield from beyond_end(first, last)
         yield from near_retention(first, last, seen.elapsed_s)
         yield from dead_cleaner(first, last, seen.scans, seen.elapsed_s)
-    else:
-        yield Finding(
-            FindingCode.UNCHECKED,
-            "cluster",
+    yield from _unchecked(seen)
+
+
+def _unchecked(seen: Examination) -> Iterator[Finding]:
+    missing: dict[str, str] = {}
+    if not seen.is_watched:
+        missing["--watch 60s"] = (
             "without a second sample: how near retention is to groups, whether offsets are after "
-            "the end of a log, whether the log cleaner works",
-            "Give --watch 60s",
+            "the end of a log, whether the log cleaner works"
         )
     if not seen.asks_zookeeper:
-        yield Finding(
-            FindingCode.UNCHECKED,
-            "cluster",
-            "without ZooKeeper: the true replication factor, stale ISRs, the topics' own settings, "
-            "groups in ZooKeeper",
-            "Give --zookeeper host:2181/chroot",
+        missing["--zookeeper host:2181/chroot"] = (
+            "without ZooKeeper: the true replication factor, stale ISRs, the topics' own settings "
+            f"(such as {UNCLEAN} and {MIN_ISR}), groups in ZooKeeper"
         )
+    if missing:
+        action = f"Give {' and '.join(missing)}"
+        yield Finding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)

@@ -126,12 +126,12 @@ def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
 
 
 def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
-    """Say for which topics a setting is the brokers' own, which can't be seen."""
-    reason = (
-        "It isn't set for the topic in ZooKeeper"
-        if cluster.has_zookeeper
-        else "Settings of topics are in ZooKeeper"
-    )
+    """Say for which topics a setting is the brokers' own, which can't be seen.
+
+    Without ZooKeeper no topic's setting is known: `examination` says so, in one note.
+    """
+    if not cluster.has_zookeeper:
+        return
     for setting, action in _UNKNOWN.items():
         unset = [
             name
@@ -142,8 +142,8 @@ def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
             yield Finding(
                 FindingCode.UNKNOWN_SETTINGS,
                 topic_list(unset),
-                f"{setting}: unknown. {reason}, and this client has no request for a broker's own "
-                "setting",
+                f"{setting}: unknown. It isn't set for the topic in ZooKeeper, and this client has "
+                "no request for a broker's own setting",
                 action,
             )
 

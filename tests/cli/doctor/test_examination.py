@@ -27,10 +27,15 @@ def test_healthy_cluster_has_no_findings() -> None:
 def test_what_was_not_looked_at_is_a_note() -> None:
     seen = cluster(partition(), config=None)
     found = examine(Examination(seen, seen, asks_zookeeper=False))
-    assert [one.action for one in found if one.code is FindingCode.UNCHECKED] == [
-        "Give --watch 60s",
-        "Give --zookeeper host:2181/chroot",
-    ]
+    [note] = found
+    assert note.code is FindingCode.UNCHECKED
+    assert note.action == "Give --watch 60s and --zookeeper host:2181/chroot"
+    assert "without a second sample: how near" in note.why
+    assert "without ZooKeeper: the true replication factor" in note.why
+    assert "min.insync.replicas" in note.why
+    [note] = examine(Examination(HEALTHY, HEALTHY))
+    assert note.action == "Give --watch 60s"
+    assert "ZooKeeper" not in note.why
     assert is_healthy(found)
 
 

@@ -54,8 +54,6 @@ def test_settings_of_the_brokers_are_unknown() -> None:
     first, second = unknown_settings(cluster(partition(), config={}))
     assert first.why.startswith("unclean.leader.election.enable: unknown. It isn't set for the")
     assert second.why.startswith("min.insync.replicas: unknown. It isn't set for the topic")
-    first, second = unknown_settings(cluster(partition()))
-    assert first.why.startswith("unclean.leader.election.enable: unknown. Settings of topics are")
 
 
 def test_settings_of_the_topic_are_known() -> None:
