@@ -366,7 +366,8 @@ class AIOKafkaProducer:
         self._send_now = _not_now
         self._lifecycle.stopped = True
         stopping = self._stopping = asyncio.get_running_loop().create_future()
-        error: KafkaError = ProducerClosed("message not acknowledged: the producer was stopped")
+        fate = "not written" if self._options.required_acks == 0 else "not acknowledged"
+        error: KafkaError = ProducerClosed(f"message {fate}: the producer was stopped")
         try:
             if self._engine is not None:
                 self._engine.close()
@@ -374,7 +375,7 @@ class AIOKafkaProducer:
                     await self._engine.sender.flush()
         except TimeoutError:
             assert timeout is not None
-            error = KafkaTimeoutError(f"message not acknowledged within stop(timeout={timeout})")
+            error = KafkaTimeoutError(f"message {fate} within stop(timeout={timeout})")
         finally:
             try:
                 if self._engine is not None:

@@ -157,6 +157,18 @@ async def test_messages_that_are_never_written_fail(
     assert len(producer.events_of(BatchFailed)) == 1
 
 
+async def test_stop_says_that_a_message_was_not_written(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster, acks=0)
+    await producer.partitions_for("t")
+    cluster.kill(0, then="leaderless")
+    future = await producer.send("t", b"v", partition=0)
+    await producer.stop(timeout=0)
+    with pytest.raises(KafkaTimeoutError, match=r"not written within stop\(timeout=0\)"):
+        await future
+
+
 async def test_new_leader_is_found_after_the_connection_closes(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
