@@ -95,7 +95,7 @@ class CopySession:
         self._on_commit = on_commit
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
-        self._stored = StoredRuns()
+        self._stored = StoredRuns(ends_only=True)
         self._identities = TopicIdentities(config, self._target, self._sink)
         self._target_topics = TargetTopics(config, self._source, self._target, status)
         self._epochs: dict[int, int] = {}
@@ -192,7 +192,7 @@ class CopySession:
         await create_own_topics(self._config, self._target, there)
         self._batch_bytes = await self._target_topics.batch_limit(there)
         await self._sink.start(self._batch_bytes)
-        self._stored = await read_stored_runs(self._config, self._target)
+        self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
         await self._add(await self._new_pairs(), LEADER_S)

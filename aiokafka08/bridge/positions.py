@@ -13,12 +13,14 @@ its position, and the target's partition isn't empty, it isn't copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key
-from aiokafka08.bridge.offset_runs import OffsetMap, RunLog, RunRecord
+from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key, encode_runs
+from aiokafka08.bridge.offset_runs import PAGE_RUNS, OffsetMap, RunLog, RunRecord
 from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
@@ -26,11 +28,21 @@ from aiokafka08.structs import TopicPartition
 Origin = Literal["group", "offsets topic", "tail", "none", "lost"]
 
 
-@dataclass(slots=True)
 class StoredRuns:
-    """The records of the offsets topic, by partition of the source."""
+    """The records of the offsets topic, by partition of the source.
 
-    records: dict[TopicPartition, dict[int, RunRecord]] = field(default_factory=dict)
+    A record with `PAGE_RUNS` runs or more is a page. Pages are kept as they are stored, with 24
+    bytes per run.
+
+    Args:
+        ends_only: keep only the last run of each page: enough to go on with the copy (default
+            False).
+    """
+
+    def __init__(self, *, ends_only: bool = False) -> None:
+        self._ends_only = ends_only
+        self._open: dict[TopicPartition, dict[int, RunRecord]] = {}
+        self._pages: dict[TopicPartition, dict[int, bytes]] = {}
 
     def add(self, record: TargetRecord) -> None:
         """Apply a record of the topic, in the order of the log.
@@ -41,9 +53,10 @@ class StoredRuns:
         if record.key is None:
             return
         key: RunsKey = decode_runs_key(record.key)
-        of_partition = self.records.setdefault(TopicPartition(key.topic, key.partition), {})
+        tp = TopicPartition(key.topic, key.partition)
+        for kept in (self._open, self._pages):
+            kept.setdefault(tp, {}).pop(key.source, None)
         if record.value is None:
-            of_partition.pop(key.source, None)
             return
         runs = decode_runs(record.value)
         if runs is None:
@@ -51,28 +64,50 @@ class StoredRuns:
                 f"offset {record.offset} of the offsets topic has an unknown version; run the "
                 "release that wrote it, or a newer one"
             )
-        of_partition[key.source] = RunRecord(key.source, runs)
+        if len(runs) < PAGE_RUNS:
+            self._open[tp][key.source] = RunRecord(key.source, runs)
+        else:
+            page = encode_runs(runs[-1:]) if self._ends_only else bytes(record.value)
+            self._pages[tp][key.source] = page
+
+    def topics(self) -> set[str]:
+        """Return the topics of the source that have had records."""
+        return {tp.topic for tp in self._open}
+
+    def pop(self, tp: TopicPartition) -> list[int]:
+        """Forget a partition of the source; return the source offsets of its records' keys."""
+        return [*self._pages.pop(tp, ()), *self._open.pop(tp, ())]
 
     def run_logs(self) -> dict[TopicPartition, RunLog]:
         """Return the log of each partition, to continue it."""
-        return {tp: RunLog(records.values()) for tp, records in self.records.items()}
+        return {tp: RunLog(records.values()) for tp, records in self._open.items()}
 
     def offset_map(self, tp: TopicPartition) -> OffsetMap:
         """Return all runs of a partition of the source."""
-        records = self.records.get(tp, {}).values()
-        return OffsetMap(run for record in records for run in record.runs or ())
+        pages = (decode_runs(page) for page in self._pages.get(tp, {}).values())
+        single = (record.runs for record in self._open.get(tp, {}).values())
+        return OffsetMap(run for runs in chain(pages, single) for run in runs or ())
 
 
-async def read_stored_runs(config: BridgeConfig, target: TargetCluster) -> StoredRuns:
+async def read_stored_runs(
+    config: BridgeConfig, target: TargetCluster, *, ends_only: bool = False
+) -> StoredRuns:
     """Read the offsets topic.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+        ends_only: see `StoredRuns` (default False).
 
     Raises:
         TargetError: the target doesn't respond.
         KafkaProtocolError: a record can't be read.
     """
-    stored = StoredRuns()
-    for record in await target.read_topic(config.offsets_topic):
-        stored.add(record)
+    stored = StoredRuns(ends_only=ends_only)
+    async with aclosing(target.parts_of(config.offsets_topic)) as parts:
+        async for records in parts:
+            for record in records:
+                stored.add(record)
     return stored
 
 
@@ -156,4 +191,4 @@ async def find_positions(
 
 def owned_topics(committed: Iterable[TopicPartition], stored: StoredRuns) -> set[str]:
     """Return the topics into which the bridge has copied: names of the target and of the source."""
-    return {tp.topic for tp in committed} | {tp.topic for tp in stored.records}
+    return {tp.topic for tp in committed} | stored.topics()

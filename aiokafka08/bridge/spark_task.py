@@ -133,7 +133,7 @@ class PartWriter:
                         f"{one.start}: it was set back meanwhile. Start the job again"
                     )
                 self._committed[one.source] = at
-            stored = await read_stored_runs(config, target)
+            stored = await read_stored_runs(config, target, ends_only=True)
         finally:
             await target.close()
         return {tp: log for tp, log in stored.run_logs().items() if tp in self._ranges}

@@ -11,10 +11,13 @@ cure are `TargetUnavailableError`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
+
+_PART_OFFSETS = 50_000
+"""How many offsets of a topic are read at a time."""
 
 
 class TargetRecord(NamedTuple):
@@ -129,13 +132,18 @@ class TargetCluster(ABC):
         Raises:
             TargetError: the target doesn't respond, or the read makes no progress.
         """
+        return [record async for records in self.parts_of(topic) for record in records]
+
+    async def parts_of(self, topic: str) -> AsyncGenerator[list[TargetRecord]]:
+        """Yield what `read_topic` returns in parts, so that not all of it is in memory at a time.
+
+        Raises as `read_topic`.
+        """
         count = (await self.partition_counts()).get(topic, 0)
         bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
-        records: list[TargetRecord] = []
         for tp, (first, end) in bounds.items():
-            if first < end:
-                records += await self.read_range(tp, first, end)
-        return records
+            for start in range(first, end, _PART_OFFSETS):
+                yield await self.read_range(tp, start, min(start + _PART_OFFSETS, end))
 
     @abstractmethod
     async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:

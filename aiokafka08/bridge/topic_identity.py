@@ -166,8 +166,7 @@ class TopicIdentities:
             return
         pairs = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
         stale = {
-            tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.records.pop(tp, ())]
-            for tp in tps
+            tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.pop(tp)] for tp in tps
         }
         await self._sink.begin_anew(pairs, stale)
         for topic in topics:
