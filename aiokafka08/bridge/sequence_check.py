@@ -45,11 +45,13 @@ class Difference(NamedTuple):
 
     `kind` is "changed", "lost" (not in the target), "extra" (in the target only), "twice" (in the
     target again) or "swapped". An offset is that of the message, or of the end of its side.
+    `equal_count` is how many messages in front of it are the same.
     """
 
     kind: str
     source_offset: int
     target_offset: int
+    equal_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class CheckProgress:
     """How far two sequences were compared, to continue later.
 
     `source_next` and `target_next` are the offsets of the next messages; `crc` is the rolling
-    CRC-32 of all checksums that were equal.
+    CRC-32 of all checksums that were equal, `last_crc` the last of these.
     """
 
     source_next: int
@@ -66,6 +68,14 @@ class CheckProgress:
     target_count: int = 0
     crc: int = 0
     difference: Difference | None = None
+    last_crc: int | None = None
+
+    def before_difference(self) -> CheckProgress:
+        """Return the progress at the first difference, from which both sides are read again."""
+        if (found := self.difference) is None:
+            return self
+        at, count = (found.source_offset, found.target_offset), found.equal_count
+        return CheckProgress(*at, count, count, self.crc, None, self.last_crc)
 
 
 class _Side:
@@ -93,7 +103,7 @@ class SequenceCheck:
         self._source = _Side(progress.source_next, progress.source_count)
         self._target = _Side(progress.target_next, progress.target_count)
         self._crc, self._difference = progress.crc, progress.difference
-        self._last_crc: int | None = None
+        self._last_crc = progress.last_crc
 
     @property
     def progress(self) -> CheckProgress:
@@ -105,6 +115,7 @@ class SequenceCheck:
             self._target.count,
             self._crc,
             self._difference,
+            self._last_crc,
         )
 
     @property
@@ -152,7 +163,8 @@ class SequenceCheck:
                 target.drop(equal)
             if not (source.crcs or target.crcs) or not self._is_decided():
                 return
-            self._difference = Difference(self._kind(), source.offset_at(0), target.offset_at(0))
+            at = source.offset_at(0), target.offset_at(0)
+            self._difference = Difference(self._kind(), *at, source.count)
         source.drop(len(source.crcs))
         target.drop(len(target.crcs))
 

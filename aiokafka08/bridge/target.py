@@ -28,7 +28,6 @@ T = TypeVar("T")
 _log = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_S = 30.0
-_DECIDED_S = 0.05
 _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
@@ -253,12 +252,7 @@ class Target(TargetCluster):
         count = (await self.partition_counts()).get(topic, 0)
         tps = [TopicPartition(topic, number) for number in range(count)]
         ends = await self.log_bounds(tps, isolation="read_uncommitted")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _TIMEOUT_S
-        while any(stable < ends[tp][1] for tp, (_, stable) in (await self.log_bounds(tps)).items()):
-            if loop.time() > deadline:
-                raise TargetUnavailableError(f"topic {topic!r}: a transaction is still open")
-            await asyncio.sleep(_DECIDED_S)
+        await self.wait_stable({tp: end for tp, (_, end) in ends.items()})
 
     async def log_bounds(
         self, partitions: Iterable[TopicPartition], *, isolation: str = "read_committed"

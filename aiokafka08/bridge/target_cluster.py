@@ -10,14 +10,18 @@ cure are `TargetUnavailableError`.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.structs import TopicPartition
 
 _PART_OFFSETS = 50_000
 """How many offsets of a topic are read at a time."""
+_STABLE_S = 30.0
+_STABLE_POLL_S = 0.05
 
 
 class TargetRecord(NamedTuple):
@@ -100,6 +104,28 @@ class TargetCluster(ABC):
         Raises:
             TargetError: the target doesn't respond, or a transaction stays open.
         """
+
+    async def wait_stable(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Wait until no transaction is open in front of these offsets.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STABLE_S
+        left = dict(ends)
+        while left:
+            stable = await self.log_bounds(left)
+            left = {tp: end for tp, end in left.items() if stable[tp][1] < end}
+            if left and loop.time() > deadline:
+                (tp, end), *_ = left.items()
+                raise TargetUnavailableError(
+                    f"{tp.topic}/{tp.partition} of the target: a transaction is still open at "
+                    f"offset {stable[tp][1]} after {_STABLE_S:.0f} s; expected none in front of "
+                    f"{end}. Another producer may have left it open"
+                )
+            if left:
+                await asyncio.sleep(_STABLE_POLL_S)
 
     @abstractmethod
     async def log_bounds(

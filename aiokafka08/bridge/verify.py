@@ -10,8 +10,13 @@ for copies of those that the source no longer has. So a message that is waiting 
 difference, and one that was written to the target by somebody else is. A partition of which nothing
 was copied isn't compared, and isn't equal, unless the source has no messages of it.
 
-Invariant: each message is read once. The end of the target is read before the bridge's position,
-so that all that is compared at the target was copied before that position.
+Invariant: each message is read once. The two ends belong together, also while the bridge copies:
+1. The end of the target's log is read before the position, so all that the bridge has written in
+   front of it comes from in front of the position.
+2. The bridge may copy more before the position is read. The runs of offsets, read after it, say
+   where the copies of what is in front of it end; the larger end counts.
+3. A transaction ends in each partition by itself, in the position's perhaps first. So the target is
+   read only after its stable end has come to the end from the runs.
 """
 
 from __future__ import annotations
@@ -96,6 +101,7 @@ def bounds(
     target_first, target_end = target
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
+    target_end = max(target_end, copied_end(position, known))
     if known.first_source is not None and source_first > known.first_source:
         # The source has expired messages that the target still has.
         at = known.to_target(source_first, position)
@@ -103,6 +109,16 @@ def bounds(
     if known.first_source is not None and known.first_source > source_first:
         source_first = min(known.first_source, end)  # the copy began behind the log's start
     return PartitionBounds(source_first, end, target_first, max(target_first, target_end), waiting)
+
+
+def copied_end(position: int | None, known: OffsetMap) -> int:
+    """Return the target offset behind the copies of what is in front of the bridge's position.
+
+    Args:
+        position: the bridge's position in the source; None without one.
+        known: the runs of offsets that the bridge has copied; 0 is returned without any.
+    """
+    return 0 if position is None else known.to_target(position, position) or 0
 
 
 async def verify(
@@ -116,8 +132,8 @@ async def verify(
 
     Args:
         config: the file of the bridge.
-        resume: what an interrupted verification had found; those partitions go on there (default
-            None).
+        resume: what an earlier verification had found; those partitions go on there, or at their
+            first difference, which may be gone (default None).
         timestamps: True compares the timestamps, too (default False).
         on_progress: called with a partition's verdict so far, often (default: does nothing).
 
@@ -140,10 +156,18 @@ async def verify(
             counts = await when_available(target.partition_counts)
             copies = {tp: TopicPartition(pairs[tp.topic], tp.partition) for tp in tps}
             there = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
-            # Before the position: see the invariant.
+            # The order: see the invariant.
             target_logs = await when_available(lambda: target.log_bounds(there))
             positions = await when_available(lambda: target.committed(config.position_group, there))
+            await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
+            known = {tp: runs.offset_map(tp) for tp in tps}
+            ends = {
+                copy: end
+                for tp, copy in copies.items()
+                if (end := copied_end(positions.get(copy), known[tp]))
+            }
+            await when_available(lambda: target.wait_stable(ends))
             source_logs = await admin.list_log_bounds(tps)
         plan: dict[TopicPartition, PartitionBounds] = {}
         verdicts: list[PartitionVerdict] = []
@@ -161,9 +185,7 @@ async def verify(
                 verdicts.append(verdict)
                 on_progress(verdict)
                 continue
-            plan[tp] = bounds(
-                (log.start, log.end), target_log, positions.get(copy), runs.offset_map(tp)
-            )
+            plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known[tp])
         verdicts += await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
         )
@@ -226,7 +248,7 @@ class _Verification:
     ) -> PartitionVerdict:
         progress = CheckProgress(found.source_first, found.target_first)
         if before is not None:
-            progress = before.progress
+            progress = before.progress.before_difference()
         check = SequenceCheck(progress)
         verdict = PartitionVerdict(tp.topic, tp.partition, copy.topic, progress, found.waiting)
         ours = source.read(tp, progress.source_next, found.source_end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,9 +83,15 @@ def test_planted_difference_is_named(kind: str, at: int) -> None:
         return  # nothing to swap with
     else:
         target[at : at + 2] = reversed(target[at : at + 2])
-    difference = check(MESSAGES, target).difference
+    progress = check(MESSAGES, target)
+    difference = progress.difference
     at_end = kind == "lost" and at == 7  # the target has no message there, but an end
-    assert difference == Difference(kind, 10 + wanted, 20 + 2 * wanted - at_end)
+    assert difference == Difference(kind, 10 + wanted, 20 + 2 * wanted - at_end, wanted)
+    assert progress.before_difference() == replace(
+        check(MESSAGES[:wanted], target[:wanted]),
+        source_next=difference.source_offset,
+        target_next=difference.target_offset,
+    )
 
 
 @examples(200)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaProducer
+from aiokafka08 import AIOKafkaProducer, TopicPartition
+from aiokafka08.bridge import target_cluster
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
-from aiokafka08.bridge.verify import bounds
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.verify import bounds, verify
 from aiokafka08.bridge.verify_state import last_verification, state_path
+from tests.bridge.clusters import bridge_text
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
@@ -46,6 +52,20 @@ PLANTS: dict[str, Callable[[list[Message]], list[Message]]] = {
     "swapped": lambda some: [*some[:7], some[8], some[7], *some[9:]],
 }
 FIRST = {"null-key": 1, "lost-last": 19, "twice": 8, "twice-last": 20}
+
+
+def open_transaction(servers: str, topic: str) -> Any:
+    """Return another producer, which has a message in a transaction that hasn't ended."""
+    import confluent_kafka
+
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "transactional.id": f"other-{topic}"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", None, 0)
+    assert not producer.flush(30)
+    return producer
 
 
 def write_target(servers: str, topic: str, messages: list[Message]) -> None:
@@ -152,6 +172,118 @@ async def test_verify_ends_at_the_position_and_resumes(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+async def test_verify_beside_a_bridge_finds_nothing_lost(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the bridge copies between the look at the target's log and at the position is read.
+
+    Also while the stable end of the partition is still in front of the position's copies, as it is
+    until the marker of their transaction is written; here another producer's transaction does that.
+    """
+    topic = unique_topic("beside")
+    await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    messages = await write_source(source.bootstrap_servers, topic)
+    config = write_config(tmp_path, unique_topic("b"), source, target, [topic])
+    copy = await asyncio.to_thread(HandCopy, config)
+    await asyncio.to_thread(copy.copy, topic, 0, messages[:8])
+    other = await asyncio.to_thread(open_transaction, target.bootstrap_servers, topic)
+    looked_at: list[str] = []
+    committed, wait_stable = Target.committed, Target.wait_stable
+
+    async def copy_then_committed(self: Target, *arguments: Any) -> dict[TopicPartition, int]:
+        if not looked_at:
+            await asyncio.to_thread(copy.copy, topic, 0, messages[8:])
+        looked_at.append("position")
+        return await committed(self, *arguments)
+
+    async def end_then_wait(self: Target, ends: Mapping[TopicPartition, int]) -> None:
+        if TopicPartition(topic, 0) in ends and "stable" not in looked_at:
+            looked_at.append("stable")
+            assert (await self.log_bounds(ends))[TopicPartition(topic, 0)][1] < 20
+            waiting = asyncio.ensure_future(wait_stable(self, ends))
+            await asyncio.to_thread(other.abort_transaction, 30)
+            return await waiting
+        return await wait_stable(self, ends)
+
+    monkeypatch.setattr(Target, "committed", copy_then_committed)
+    monkeypatch.setattr(Target, "wait_stable", end_then_wait, raising=False)
+    [verdict] = await verify(config)
+    assert verdict.difference is None
+    assert verdict.progress.source_count == verdict.progress.target_count == 20
+    assert looked_at == ["position", "stable"]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_open_transaction_ends_the_wait_by_its_deadline(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = unique_topic("open")
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    other = await asyncio.to_thread(open_transaction, target.bootstrap_servers, topic)
+    cluster = Target(parse_config(bridge_text(unique_topic("b"), source, target, topic)))
+    monkeypatch.setattr(target_cluster, "_STABLE_S", 0.2)
+    try:
+        await cluster.wait_stable({TopicPartition(topic, 0): 0})
+        with pytest.raises(TargetUnavailableError, match=f"{topic}/0 .* still open at offset 0"):
+            await cluster.wait_stable({TopicPartition(topic, 0): 1})
+    finally:
+        await asyncio.to_thread(other.abort_transaction, 30)
+        await cluster.close()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_resume_looks_again_at_a_difference(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """What was lost at the end, and has come since, is no difference; what is still wrong is."""
+    ends, middle = unique_topic("ends"), unique_topic("middle")
+    for topic in (ends, middle):
+        await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {ends: 1, middle: 1})
+    written = {
+        topic: await write_source(source.bootstrap_servers, topic) for topic in (ends, middle)
+    }
+    servers = target.bootstrap_servers
+    await asyncio.to_thread(write_target, servers, ends, written[ends][:15])
+    repeated = [*written[middle][:8], *written[middle][7:]]
+    await asyncio.to_thread(write_target, servers, middle, repeated)
+    config = write_config(tmp_path, unique_topic("b"), source, target, [ends, middle])
+
+    async def verify(*more: str) -> tuple[dict[str, tuple[bool, int, int]], str]:
+        done = await asyncio.to_thread(
+            cli, "bridge", "verify", str(config.path), "--format", "json", *more
+        )
+        return {
+            row["topic"]: (row["equal"], row["source_count"], row["target_count"])
+            for row in done.json["partitions"]
+        }, done.err
+
+    rows, err = await verify()
+    assert rows == {ends: (False, 20, 15), middle: (False, 20, 21)}
+    assert f"{ends}/0: lost: offset 15 of the source" in err
+    await asyncio.to_thread(write_target, servers, ends, written[ends][15:])
+    rows, err = await verify("--resume")
+    assert rows == {ends: (True, 20, 20), middle: (False, 20, 21)}
+    assert ends not in err
+    assert f"{middle}/0: twice: offset 8 of the source, 8 of" in err
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
 async def test_verify_before_any_copy_says_so(
     source: RealCluster,
     target: RealCluster,
@@ -198,5 +330,7 @@ def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:
     assert bounds((25, 30), (0, 12), 20, known) == (25, 25, 12, 12, 5)
     # The copy began at 10.
     assert bounds((0, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10)
+    # The bridge has copied more since the target's end was read.
+    assert bounds((10, 30), (0, 6), 18, known) == (10, 18, 0, 9, 12)
     # Without a bridge all is compared.
     assert bounds((3, 30), (1, 12), None, OffsetMap()) == (3, 30, 1, 12, 0)

@@ -44,7 +44,11 @@ _SAVE_S = 5.0
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--timestamps", is_flag=True, help="Compare the timestamps, too.")
-@click.option("--resume", is_flag=True, help="Go on where an interrupted call ended.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on where the last call ended, and look again from each difference on.",
+)
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
