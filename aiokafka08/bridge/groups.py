@@ -216,14 +216,13 @@ async def source_offsets(
     Raises:
         KafkaError: a group can't be read.
     """
-    store = config.groups.store
-    if store == "file":
+    if config.groups.store == "file":
         return {
             group: merge_stores([("file", offsets)])
             for group, offsets in file_offsets.items()
             if config.groups.includes(group)
         }
-    stores = ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
+    stores = _stores(config)
     found = await admin.list_stored_groups()
     wanted = [one for one in found if one.store in stores and config.groups.includes(one.group)]
     by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
@@ -234,6 +233,26 @@ async def source_offsets(
             values = {tp: (one.offset, one.metadata or "") for tp, one in stored.offsets.items()}
             by_group.setdefault(stored.group, []).append((stored.store, values))
     return {group: merge_stores(some) for group, some in by_group.items()}
+
+
+async def source_groups(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
+) -> list[str]:
+    """Return the names of all groups in the stores of a bridge, sorted; the arguments are those of
+    `source_offsets`.
+
+    Raises:
+        KafkaError: a store can't be read.
+    """
+    if config.groups.store == "file":
+        return sorted(file_offsets)
+    stores = _stores(config)
+    return sorted({one.group for one in await admin.list_stored_groups() if one.store in stores})
+
+
+def _stores(config: BridgeConfig) -> list[str]:
+    store = config.groups.store
+    return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
 
 
 async def source_members(

@@ -21,6 +21,7 @@ from aiokafka08.bridge.groups import (
     FileOffsets,
     GroupTransfer,
     copied_partitions,
+    source_groups,
     source_members,
     source_offsets,
 )
@@ -30,13 +31,17 @@ from aiokafka08.bridge.source_clients import source_admin, source_router
 from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
+from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.verify_state import last_verification, state_path
+from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
 """How many messages are read at either end of a partition, without `scan`."""
 _NAMES = 5
 """How many names a text has at most."""
+_FOUND_NAMES = 30
+"""How many names a text has at most to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,11 @@ class Readiness:
         ]
         if wrong:
             return Step("topics", False, f"the target refuses: {_some(wrong)}")
+        names = [name for name in counts if name not in INTERNAL_TOPICS]
+        if nothing := unmatched(self._config.topics.include, names):
+            return Step("topics", False, _nothing_matches("topic", nothing, names))
         if not pairs:
-            return Step("topics", False, "no topic of the source matches topics.include")
+            return Step("topics", False, "topics.exclude leaves no topic of the source")
         if missing:
             text = f"{len(missing)} of {len(pairs)} don't exist at the target: 'bridge run' creates"
             return Step("topics", False, f"{text} {_some(sorted(missing))}")
@@ -197,12 +205,15 @@ class Readiness:
         return Step("verification", True, f"of {at}: {found.count} messages are equal")
 
     async def consumers(self) -> Step:
-        """Return whether the groups have no members, at either cluster.
+        """Return whether the groups were found, and have no members at either cluster.
 
         Raises:
             KafkaError: a cluster doesn't respond.
         """
         async with source_admin(self._config) as admin:
+            names = await source_groups(self._config, admin, self._file_offsets)
+            if nothing := unmatched(self._config.groups.include, names):
+                return Step("consumers", False, _nothing_matches("group", nothing, names))
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             ours = await source_members(self._config, admin, sorted(offsets))
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
@@ -228,6 +239,9 @@ class Readiness:
         ]
         if wrong:
             return Step("groups", False, _some(wrong))
+        if self._config.groups.include and not moves:
+            text = "no group of [groups] has committed offsets in the topics of the bridge"
+            return Step("groups", False, text)
         kinds = Counter(one.outcome for one in moves)
         text = f"{kinds['move']} offsets to commit, {kinds['same']} are at the target"
         return Step("groups", True, text)
@@ -273,6 +287,15 @@ def _judge(
         expired[one.topic] += 1
 
 
-def _some(names: list[str]) -> str:
-    more = f", and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
+def _nothing_matches(what: str, patterns: list[str], names: list[str]) -> str:
+    """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is."""
+    found = _some(sorted(names), _FOUND_NAMES) or "none"
+    return (
+        f"{what}s.include: {', '.join(map(repr, patterns))} matches no {what} of the source. A "
+        f"pattern must match the whole name. The {what}s found: {found}"
+    )
+
+
+def _some(names: list[str], most: int = _NAMES) -> str:
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

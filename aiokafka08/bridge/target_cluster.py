@@ -113,7 +113,7 @@ class TargetCluster(ABC):
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _STABLE_S
-        left = dict(ends)
+        left = {tp: end for tp, end in ends.items() if end}
         while left:
             stable = await self.log_bounds(left)
             left = {tp: end for tp, end in left.items() if stable[tp][1] < end}

@@ -8,7 +8,7 @@ verification) sees the same pairs. Two topics of the source never share a topic 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,6 +86,11 @@ class TopicMap:
                 )
             found[topic] = name
         return found
+
+
+def unmatched(patterns: Iterable[re.Pattern[str]], names: Collection[str]) -> list[str]:
+    """Return the patterns that match none of the names as a whole."""
+    return [one.pattern for one in patterns if not any(map(one.fullmatch, names))]
 
 
 def compiled(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:

@@ -101,7 +101,8 @@ def bounds(
     target_first, target_end = target
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
-    target_end = max(target_end, copied_end(position, known))
+    if position is not None:
+        target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
         # The source has expired messages that the target still has.
         at = known.to_target(source_first, position)
@@ -109,16 +110,6 @@ def bounds(
     if known.first_source is not None and known.first_source > source_first:
         source_first = min(known.first_source, end)  # the copy began behind the log's start
     return PartitionBounds(source_first, end, target_first, max(target_first, target_end), waiting)
-
-
-def copied_end(position: int | None, known: OffsetMap) -> int:
-    """Return the target offset behind the copies of what is in front of the bridge's position.
-
-    Args:
-        position: the bridge's position in the source; None without one.
-        known: the runs of offsets that the bridge has copied; 0 is returned without any.
-    """
-    return 0 if position is None else known.to_target(position, position) or 0
 
 
 async def verify(
@@ -161,13 +152,6 @@ async def verify(
             positions = await when_available(lambda: target.committed(config.position_group, there))
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
-            known = {tp: runs.offset_map(tp) for tp in tps}
-            ends = {
-                copy: end
-                for tp, copy in copies.items()
-                if (end := copied_end(positions.get(copy), known[tp]))
-            }
-            await when_available(lambda: target.wait_stable(ends))
             source_logs = await admin.list_log_bounds(tps)
         plan: dict[TopicPartition, PartitionBounds] = {}
         verdicts: list[PartitionVerdict] = []
@@ -185,7 +169,11 @@ async def verify(
                 verdicts.append(verdict)
                 on_progress(verdict)
                 continue
-            plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known[tp])
+            plan[tp] = bounds(
+                (log.start, log.end), target_log, positions.get(copy), runs.offset_map(tp)
+            )
+        ends = {copies[tp]: found.target_end for tp, found in plan.items()}
+        await when_available(lambda: target.wait_stable(ends))
         verdicts += await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
         )
