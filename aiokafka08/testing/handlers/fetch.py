@@ -172,7 +172,7 @@ def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> St
     ranges = partition.log.ranges(item.fetch_offset, item.max_bytes, high_watermark)
     if len(ranges) < 2:
         return partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
-    copy = allocate_pages(sum(stop - start for _, start, stop in ranges))
+    copy = memoryview(allocate_pages(sum(stop - start for _, start, stop in ranges)))
     position = 0
     for data, start, stop in ranges:
         copy[position : position + stop - start] = memoryview(data)[start:stop]
