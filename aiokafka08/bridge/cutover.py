@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import FileOffsets
 from aiokafka08.bridge.readiness import Readiness, Step
 from aiokafka08.bridge.target_choice import with_releases
-from aiokafka08.bridge.verify import verify
+from aiokafka08.bridge.verify import PartitionVerdict, verify
 from aiokafka08.bridge.verify_state import VerifyState, state_path
+from aiokafka08.bridge.wording import committed_text
 
 _POLL_S = 0.5
 
@@ -99,11 +101,11 @@ async def cut_over(
                 return
         moves = await readiness.transfer.carry_over()
         left = [one for one in moves if one.outcome not in ("move", "same")]
-        moved = sum(one.outcome == "move" for one in moves)
+        kinds = Counter(one.outcome for one in moves)
         yield Step(
             "carried over",
             not left,
-            f"{moved} offsets committed at the target"
+            committed_text(kinds["move"], kinds["same"], "target")
             + (f", {len(left)} were not: see 'bridge groups'" if left else "")
             + ". Start the consumers there, then the producers; then stop 'bridge run'",
         )
@@ -117,8 +119,24 @@ async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
     state = VerifyState(state_path(config.path), config.name, timestamps=False)
     verdicts = await verify(config, on_progress=state.note)
     state.save(now=time.time(), is_complete=True)
-    wrong = [f"{one.topic}/{one.partition}" for one in verdicts if not one.is_equal]
-    if wrong:
-        return Step("verification", False, f"different: {', '.join(wrong)}. See 'bridge verify'")
+    if wrong := [one for one in verdicts if not one.is_equal]:
+        return Step("verification", False, _differences(wrong))
     count = sum(one.progress.source_count for one in verdicts)
     return Step("verification", True, f"{count} messages are equal")
+
+
+def _differences(wrong: Sequence[PartitionVerdict]) -> str:
+    texts: list[str] = []
+    if some := [f"{one.topic}/{one.partition}" for one in wrong if not one.is_of_another]:
+        texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
+    if others := [
+        f"{one.target_topic}/{one.partition} from offset {one.difference.target_offset} on"
+        for one in wrong
+        if one.is_of_another and one.difference is not None
+    ]:
+        texts.append(
+            f"the target has messages of another producer, behind the bridge's: "
+            f"{', '.join(others)}. If they belong there, leave the verification out with "
+            "--no-verify"
+        )
+    return ". ".join(texts)

@@ -177,6 +177,11 @@ class OffsetMap:
             return None
         return self._targets[at] + self._lengths[at]
 
+    def has_copy_at(self, offset: int) -> bool:
+        """Return whether a target offset has a message that was copied."""
+        at = bisect.bisect_right(self._targets, offset) - 1
+        return at >= 0 and offset < self._targets[at] + self._lengths[at]
+
     def to_source(self, offset: int, position: int | None = None) -> int | None:
         """Return where a group goes on in the source that is at `offset` in the target.
 

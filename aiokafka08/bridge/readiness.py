@@ -238,7 +238,15 @@ class Readiness:
             if one.outcome not in ("move", "same")
         ]
         if wrong:
-            return Step("groups", False, _some(wrong))
+            text = _some(wrong)
+            if any(one.outcome == "behind" for one in moves):
+                text += (
+                    ". Groups that are behind have gone on at the target: 'bridge groups "
+                    "--execute' leaves these where they are at the target, and commits the others; "
+                    "'bridge groups --execute --rewind' moves them back to where they are at the "
+                    "source"
+                )
+            return Step("groups", False, text)
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)

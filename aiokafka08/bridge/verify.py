@@ -64,7 +64,8 @@ class PartitionVerdict:
     """The outcome for a partition of the source; `progress` also continues it.
 
     `waiting` is how many offsets the source has behind the bridge's position. `has_begun` is False
-    if nothing of the partition was copied.
+    if nothing of the partition was copied. `is_of_another` is True if the first difference is a
+    message at the target that the bridge hasn't written.
     """
 
     topic: str
@@ -74,6 +75,7 @@ class PartitionVerdict:
     waiting: int = 0
     is_complete: bool = False
     has_begun: bool = True
+    is_of_another: bool = False
 
     @property
     def difference(self) -> Difference | None:
@@ -110,6 +112,26 @@ def bounds(
     if known.first_source is not None and known.first_source > source_first:
         source_first = min(known.first_source, end)  # the copy began behind the log's start
     return PartitionBounds(source_first, end, target_first, max(target_first, target_end), waiting)
+
+
+def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
+    """Return the verdict; its difference is "extra" if the target has a message of another there.
+
+    Args:
+        verdict: of a partition.
+        known: its runs of offsets, from the transactions that wrote the messages.
+    """
+    found, first = verdict.difference, known.first_target
+    if (
+        found is None
+        or verdict.progress.target_count == found.equal_count  # the target has ended there
+        or first is None
+        or found.target_offset < first
+        or known.has_copy_at(found.target_offset)
+    ):
+        return verdict
+    progress = replace(verdict.progress, difference=found._replace(kind="extra"))
+    return replace(verdict, progress=progress, is_of_another=True)
 
 
 async def verify(
@@ -174,9 +196,15 @@ async def verify(
             )
         ends = {copies[tp]: found.target_end for tp, found in plan.items()}
         await when_available(lambda: target.wait_stable(ends))
-        verdicts += await _Verification(config, target, timestamps, on_progress).run(
+        compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
         )
+        for verdict in compared:
+            if config.target.release is None and verdict.difference is not None:
+                known = runs.offset_map(TopicPartition(verdict.topic, verdict.partition))
+                verdict = name_other_producer(verdict, known)
+                on_progress(verdict)
+            verdicts.append(verdict)
         return sorted(verdicts, key=lambda one: (one.topic, one.partition))
     finally:
         await target.close()

@@ -162,3 +162,9 @@ def test_impossible_run_is_refused(run: OffsetRun) -> None:
 def test_source_offsets_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="source offset 3 after 3: expected a larger one"):
         runs_of([1, 3, 3], 0)
+
+
+def test_target_offsets_of_copies_are_those_in_runs() -> None:
+    known = OffsetMap([OffsetRun(10, 0, 5), OffsetRun(15, 6, 5)])
+    assert [at for at in range(15) if known.has_copy_at(at)] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert not OffsetMap().has_copy_at(0)

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import pytest
 
-from aiokafka08 import TopicPartition
+from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target import Target
-from tests.bridge.hand_copy import HandCopy, create_topics, write_config
+from aiokafka08.bridge.target_groups import ConfluentGroups
+from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.bridge.test_groups import commit, write_source
+from tests.bridge.test_verify import write_target
 from tests.brokers import RealCluster
 from tests.cli.conftest import Done, RunCommand
 
@@ -103,3 +105,77 @@ async def test_pattern_that_matches_nothing_isnt_ready(
         False,
         "no group of [groups] has committed offsets in the topics of the bridge",
     )
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_forward_again_after_a_rollback_is_explained(
+    copied: CopiedTopic,
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    cli: RunCommand,
+) -> None:
+    """Producers wrote to the target before the rollback, and to the source after it."""
+    topic, group, config, copy = copied
+    place = TopicPartition(topic, 0)
+    there: list[Message] = [(0, None, b"there %d" % number) for number in range(3)]
+    cluster = Target(config)
+    try:
+        await cluster.wait_stable({place: 61})  # the marker of the copy comes before them
+        await asyncio.to_thread(write_target, target.bootstrap_servers, topic, there)
+        await ConfluentGroups(cluster, config).commit(group, {place: (63, "")})
+    finally:
+        await cluster.close()
+    await commit(source, group, "zookeeper", topic, 50)
+    again = [b"again %d" % number for number in range(3)]
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        await (await producer.send_many(topic, again, partition=0))
+    later: list[Message] = [(60 + number, None, value) for number, value in enumerate(again)]
+    await asyncio.to_thread(copy.copy, topic, 0, later)
+
+    done = await bridge(cli, config, "verify")
+    assert f"{topic}/0: extra: offset 60 of the source, 61 of {topic}/0 at the target" in done.err
+    assert "a message of another producer, which the bridge hasn't written" in done.err
+    execute = ("cutover", "--execute", "--quiet", "0.1")
+    steps = steps_of(await bridge(cli, config, *execute))
+    assert steps["verification"] == (
+        False,
+        f"the target has messages of another producer, behind the bridge's: {topic}/0 from offset "
+        "61 on. If they belong there, leave the verification out with --no-verify",
+    )
+    steps = steps_of(await bridge(cli, config, *execute, "--no-verify"))
+    assert list(steps)[-1] == "groups"
+    ready, detail = steps["groups"]
+    assert not ready
+    assert f"{group}, {topic}/0: behind: the target is at 63" in detail
+    assert "'bridge groups --execute' leaves these where they are at the target" in detail
+    assert "'bridge groups --execute --rewind' moves them back" in detail
+    done = await bridge(cli, config, "groups", "--execute")
+    assert (done.code, await at_target(copied)) == (1, {place: 63})
+    done = await bridge(cli, config, "groups", "--execute", "--rewind")
+    assert (done.code, await at_target(copied)) == (0, {place: 50})
+    steps = steps_of(await bridge(cli, config, *execute, "--no-verify"))
+    assert steps["carried over"][0]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_last_line_says_whether_offsets_were_committed(
+    copied: CopiedTopic, source: RealCluster, cli: RunCommand
+) -> None:
+    config = copied.config
+
+    async def last_line(*arguments: str) -> str:
+        return (await bridge(cli, config, *arguments)).err.splitlines()[-1]
+
+    assert await last_line("groups") == "aiokafka08: nothing changed; add --execute"
+    assert await at_target(copied) == {}
+    assert await last_line("groups", "--execute") == "aiokafka08: 1 offset committed at the target"
+    again = await last_line("groups", "--execute")
+    assert again == "aiokafka08: 0 offsets committed at the target (1 was there already)"
+    await commit(source, copied.group, "zookeeper", copied.topic, 30)
+    dry = await last_line("cutover", "--rollback", "--dry-run")
+    assert dry == "aiokafka08: nothing changed; leave out --dry-run to commit"
+    back = await last_line("cutover", "--rollback")
+    assert back == "aiokafka08: 1 offset committed at the source"

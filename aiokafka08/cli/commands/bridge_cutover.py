@@ -166,12 +166,19 @@ async def _execute(
 
 def _roll_back(config: BridgeConfig, dry_run: bool, rewind: bool, format: str | None) -> int:
     from aiokafka08.bridge.rollback import roll_back
+    from aiokafka08.bridge.wording import committed_text
     from aiokafka08.cli.connection import run
+    from aiokafka08.cli.notes import note
     from aiokafka08.cli.output import write_rows
 
     moves = run(roll_back(config, execute=not dry_run, rewind=rewind))
     write_rows((_rollback_row(move) for move in moves), ROLLBACK_FIELDS, format)
-    done = all(move.outcome in ("move", "same") for move in moves)
+    outcomes = [move.outcome for move in moves]
+    if dry_run:
+        note("nothing changed; leave out --dry-run to commit")
+    else:
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), "source"))
+    done = all(outcome in ("move", "same") for outcome in outcomes)
     return READY if done else NOT_READY
 
 

@@ -91,7 +91,7 @@ async def _groups(
                     raise
                 note(f"groups not carried over, tried again: {error.text}")
             else:
-                code = show_moves(moves, format)
+                code = show_moves(moves, format, execute)
                 if not continuous:
                     return code
             await asyncio.sleep(config.groups.interval_s)
@@ -99,15 +99,21 @@ async def _groups(
         await transfer.close()
 
 
-def show_moves(moves: Sequence[GroupMove], format: str | None) -> int:
-    """Print the rows, and return the exit code."""
+def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) -> int:
+    """Print the rows and what was done, and return the exit code."""
+    from aiokafka08.bridge.wording import committed_text
     from aiokafka08.cli.notes import note
     from aiokafka08.cli.output import write_rows
 
     write_rows((_row(move) for move in moves), FIELDS, format)
     if not moves:
         note("no group of [groups] has committed offsets in the topics of the bridge")
-    return int(any(move.outcome not in ("move", "same") for move in moves))
+    outcomes = [move.outcome for move in moves]
+    if execute:
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), "target"))
+    else:
+        note("nothing changed; add --execute")
+    return int(any(outcome not in ("move", "same") for outcome in outcomes))
 
 
 def _row(move: GroupMove) -> dict[str, Any]:

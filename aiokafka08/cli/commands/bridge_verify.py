@@ -93,6 +93,11 @@ def verify(
                 f"{one.topic}/{one.partition}: {difference.kind}: offset "
                 f"{difference.source_offset} of the source, {difference.target_offset} of "
                 f"{one.target_topic}/{one.partition} at the target"
+                + (
+                    ": a message of another producer, which the bridge hasn't written"
+                    if one.is_of_another
+                    else ""
+                )
             )
     idle = [one for one in verdicts if not one.has_begun]
     if idle and not any(one.progress.source_count for one in verdicts):

@@ -1,0 +1,27 @@
+"""Words in texts that users read."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 group" or "2 groups".
+
+    Args:
+        number: how many.
+        noun: in the singular; the plural has an "s".
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def committed_text(moved: int, same: int, side: str) -> str:
+    """Return how many offsets of groups were committed.
+
+    Args:
+        moved: how many were.
+        same: how many were there before.
+        side: the cluster: "target" or "source".
+    """
+    text = f"{counted(moved, 'offset')} committed at the {side}"
+    if same:
+        text += f" ({same} {'was' if same == 1 else 'were'} there already)"
+    return text
