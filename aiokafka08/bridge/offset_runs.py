@@ -7,7 +7,8 @@ are contiguous too, but for the holes of compacted topics and of transactions at
 
 Invariants:
 - For each source offset up to the bridge's position, `to_target` returns the target offset at which
-  a reader continues with the first message at or behind that source offset: none lost, none twice.
+  a reader continues with the first message at or behind that source offset: none lost, none twice,
+  as far as the target has kept them.
 - `to_source` is its inverse: for each target offset it returns the source offset of the first
   message at or behind it.
 - `RunLog` loses no run: pages change how many records hold the runs, and nothing else.
@@ -18,6 +19,7 @@ Pure. The sink feeds `runs_of` with acknowledged offsets; `formats` has the byte
 from __future__ import annotations
 
 import bisect
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -69,16 +71,24 @@ class OffsetMap:
     """All known runs of one partition, in the order of target offsets.
 
     If the bridge copied a source offset twice (a target without transactions, or `seek` back), the
-    later copy counts: the earlier runs end where it begins.
+    later copy counts: the earlier runs end where it begins. If the target gave an offset twice, its
+    log had lost its end in between (an unclean election): the runs that were written earlier end
+    where the log did.
+
+    Args:
+        runs: in the order in which they were written; that matters only for lost ends.
     """
 
     def __init__(self, runs: Iterable[OffsetRun] = ()) -> None:
         self._sources = array("q")
         self._targets = array("q")
         self._lengths = array("q")
-        for run in sorted(runs, key=lambda run: (run.target, -run.length)):
-            if not self._holds(run):  # a page and its single records, if a crash came in between
-                self.add(run)
+        end = 0
+        for run in _standing(list(runs)):
+            known = max(0, end - run.target)  # by a page, if its single records are still there
+            if known < run.length:
+                self.add(OffsetRun(run.source + known, run.target + known, run.length - known))
+                end = run.target + run.length
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -133,15 +143,6 @@ class OffsetMap:
         self._sources.append(source)
         self._targets.append(target)
         self._lengths.append(length)
-
-    def _holds(self, run: OffsetRun) -> bool:
-        """Return whether the last run has all of this one, on both sides."""
-        if not self._sources:
-            return False
-        into = run.target - self._targets[-1]
-        return (
-            0 <= into <= self._lengths[-1] - run.length and run.source - into == self._sources[-1]
-        )
 
     def _drop_last(self) -> None:
         self._sources.pop()
@@ -207,6 +208,49 @@ class OffsetMap:
         return max(end, position if position is not None else end)
 
 
+def _standing(runs: list[OffsetRun]) -> list[OffsetRun]:
+    """Cut the runs whose messages the target has lost; return all in the order of target offsets.
+
+    Args:
+        runs: in the order in which they were written.
+    """
+    while True:
+        ordered = sorted(runs, key=lambda run: (run.target, -run.length))
+        given_twice = _given_twice(ordered)
+        if not given_twice:
+            return ordered
+        written = {run: number for number, run in enumerate(runs)}
+        ends: dict[int, int] = {}
+        for pair in given_twice:
+            later = max(pair, key=written.__getitem__)
+            ends[written[later]] = later.target
+        kept: list[OffsetRun] = []
+        end = sys.maxsize
+        for number in reversed(range(len(runs))):
+            run = runs[number]
+            if run.target < end:
+                kept.append(run._replace(length=min(run.length, end - run.target)))
+            end = min(end, ends.get(number, end))
+        runs = kept[::-1]
+
+
+def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRun]]:
+    """Return pairs of runs that have a target offset for different messages.
+
+    Args:
+        ordered: by target offsets, of equal ones the longest first.
+    """
+    found: list[tuple[OffsetRun, OffsetRun]] = []
+    longest = OffsetRun(0, 0, 0)
+    for run in ordered:
+        behind = longest.target + longest.length - run.target
+        if behind > 0 and run.source - run.target != longest.source - longest.target:
+            found.append((longest, run))
+        if run.length > behind:
+            longest = run
+    return found
+
+
 class RunLog:
     """Which records the offsets topic gets for one partition, so that it stays small.
 
@@ -214,15 +258,17 @@ class RunLog:
     together, the same transaction writes them as one page, and removes the single records. A
     `RunLog` doesn't change: after a commit the caller goes on with the one that `append` returned,
     after an abort with the one that it had.
+
+    Attributes:
+        end_target: The target offset behind the last message; 0 if it isn't known.
     """
 
     def __init__(self, records: Iterable[RunRecord] = ()) -> None:
-        """Continue where the records of the topic end (in any order)."""
-        kept = [
-            record for record in records if record.runs is not None and len(record.runs) < PAGE_RUNS
-        ]
-        kept.sort(key=lambda record: record.runs[0].target if record.runs else 0)
+        """Continue where the records of the topic end, in the order of its log."""
+        kept = [record for record in records if record.runs and len(record.runs) < PAGE_RUNS]
         self._open = {record.source: record.runs or () for record in kept}
+        last = next(reversed(self._open.values()), ())
+        self.end_target = last[-1].target + last[-1].length if last else 0
 
     def append(self, runs: Sequence[OffsetRun]) -> tuple[list[RunRecord], RunLog]:
         """Add the runs of one transaction.
@@ -234,7 +280,9 @@ class RunLog:
             return [], self
         after = RunLog()
         added = RunRecord(runs[0].source, tuple(runs))
-        after._open = self._open | {added.source: added.runs or ()}
+        after._open = {source: one for source, one in self._open.items() if source != added.source}
+        after._open[added.source] = added.runs or ()
+        after.end_target = runs[-1].target + runs[-1].length
         size = max(len(after._open), sum(map(len, after._open.values())))
         if size < PAGE_RUNS:
             return [added], after

@@ -20,6 +20,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord, TopicSpec
+from aiokafka08.bridge.topics import UNCLEAN
 from aiokafka08.consumer.range_router import open_range_router
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -234,6 +235,7 @@ class OldTarget(TargetCluster):
         default = {
             "max.message.bytes": str(DEFAULT_MESSAGE_BYTES),
             "message.timestamp.difference.max.ms": str(2**63 - 1),
+            UNCLEAN: "true",
         }
         return {name: {**default, **found.get(name, {})} for name in topics}
 

@@ -32,6 +32,7 @@ from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_map import unmatched
+from aiokafka08.bridge.topics import UNCLEAN
 from aiokafka08.bridge.verify_state import last_verification, state_path
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -73,10 +74,29 @@ class Readiness:
         """Return what the copy guarantees, which the releases of both clusters decide.
 
         Raises:
-            KafkaError: the source doesn't respond.
+            KafkaError: a cluster doesn't respond.
         """
-        texts = [guarantee(self._config), await left_out(self._config)]
+        texts = [guarantee(self._config), await left_out(self._config), await self._unclean()]
         return Step("guarantee", True, ". But ".join(filter(None, texts)))
+
+    async def _unclean(self) -> str | None:
+        """Return which topics of an old target may lose messages; None if none, or unknown."""
+        if self._config.target.release is None or self._config.target.zookeeper is None:
+            return None
+        async with source_admin(self._config) as admin:
+            names = set(self._config.topics.pairs(await admin.list_topics()).values())
+        names |= {self._config.state_topic, self._config.offsets_topic}
+        target = self.transfer.target
+        there = await when_available(target.partition_counts)
+        names &= there.keys()
+        configs = await when_available(lambda: target.topic_configs(sorted(names)))
+        unclean = [name for name in sorted(names) if configs[name][UNCLEAN] != "false"]
+        if not unclean:
+            return None
+        return (
+            f"an election at the target may lose messages of {len(unclean)} topics: "
+            f"{_some(unclean)}. Set {UNCLEAN}=false there, unless server.properties have it"
+        )
 
     async def topics(self) -> Step:
         """Return whether the target has, or can get, each topic.

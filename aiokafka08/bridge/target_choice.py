@@ -107,12 +107,19 @@ def guarantee(config: BridgeConfig) -> str:
     if (release := config.target.release) is None:
         return "exactly once: records, exact offsets and positions are in one transaction"
     stamps = "" if release.startswith("0.10") else ", and keeps no timestamps"
-    return (
+    text = (
         f"at least once: the target is of {release}, which has no transactions{stamps}. Records "
-        "come first, then the positions, so a crash repeats the records behind the last positions; "
-        "none is lost. Brokers don't fence: an older start of this bridge ends at its next commit, "
-        "and writes until then"
+        "come first, then the positions, so a crash repeats the records behind the last positions. "
+        "None is lost that the target keeps; it may lose acknowledged ones where "
+        "unclean.leader.election.enable is true, its default. Brokers don't fence: an older start "
+        "of this bridge ends at its next commit, and writes until then"
     )
+    if release.startswith("0.8.2"):
+        text += (
+            ". log.cleaner.enable is false by default in 0.8.2: unless server.properties set it to "
+            f"true, {config.offsets_topic} grows for ever"
+        )
+    return text
 
 
 def make_target(config: BridgeConfig) -> TargetCluster:

@@ -17,7 +17,7 @@ What the settings of 0.8 mean today (`CARRIED`; others are left to the target's 
 | `delete.retention.ms`, `min.cleanable.dirty.ratio`, `segment.bytes`, `segment.ms` | the same |
 | `max.message.bytes` | a whole batch, not a message: at least the target's default is set |
 | `min.insync.replicas` | the same, if the target's replication factor allows it |
-| `unclean.leader.election.enable` | left out: it is false today, and was true in 0.8 |
+| `unclean.leader.election.enable` | false below 0.11 (true by default there); else left out |
 | `flush.*`, `index.*`, `segment.index.bytes`, `file.delete.delay.ms` | left out: tuning |
 """
 
@@ -48,6 +48,9 @@ CARRIED: Final = (
 
 LEAST_MESSAGE_BYTES: Final = 1_048_588
 """The default of `max.message.bytes` today. The sink's batches have up to a million bytes."""
+
+UNCLEAN: Final = "unclean.leader.election.enable"
+"""Whether a replica may lead that lacks acknowledged messages: by default true before 0.11."""
 
 _OWN_CONFIG: Final = {"cleanup.policy": "compact"}
 
@@ -88,6 +91,7 @@ def plan_topics(
         count, there = source[topic], target.get(name)
         if there is None:
             settings = {
+                **release_config(config),
                 **target_config(configs.get(topic, {}), replication),
                 **config.target.topic_config,
             }
@@ -101,6 +105,15 @@ def plan_topics(
                 "(topics.rename)"
             )
     return TopicPlan(tuple(create), grow, refused)
+
+
+def release_config(config: BridgeConfig) -> dict[str, str]:
+    """Return the settings that each created topic gets, for the release of the target.
+
+    Args:
+        config: of `target_choice.with_releases`.
+    """
+    return {} if config.target.release is None else {UNCLEAN: "false"}
 
 
 def target_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
@@ -154,5 +167,6 @@ async def create_own_topics(
     names: Sequence[str] = (config.state_topic, config.offsets_topic)
     for name in names:
         if name not in there:
-            spec = TopicSpec(name, 1, config.target.replication_factor, _OWN_CONFIG)
+            settings = release_config(config) | _OWN_CONFIG
+            spec = TopicSpec(name, 1, config.target.replication_factor, settings)
             await target.create_topic(spec)

@@ -151,6 +151,56 @@ def test_later_copy_of_a_message_counts(copy: Copy, data: st.DataObject) -> None
         assert known.to_source(at) == min(source for source in sources if source >= offset)
 
 
+@examples(200)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), max_size=30))
+def test_lost_end_of_the_target_cuts_earlier_runs(
+    steps: list[tuple[int, int]],
+) -> None:
+    """The topic's records, folded or not, give the place of each message that the target has."""
+    log, target, source = RunLog(), list[int](), 0
+    runs: list[OffsetRun] = []
+    topic: dict[int, RunRecord] = {}
+    for count, lost in steps:
+        if lost > 9 and target:
+            del target[-lost:]  # an unclean election
+        added = [OffsetRun(source, len(target), count)]
+        target += range(source, source + count)
+        source += count
+        runs += added
+        records, log = log.append(added)
+        assert log.end_target == len(target)
+        for one in records:
+            topic.pop(one.source, None)
+            if one.runs is not None:
+                topic[one.source] = one
+    for known in (
+        OffsetMap(runs),
+        OffsetMap(run for one in topic.values() for run in one.runs or ()),
+    ):
+        for at, offset in enumerate(target):
+            assert known.to_target(offset) == at
+            assert known.to_source(at) == offset
+        assert known.end_target == (len(target) or None)
+
+
+def test_page_leaves_out_what_the_target_has_lost() -> None:
+    """A run of each round; in the middle the target goes back by one and a half of them."""
+    log, target, pages = RunLog(), 0, list[RunRecord]()
+    runs: list[OffsetRun] = []
+    for number in range(PAGE_RUNS + 10):
+        if number == 60:
+            target -= 15
+        runs.append(OffsetRun(number * 20, target, 10))
+        target += 10
+        records, log = log.append(runs[-1:])
+        pages += [one for one in records if one.runs is not None and len(one.runs) > 1]
+    page = pages[0]
+    assert page.runs is not None
+    assert len(page.runs) == PAGE_RUNS - 1
+    assert OffsetMap(page.runs).to_target(60 * 20) == 60 * 10 - 15
+    assert OffsetMap(page.runs).to_target(58 * 20 + 5) == 60 * 10 - 15
+
+
 @pytest.mark.parametrize(
     "run", [OffsetRun(5, 4, 1), OffsetRun(-1, 9, 1), OffsetRun(5, 9, 0), OffsetRun(5, -9, 1)]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +23,7 @@ from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.bridge.old_target import OldTarget
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
@@ -134,6 +135,34 @@ async def test_crash_before_positions_repeats_and_loses_nothing(
     await connection.close()
     last = {number: offset for offset, number in enumerate(found)}
     assert [runs.to_target(offset) for offset in range(600)] == [last[one] for one in range(600)]
+
+
+async def test_copy_goes_on_behind_a_lost_end_of_the_target(
+    old: EmbeddedCluster, target: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unclean election, which these releases allow by default: offsets are given again."""
+    append(old, 0, 500)
+    config = config_of(old, target, of_target='compression = "none"')
+    await copy(config)
+    target.truncate("t", 0, 400)
+    append(old, 0, 50, 500)
+    with caplog.at_level(logging.WARNING, "aiokafka08.bridge"):
+        await copy(config)
+    assert [
+        "topic 't', partition 0 at the target: the next message got offset 400; expected at least "
+        "500" in one.message for one in caplog.records
+    ].count(True) == 1  # fmt: skip
+    caplog.clear()
+    append(old, 0, 150, 550)
+    assert (await copy(config)).records == 150
+    assert not any("expected at least" in one.message for one in caplog.records)
+    assert stored(target) == [*range(400), *range(500, 700)]
+    connection = OldTarget(await with_releases(config))
+    runs = (await read_stored_runs(config, connection)).offset_map(TP)
+    await connection.close()
+    found = {number: at for at, number in enumerate(stored(target))}
+    assert [runs.to_target(number) for number in found] == list(found.values())
+    assert runs.to_target(450) == 400
 
 
 async def test_older_start_ends_at_its_next_commit(
@@ -275,6 +304,17 @@ async def test_what_an_old_target_lacks_is_named(
         config = config_of(old, target, of_target=more)
         with pytest.raises(error, match=text):
             await asyncio.wait_for(copy(config), 60)
+
+
+@pytest.mark.parametrize(("release", "grows"), [("0.8.2.2", True), ("0.9", False)])
+def test_guarantee_says_which_topic_grows(release: str, grows: bool) -> None:
+    """Brokers of 0.8.2 compact no topic by default."""
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
+        '[topics]\ninclude = ["t"]\n'
+    )
+    text = guarantee(replace(config, target=replace(config.target, release=release)))
+    assert ("log.cleaner.enable" in text and config.offsets_topic in text) is grows
 
 
 async def test_target_that_is_away_is_no_modern_one(old: EmbeddedCluster) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.bridge.status import CopyStatus
@@ -102,6 +103,25 @@ async def test_copy_to_an_old_target_is_equal(
         assert await transfer.committed("g", [there]) == {there: 7}
     finally:
         await transfer.close()
+
+
+async def test_plan_names_topics_that_may_lose_messages(
+    source: RealCluster, old_target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Those of the bridge are created with clean elections, which isn't the default there."""
+    name = unique_topic("unclean")
+    source.create_topic(name)
+    source.create_topic(f"{name}-own")
+    old_target.create_topic(f"{name}-own-copy")
+    file = text_of(name, source, old_target).replace(
+        f'include = ["{name}"]', f'include = ["{name}.*"]'
+    )
+    file = file.replace(f'to = "{name}-copy"', r'to = "\\1-copy"')
+    config = parse_config(file)
+    await run_bridge(config, CopyStatus(), until_caught_up=True)
+    first = (await plan_steps(config, {}, quiet_s=0.0))[0]
+    assert (first.step, first.is_ready) == ("guarantee", True)
+    assert f"may lose messages of 1 topics: {name}-own-copy. Set unclean" in first.detail
 
 
 async def test_librdkafka_reads_the_copy_at_0_10(

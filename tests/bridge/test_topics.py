@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import create_autospec
+
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.target_cluster import TopicSpec
-from aiokafka08.bridge.topics import plan_topics, target_config
+from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
+from aiokafka08.bridge.topics import create_own_topics, plan_topics, target_config
 
 
 def config(more: str = "") -> BridgeConfig:
@@ -24,6 +27,29 @@ def test_missing_topic_is_created_with_its_settings() -> None:
     )
     expected = {"cleanup.policy": "compact", "retention.ms": "7"}
     assert plan.create == (TopicSpec("orders", 4, 3, expected),)
+
+
+async def test_topics_of_an_old_target_have_clean_elections() -> None:
+    """Before 0.11 the default lets a replica lead that lacks acknowledged messages."""
+    old = config('[target.topic_config]\n"retention.ms" = 7')
+    old = replace(old, target=replace(old.target, release="0.10.2"))
+    found = {"unclean.leader.election.enable": "true"}
+    plan = plan_topics(old, {"orders": 4}, {}, {"orders": found}, set())
+    expected = {"unclean.leader.election.enable": "false", "retention.ms": "7"}
+    assert [one.config for one in plan.create] == [expected]
+    created = await created_own_topics(old)
+    assert [one.name for one in created] == [old.state_topic, old.offsets_topic]
+    for one in created:
+        settings = {"unclean.leader.election.enable": "false", "cleanup.policy": "compact"}
+        assert one.config == settings
+    for one in await created_own_topics(config()):
+        assert one.config == {"cleanup.policy": "compact"}
+
+
+async def created_own_topics(of: BridgeConfig) -> list[TopicSpec]:
+    target = create_autospec(TargetCluster, instance=True)
+    await create_own_topics(of, target, {})
+    return [one.args[0] for one in target.create_topic.await_args_list]
 
 
 def test_grown_topic_of_ours_grows_at_the_target() -> None:

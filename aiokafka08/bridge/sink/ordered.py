@@ -333,7 +333,9 @@ class OrderedSink(BridgeSink):
         logs: dict[TopicPartition, RunLog] = {}
         pairs: list[tuple[bytes, bytes | None]] = []
         for tp, of_partition in runs.items():
-            records, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
+            log = self._run_logs.get(tp, RunLog())
+            self._check_end(taken.targets[tp], log.end_target, of_partition)
+            records, logs[tp] = log.append(of_partition)
             pairs += [
                 (
                     encode_runs_key(RunsKey(*tp, one.source)),
@@ -345,6 +347,25 @@ class OrderedSink(BridgeSink):
         wanted = {taken.targets[tp]: (offset, "") for tp, offset in positions.items()}
         await when_available(lambda: target.commit(config.position_group, wanted))
         self._run_logs |= logs
+
+    def _check_end(self, tp: TopicPartition, end: int, runs: Sequence[OffsetRun]) -> None:
+        """Log a warning if a partition of the target has given an offset again.
+
+        Args:
+            tp: the partition of the target.
+            end: the offset behind the last message before the runs.
+            runs: new ones.
+        """
+        for run in runs:
+            if run.target < end:
+                _log.warning(
+                    "%s: topic %r, partition %d at the target: the next message got offset %d; "
+                    "expected at least %d. The target has lost the messages between, which it had "
+                    "acknowledged (see unclean.leader.election.enable); 'bridge verify' compares",
+                    self._config.client_id, *tp, run.target, end,
+                )  # fmt: skip
+                return
+            end = run.target + run.length
 
     async def _check_last_claim(self) -> None:
         """Verify that no newer start has claimed the bridge; read the claims if there is a new one.
