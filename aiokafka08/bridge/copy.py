@@ -55,6 +55,8 @@ CHUNK_RECORDS = 2000
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 LEADER_S = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
+RELEASE_S = 5.0
+"""How long to wait at the start for the releases of the source's brokers."""
 STOP_S = 3.0
 """How long the last transactions may take after SIGTERM; the rest of 5 s is for closing."""
 _PREPARE_S = 60.0
@@ -93,6 +95,7 @@ class CopySession:
         self._source = SourceReader(config)
         self._sink = make_sink(config, self._target, run)
         self._on_commit = on_commit
+        self._run = run
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
@@ -188,6 +191,9 @@ class CopySession:
 
     async def _start(self) -> None:
         await self._source.start()
+        if not self._run.has_warned and (text := await self._source.left_out(RELEASE_S)):
+            _log.warning("%s: %s", self._client_id, text)
+            self._run.has_warned = True
         there = await self._target.partition_counts()
         await create_own_topics(self._config, self._target, there)
         self._batch_bytes = await self._target_topics.batch_limit(there)

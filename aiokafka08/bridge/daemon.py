@@ -24,7 +24,6 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import import_confluent
 from aiokafka08.bridge.target_choice import guarantee, with_releases
@@ -101,7 +100,7 @@ async def _run_sessions(
     if until_caught_up:
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-    last_progress, transactions, said, is_first = loop.time(), 0, "", True
+    last_progress, transactions, said = loop.time(), 0, ""
     while True:
         status.sessions += 1
         try:
@@ -112,9 +111,6 @@ async def _run_sessions(
                     logging.INFO if found.target.release is None else logging.WARNING,
                     "%s: %s", config.client_id, text,
                 )  # fmt: skip
-            if is_first and (missing := await left_out(found)) is not None:
-                _log.warning("%s: %s", config.client_id, missing)
-            is_first = False
             session = CopySession(found, status, run, on_commit)
             await session.run(until_caught_up=until_caught_up)
             return

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.source_release import left_out_by
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
     CorruptRecordException,
@@ -125,6 +126,21 @@ class SourceReader:
         """Close all connections."""
         await self._consumer.stop()
         await self._admin.close()
+
+    async def left_out(self, wait_s: float) -> str | None:
+        """Return what the copy doesn't have of the source, by the brokers that respond.
+
+        Args:
+            wait_s: how long to wait for all brokers, in seconds; None is returned if one takes
+                longer.
+
+        Raises:
+            KafkaError: no broker responds.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                return await left_out_by(self._admin)
+        return None
 
     async def partition_counts(self) -> dict[str, int]:
         """Return all topics, with their partition counts.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.source_clients import source_admin
 from aiokafka08.errors import KafkaError
@@ -28,8 +29,20 @@ async def left_out(config: BridgeConfig) -> str | None:
         KafkaError: no broker responds.
     """
     async with source_admin(config) as admin:
-        await admin.describe_cluster()
-        releases = known_releases((await admin.ping_brokers()).values())
+        return await left_out_by(admin)
+
+
+async def left_out_by(admin: AIOKafkaAdminClient) -> str | None:
+    """Return what `left_out` does.
+
+    Args:
+        admin: a started client of the source.
+
+    Raises:
+        KafkaError: no broker responds.
+    """
+    await admin.describe_cluster()
+    releases = known_releases((await admin.ping_brokers()).values())
     newest = max(releases, key=release_numbers, default="0.8")
     if release_numbers(newest) < _FIRST_WITH_HEADERS:
         return None

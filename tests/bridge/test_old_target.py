@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
@@ -345,6 +347,29 @@ async def test_target_with_tls_of_librdkafka_only_counts_as_modern(
         '[topics]\ninclude = ["t"]\n'
     )
     assert (await with_releases(config)).target.release is None
+
+
+async def test_source_that_tells_no_release_is_copied(
+    old: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that hangs at this question must not keep the bridge from its start."""
+    monkeypatch.setattr(copy_module, "RELEASE_S", 0.1)
+    append(old, 0, 10)
+    ping_brokers, hung = AIOKafkaAdminClient.ping_brokers, 0
+
+    async def hang_once(admin: AIOKafkaAdminClient) -> dict[int, Any]:
+        nonlocal hung
+        hung += 1
+        if hung == 1:
+            await asyncio.Event().wait()
+        return await ping_brokers(admin)
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "ping_brokers", hang_once)
+    topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
+    with EmbeddedCluster(version="0.9", topics=topics) as target:
+        status = await asyncio.wait_for(copy(config_of(old, target)), 60)
+    assert (status.records, status.sessions) == (10, 1)
+    assert hung
 
 
 async def test_close_ends_a_write_that_hangs(old: EmbeddedCluster, target: EmbeddedCluster) -> None:

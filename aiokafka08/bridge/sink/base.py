@@ -43,11 +43,13 @@ class BridgeRun:
         id: Random.
         has_claimed: Whether its claim is in the state topic.
         is_first: Whether no other start has left a claim.
+        has_warned: Whether the log says what the copy doesn't have of the source.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     has_claimed: bool = False
     is_first: bool = True
+    has_warned: bool = False
 
 
 def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
