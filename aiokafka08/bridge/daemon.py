@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
+from aiokafka08.bridge.progress_log import ProgressLog
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import import_confluent
@@ -76,7 +77,12 @@ async def run_bridge(
     """
     import_confluent()  # its objects are left out too
     with _older_objects_left_out():
-        await _run_sessions(config, status, until_caught_up, on_commit)
+        progress = asyncio.create_task(ProgressLog(config, status).follow(), name="bridge progress")
+        try:
+            await _run_sessions(config, status, until_caught_up, on_commit)
+        finally:
+            progress.cancel()
+            await asyncio.gather(progress, return_exceptions=True)
 
 
 @contextmanager
@@ -101,6 +107,7 @@ async def _run_sessions(
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     last_progress, transactions, said = loop.time(), 0, ""
+    has_started = False
     while True:
         status.sessions += 1
         try:
@@ -121,7 +128,7 @@ async def _run_sessions(
                 raise  # the start was refused, such as for want of a permission
             now = loop.time()
             if status.problem is None:  # the session had begun: the outage begins now
-                last_progress = now
+                last_progress, has_started = now, True
             if status.transactions > transactions:
                 last_progress, transactions = now, status.transactions
                 backoff.reset()
@@ -130,8 +137,9 @@ async def _run_sessions(
             status.problem = error.text or repr(error)
             pause = backoff.next()
             _log.warning(
-                "%s: the copy stopped, next attempt in %.1f s: %s",
-                config.client_id, pause, status.problem,
+                "%s: %s, next attempt in %.1f s: %s", config.client_id,
+                "the copy stopped" if has_started else f"not started yet (see {config.path})",
+                pause, status.problem,
             )  # fmt: skip
             _return_memory()
             await asyncio.sleep(pause)

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Final
 
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka08.bridge.addresses import START_TIMEOUT_MS, named_addresses
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.range_records import RangeRecords
@@ -88,6 +89,7 @@ def target_network(config: BridgeConfig, *, only_tls: bool = False) -> dict[str,
             network[argument] = parse(option, text)
     tls = tls_options(given, "target.properties.") if is_tls(given) else None
     return {
+        "start_timeout_ms": START_TIMEOUT_MS,
         **network,
         "bootstrap_servers": config.target.bootstrap,
         "client_id": config.client_id,
@@ -171,7 +173,8 @@ class OldTarget(TargetCluster):
             TargetError: a `KafkaError` came up; `TargetUnavailableError` if it may pass.
         """
         try:
-            yield
+            with named_addresses("target", self._config.target):
+                yield
         except TargetError:
             raise
         except KafkaError as error:

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.addresses import START_TIMEOUT_MS, named_addresses
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.source_release import left_out_by
 from aiokafka08.consumer import AIOKafkaConsumer
@@ -96,11 +97,12 @@ class SourceReader:
         network: dict[str, Any] = {
             "bootstrap_servers": config.source.bootstrap,
             "client_id": config.client_id,
+            "start_timeout_ms": START_TIMEOUT_MS,
             "metadata_max_age_ms": min(_METADATA_AGE_MS, int(config.copy.refresh_s * 1000)),
             **config.source.network,
             "ssl_context": ssl_context(config.source.tls),
         }
-        self._zookeeper = config.source.zookeeper
+        self._cluster = config.source
         self._admin = AIOKafkaAdminClient(**network, zookeeper_connect=config.source.zookeeper)
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,
@@ -119,8 +121,9 @@ class SourceReader:
         Raises:
             KafkaError: no broker of 0.8 to 3.9 responds.
         """
-        await self._admin.start()
-        await self._consumer.start()
+        with named_addresses("source", self._cluster):
+            await self._admin.start()
+            await self._consumer.start()
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -161,9 +164,10 @@ class SourceReader:
         Raises:
             KafkaError: ZooKeeper doesn't respond.
         """
-        if self._zookeeper is None:
+        if self._cluster.zookeeper is None:
             return {}
-        nodes = await self._admin.describe_topic_nodes()
+        with named_addresses("source", self._cluster):
+            nodes = await self._admin.describe_topic_nodes()
         return {name: dict(node.config) for name, node in nodes.items()}
 
     async def bounds(

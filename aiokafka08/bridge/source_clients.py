@@ -6,37 +6,44 @@ async with source_admin(config) as admin:
 
 from __future__ import annotations
 
-import logging
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.addresses import START_TIMEOUT_MS, named_addresses
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
 from aiokafka08.consumer.range_router import open_range_router
 from aiokafka08.net.router import Router
 from aiokafka08.net.tls import ssl_context
 
 
-def source_admin(config: BridgeConfig) -> AIOKafkaAdminClient:
-    """Return an admin client of the source, with ZooKeeper if the file names it.
+@asynccontextmanager
+async def source_admin(config: BridgeConfig) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Yield a started admin client of the source, with ZooKeeper if the file names it.
 
     Raises:
         KafkaConfigurationError: a file for TLS can't be read.
+        KafkaError: no broker of the source responds.
     """
-    return AIOKafkaAdminClient(
-        **_network(config),
-        zookeeper_connect=config.source.zookeeper,
-    )
+    made = AIOKafkaAdminClient(**_network(config), zookeeper_connect=config.source.zookeeper)
+    with named_addresses("source", config.source):
+        async with made as admin:
+            yield admin
 
 
-def source_router(config: BridgeConfig) -> AbstractAsyncContextManager[Router]:
-    """Return what yields a started router of the source for `read_range()`.
+@asynccontextmanager
+async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
+    """Yield a started router of the source for `read_range()`.
 
     Raises:
         KafkaConfigurationError: a file for TLS can't be read.
-        KafkaError: no broker of the source responds (when it is entered).
+        KafkaError: no broker of the source responds.
     """
-    return open_range_router(_network(config))
+    with named_addresses("source", config.source):
+        async with open_range_router(_network(config)) as router:
+            yield router
 
 
 def source_settings(config: BridgeConfig) -> dict[str, Any]:
@@ -49,7 +56,7 @@ def source_settings(config: BridgeConfig) -> dict[str, Any]:
         "bootstrap.servers": config.source.bootstrap,
         "client.id": config.client_id,
         "log_level": 3,
-        "logger": logging.getLogger("aiokafka08.bridge.librdkafka"),
+        "logger": LibrdkafkaLog(config.client_id),
     }
     if (tls := config.source.tls) is not None:
         files = {
@@ -72,6 +79,7 @@ def _network(config: BridgeConfig) -> dict[str, Any]:
     if config.source.tls is not None:
         network["security_protocol"] = "SSL"
     return {
+        "start_timeout_ms": START_TIMEOUT_MS,
         **network,
         "bootstrap_servers": config.source.bootstrap,
         "client_id": config.client_id,

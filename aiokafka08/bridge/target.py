@@ -11,7 +11,6 @@ are `TargetUnavailableError`.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -19,13 +18,12 @@ from typing import Any, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord, TopicSpec
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
 T = TypeVar("T")
-
-_log = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_S = 30.0
 _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
@@ -67,7 +65,7 @@ def client_settings(config: BridgeConfig) -> dict[str, Any]:
         **config.target.properties,
         "bootstrap.servers": config.target.bootstrap,
         "client.id": config.client_id,
-        "logger": logging.getLogger("aiokafka08.bridge.librdkafka"),
+        "logger": LibrdkafkaLog(config.client_id),
     }
 
 

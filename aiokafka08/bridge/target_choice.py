@@ -31,6 +31,7 @@ from aiokafka08.consumer.range_router import router_config
 from aiokafka08.errors import KafkaConfigurationError, KafkaError, UnsupportedVersionError
 from aiokafka08.net.probe import probe_version
 from aiokafka08.net.versions import BrokerLine
+from aiokafka08.properties import shorten
 from aiokafka08.structs import TopicPartition
 
 
@@ -95,7 +96,8 @@ async def _old_release(config: BridgeConfig) -> str | None:
             continue
         is_old = version.line < BrokerLine.V0_10 or version.release.startswith("0.10")
         return version.release if is_old else None
-    raise TargetUnavailableError(f"target {config.target.bootstrap}: {failure}")
+    given, reason = shorten(config.target.bootstrap), "" if failure is None else failure.text
+    raise TargetUnavailableError(f"target.bootstrap={given}: no broker responds: {reason}")
 
 
 def guarantee(config: BridgeConfig) -> str:

@@ -220,22 +220,30 @@ def name_value(option: str, given: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def log_to_stderr(level: str) -> None:
-    """Log to stderr from this level on, until the command ends."""
+def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
+    """Log to stderr from this level on, until the command ends.
+
+    Args:
+        level: of the package's loggers.
+        others: levels of single loggers, by their names (default None).
+    """
     import logging
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("aiokafka08: %(levelname)s %(message)s"))
     handler.setLevel(level.upper())
     logger = logging.getLogger()
-    before = logging.getLogger("aiokafka08").level
+    levels = {"aiokafka08": level, **(others or {})}
+    before = {name: logging.getLogger(name).level for name in levels}
     logger.addHandler(handler)
-    logging.getLogger("aiokafka08").setLevel(level.upper())
+    for name, one in levels.items():
+        logging.getLogger(name).setLevel(one.upper())
 
     @click.get_current_context().call_on_close
     def restore() -> None:
         logger.removeHandler(handler)
-        logging.getLogger("aiokafka08").setLevel(before)
+        for name, one in before.items():
+            logging.getLogger(name).setLevel(one)
 
 
 def file_sources(config: str | None, profile: str | None) -> list[Source]:

@@ -11,6 +11,7 @@ caller waits for room. No call blocks the event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections import deque
@@ -30,6 +31,8 @@ from aiokafka08.bridge.sink.claims import (
 from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
 
 BATCH_BYTES = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
@@ -120,6 +123,8 @@ class BridgeSink(ABC):
             self._run.has_claimed |= any(one.run == self._run.id for one in claims)
             if self._run.has_claimed:
                 self._check(claims)  # don't take the bridge back from a newer start
+            older = [one.run for one in claims if one.run != self._run.id]
+            is_new = not self._run.has_claimed
             claim = next_claim(claims, self._run.id, self._config.copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             self._run.has_claimed = True
@@ -127,6 +132,11 @@ class BridgeSink(ABC):
             initialised = claim.ids
             claims = await self._claims()
             self._check(claims)
+            if is_new and older:
+                _log.info(
+                    "%s: took the bridge over from its last start (run %s): if that still runs, it "
+                    "ends with exit code 3", self._config.client_id, older[-1],
+                )  # fmt: skip
             # The topic is compacted: later the claims of older starts are gone.
             self._run.is_first &= all(one.run == self._run.id for one in claims)
             if all(one.ids <= initialised for one in claims):

@@ -82,18 +82,39 @@ def run_(
         config = replace(config, copy=replace(config.copy, rate=parse_rate(rate)))
     if listen is not None:
         config = replace(config, listen=listen)
-    log_to_stderr(log_level)
+    _log(log_level)
     status = CopyStatus()
     try:
         run(_run(config, status, until_caught_up))
     except BridgeFencedError as error:
         return fail(error.text, FENCED)
     except Terminated:
+        _note_stop(status)
         return DONE  # the last transactions are committed, or aborted
+    except KeyboardInterrupt:
+        _note_stop(status)
+        raise
     problems = [*status.stopped.values(), *status.refused_topics.values()]
     for problem in problems:
         fail(problem, FAILED)
     return FAILED if problems else DONE
+
+
+def _log(level: str) -> None:
+    """Log what the bridge does; of its clients' connections only what isn't as usual."""
+    usual = {"aiokafka08": "warning", "aiokafka08.bridge": "info"} if level == "info" else {}
+    # An error of the command has what kazoo warns of, once for each attempt.
+    quiet = {} if level == "debug" else {"aiokafka08.admin.kazoo": "error"}
+    log_to_stderr(level, {**usual, **quiet})
+
+
+def _note_stop(status: CopyStatus) -> None:
+    from aiokafka08.cli.notes import note
+
+    note(
+        f"stopped; all that was copied is committed: {status.records} messages in "
+        f"{status.transactions} transactions"
+    )
 
 
 async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:

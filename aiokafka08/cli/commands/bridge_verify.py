@@ -80,7 +80,11 @@ def verify(
     if resume:
         kept.load()
     kept.save(now=time.time())  # says at once if it can't be written
-    verdicts = run(_verify(config, kept, timestamps))
+    try:
+        verdicts = run(_verify(config, kept, timestamps))
+    except KeyboardInterrupt:
+        note("stopped; --resume goes on where it ended")
+        raise
     rows = [_row(one) for one in verdicts]
     equal = all(one.is_equal for one in verdicts)
     if format == "json":

@@ -1,0 +1,180 @@
+"""What a run says about its progress, and about a cluster that it doesn't reach."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiokafka08.bridge.addresses import named_addresses
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.progress_log import BEHIND_S, LINE_S, ProgressLog
+from aiokafka08.bridge.source_clients import source_admin
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
+from aiokafka08.structs import TopicPartition
+from tests.waiting import until
+
+FILE = (
+    'name="x"\n[source]\nbootstrap="127.0.0.1:1"\nzookeeper="zk:1"\n'
+    '[target]\nbootstrap="127.0.0.1:1"\n[topics]\ninclude=["t"]\n'
+)
+CONFIG = parse_config(FILE)
+TP = TopicPartition("t", 0)
+PROGRAM = (
+    "import signal, sys; from aiokafka08.cli.main import main; "
+    "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:]))"
+)
+"""The command line, in a process that takes Ctrl-C also as a job in a shell's background."""
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [one.getMessage().removeprefix("aiokafka08-bridge.x: ") for one in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_backlog_is_logged_each_minute_until_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem=None)
+    status.partitions[TP] = copied = PartitionStatus(0)
+    log = ProgressLog(CONFIG, status)
+    log.look(0.0)
+    copied.observe(1000, 0.0)
+    log.look(1.0)
+    assert lines(caplog) == []
+    copied.position = status.records = 600
+    log.look(LINE_S)
+    assert lines(caplog) == ["600 messages copied since the start, 400 behind, 10 messages/s"]
+    copied.position = status.records = 990
+    copied.observe(1010, LINE_S + 1)
+    log.look(LINE_S + 1)
+    copied.position = status.records = (
+        1000  # the ends of the start are reached; ten have come since
+    )
+    copied.observe(1010, LINE_S + 2)
+    log.look(LINE_S + 2)
+    assert lines(caplog) == ["caught up: 1000 messages copied since the start"]
+    copied.position = status.records = 1010
+    copied.observe(1010, LINE_S + 3)
+    log.look(LINE_S + 100)
+    assert lines(caplog) == []
+
+
+def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem=None)
+    status.partitions[TP] = copied = PartitionStatus(7, end=7)
+    log = ProgressLog(CONFIG, status)
+    log.look(0.0)
+    assert lines(caplog) == ["caught up: 0 messages copied since the start"]
+    copied.observe(17, 10.0)
+    log.look(10.0 + BEHIND_S - 1)
+    assert lines(caplog) == []
+    log.look(10.0 + BEHIND_S)
+    assert lines(caplog) == ["10 messages behind"]
+    copied.position, status.records = 17, 10
+    copied.observe(17, 80.0)
+    log.look(80.0)
+    assert lines(caplog) == ["caught up again: 10 messages copied since the start"]
+
+
+def test_stopped_partition_keeps_no_copy_behind(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem=None)
+    status.partitions[TP] = PartitionStatus(0, end=9, stopped="no leader")
+    ProgressLog(CONFIG, status).look(0.0)
+    assert lines(caplog) == ["caught up: 0 messages copied since the start"]
+
+
+def test_session_that_has_failed_logs_no_progress(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem="the target is away")
+    status.partitions[TP] = PartitionStatus(7, end=7)
+    ProgressLog(CONFIG, status).look(0.0)
+    assert lines(caplog) == []
+
+
+@pytest.mark.parametrize(("kind", "level"), [("TXNERR", "DEBUG"), ("FAIL", "WARNING")])
+def test_librdkafka_lines_have_prefix_and_level(
+    kind: str, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bridge logs or raises errors of transactions itself."""
+    caplog.set_level(logging.DEBUG, "aiokafka08.bridge")
+    LibrdkafkaLog("client").log(logging.CRITICAL, "%s [%s] %s", kind, "producer-1", "why")
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        (level, f"client: librdkafka: {kind} [producer-1] why")
+    ]
+
+
+async def test_wrong_address_of_a_cluster_names_its_key() -> None:
+    with pytest.raises(TargetUnavailableError, match=r"^TargetUn\w+: target\.bootstrap='127"):
+        await with_releases(CONFIG)
+    with pytest.raises(NoBrokersAvailable, match=r": source\.bootstrap='127.0.0.1:1': no broker"):
+        async with source_admin(CONFIG):
+            pass
+
+
+def test_wrong_address_of_zookeeper_names_its_key() -> None:
+    error = KafkaConnectionError("ZooKeeper zk:1 can't be reached: time-out", 7)
+    with pytest.raises(KafkaConnectionError), named_addresses("source", CONFIG.source):
+        raise error
+    assert error.text == "source.zookeeper: ZooKeeper zk:1 can't be reached: time-out"
+    assert error.args[1] == 7
+
+
+async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    status = CopyStatus()
+    running = asyncio.create_task(run_bridge(CONFIG, status))
+    try:
+        await until(lambda: status.sessions >= 3, "two sessions have failed", 30)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    found = lines(caplog)
+    assert len(found) >= 2
+    assert all(one.startswith("not started yet (see bridge.toml), next") for one in found)
+    assert all("target.bootstrap='127.0.0.1:1'" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        (
+            "run",
+            "stopped; all that was copied is committed: 0 messages in 0 transactions",
+        ),
+        ("verify", "stopped; --resume goes on where it ended"),
+    ],
+)
+def test_ctrl_c_says_what_it_has_left(command: str, last: str, tmp_path: Path) -> None:
+    """The target accepts a connection and doesn't respond."""
+    file = tmp_path / "bridge.toml"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        file.write_text(FILE.replace("127.0.0.1:1", address))
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "bridge", command, str(file)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate(timeout=60)[1]
+            connection.close()
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == f"aiokafka08: {last}"
