@@ -21,7 +21,7 @@ from aiokafka08.bridge.readiness import Readiness, Step
 from aiokafka08.bridge.target_choice import with_releases
 from aiokafka08.bridge.verify import PartitionVerdict, verify
 from aiokafka08.bridge.verify_state import VerifyState, state_path
-from aiokafka08.bridge.wording import committed_text
+from aiokafka08.bridge.wording import committed_text, equal_text
 
 _POLL_S = 0.5
 
@@ -49,7 +49,7 @@ async def plan_steps(
             await readiness.messages(scan=scan),
             await readiness.producers(quiet_s),
             await readiness.copy(),
-            readiness.verification(),
+            await readiness.verification(),
             await readiness.consumers(),
             await readiness.groups(),
         ]
@@ -106,7 +106,7 @@ async def cut_over(
             "carried over",
             not left,
             committed_text(kinds["move"], kinds["same"], "target")
-            + (f", {len(left)} were not: see 'bridge groups'" if left else "")
+            + (f", {len(left)} weren't: see 'bridge groups'" if left else "")
             + ". Start the consumers there, then the producers; then stop 'bridge run'",
         )
     finally:
@@ -122,7 +122,7 @@ async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
     if wrong := [one for one in verdicts if not one.is_equal]:
         return Step("verification", False, _differences(wrong))
     count = sum(one.progress.source_count for one in verdicts)
-    return Step("verification", True, f"{count} messages are equal")
+    return Step("verification", True, equal_text(count))
 
 
 def _differences(wrong: Sequence[PartitionVerdict]) -> str:

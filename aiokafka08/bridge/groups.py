@@ -238,8 +238,12 @@ async def source_offsets(
 async def source_groups(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> list[str]:
-    """Return the names of all groups in the stores of a bridge, sorted; the arguments are those of
-    `source_offsets`.
+    """Return the names of all groups in the stores of a bridge, sorted.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        file_offsets: what the groups' file has.
 
     Raises:
         KafkaError: a store can't be read.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -34,6 +34,7 @@ from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.topics import UNCLEAN
 from aiokafka08.bridge.verify_state import last_verification, state_path
+from aiokafka08.bridge.wording import counted, equal_text
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -47,11 +48,36 @@ _FOUND_NAMES = 30
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A condition of the cut-over; `detail` says what was found, and what to do."""
+    """A condition of the cut-over; `detail` says what was found, and what to do.
+
+    `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
+    """
 
     step: str
     is_ready: bool
     detail: str
+    is_missing: bool = False
+
+
+_NEXT = {
+    "topics": "mend what the step 'topics' names",
+    "messages": "mend what the step 'messages' names",
+    "copy": "start 'bridge run', and let it reach the end; then 'bridge verify'",
+    "verification": "run 'bridge verify'",
+    "producers": "stop producers and consumers, then 'bridge cutover --execute'",
+    "consumers": "stop the consumers that the step 'consumers' names, or mend [groups]",
+    "groups": "see the step 'groups'",
+}
+"""What to do about a step that isn't ready, in the order in which it is done."""
+
+
+def next_action(steps: Iterable[Step]) -> str:
+    """Return what to do next, after a look at all steps."""
+    left = {one.step: one for one in steps if not one.is_ready}
+    if "topics" in left and left["topics"].is_missing:
+        return "start 'bridge run', which creates the topics"
+    found = (text for step, text in _NEXT.items() if step in left)
+    return next(found, "stop producers and consumers, then 'bridge cutover --execute'")
 
 
 class Readiness:
@@ -124,11 +150,13 @@ class Readiness:
         if not pairs:
             return Step("topics", False, "topics.exclude leaves no topic of the source")
         if missing:
-            text = f"{len(missing)} of {len(pairs)} don't exist at the target: 'bridge run' creates"
-            return Step("topics", False, f"{text} {_some(sorted(missing))}")
-        return Step(
-            "topics", True, f"{len(pairs)} topics, {sum(counts[t] for t in pairs)} partitions"
-        )
+            verb = "doesn't" if len(missing) == 1 else "don't"
+            text = (
+                f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates"
+            )
+            return Step("topics", False, f"{text} {_some(sorted(missing))}", is_missing=True)
+        partitions = counted(sum(counts[t] for t in pairs), "partition")
+        return Step("topics", True, f"{counted(len(pairs), 'topic')}, {partitions}")
 
     async def messages(self, *, scan: bool = False) -> Step:
         """Return whether the target accepts the messages: samples, or all of them.
@@ -160,9 +188,9 @@ class Readiness:
                 now_ms = int(time.time() * 1000)
                 for one in records:
                     _judge(one, limits, keeps, now_ms, reasons, expired)
-        read = f"{count} messages read" if scan else f"{count} messages sampled; --scan reads all"
+        read = counted(count, "message") + (" read" if scan else " sampled; --scan reads all")
         if reasons:
-            wrong = [f"{where} ({number} messages)" for where, number in reasons.items()]
+            wrong = [f"{where} ({counted(number, 'message')})" for where, number in reasons.items()]
             return Step("messages", False, f"the target refuses {_some(wrong)}; {read}")
         if expired:
             old = [f"{number} in {topic}" for topic, number in expired.items()]
@@ -212,17 +240,35 @@ class Readiness:
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
             return Step("copy", False, f"not copied yet: {_some(some)}; is 'bridge run' up?")
-        return Step("copy", True, f"{len(partitions)} partitions are copied to the end")
+        verb = "is" if len(partitions) == 1 else "are"
+        return Step(
+            "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
+        )
 
-    def verification(self) -> Step:
-        """Return whether the last verification found both sides equal."""
+    async def verification(self) -> Step:
+        """Return whether the last verification found both sides equal, and what it doesn't cover.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
         found = last_verification(state_path(self._config.path))
         if found is None:
             return Step("verification", False, "none yet: run 'bridge verify'")
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.at))
         if not found.is_equal:
             return Step("verification", False, f"of {at}: not equal, or not complete")
-        return Step("verification", True, f"of {at}: {found.count} messages are equal")
+        async with source_admin(self._config) as admin:
+            partitions = await copied_partitions(self._config, admin, self.transfer.target)
+        left = sum(
+            max(0, one.position - found.ends.get(tp, one.source.start or 0))
+            for tp, one in partitions.items()
+            if one.position is not None
+        )
+        text = f"of {at}: {equal_text(found.count)}"
+        if left:
+            verb = "wasn't" if left == 1 else "weren't"
+            text += f"; {counted(left, 'offset')} copied since {verb} compared"
+        return Step("verification", True, text)
 
     async def consumers(self) -> Step:
         """Return whether the groups were found, and have no members at either cluster.
@@ -243,7 +289,7 @@ class Readiness:
         ]
         if live:
             return Step("consumers", False, f"stop the members of {_some(live)}")
-        return Step("consumers", True, f"{len(offsets)} groups, without members")
+        return Step("consumers", True, f"{counted(len(offsets), 'group')}, without members")
 
     async def groups(self) -> Step:
         """Return whether the offsets of all groups can be carried over.
@@ -271,7 +317,8 @@ class Readiness:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
         kinds = Counter(one.outcome for one in moves)
-        text = f"{kinds['move']} offsets to commit, {kinds['same']} are at the target"
+        same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
+        text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
         return Step("groups", True, text)
 
 

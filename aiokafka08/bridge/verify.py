@@ -115,7 +115,7 @@ def bounds(
 
 
 def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
-    """Return the verdict; its difference is "extra" if the target has a message of another there.
+    """Return the verdict, with "extra" as the difference if another producer has written there.
 
     Args:
         verdict: of a partition.

@@ -95,11 +95,15 @@ class VerifyState:
 
 @dataclass(frozen=True, slots=True)
 class LastVerification:
-    """When a verification last ended, in seconds since the epoch, and what it found."""
+    """When a verification last ended, in seconds since the epoch, and what it found.
+
+    `ends` has the source offset up to which each partition was compared.
+    """
 
     at: float
     is_equal: bool
     count: int
+    ends: Mapping[TopicPartition, int]
 
 
 def last_verification(path: Path) -> LastVerification | None:
@@ -108,7 +112,11 @@ def last_verification(path: Path) -> LastVerification | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         verdicts = [_from_document(one) for one in document["partitions"]]
         count = sum(one.progress.source_count for one in verdicts)
-        return LastVerification(float(document["at"]), bool(verdicts) and document["equal"], count)
+        is_equal = bool(verdicts) and document["equal"]
+        ends = {
+            TopicPartition(one.topic, one.partition): one.progress.source_next for one in verdicts
+        }
+        return LastVerification(float(document["at"]), is_equal, count, ends)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

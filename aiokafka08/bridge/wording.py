@@ -13,6 +13,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def equal_text(number: int) -> str:
+    """Return how many messages are equal on both sides."""
+    return f"{counted(number, 'message')} {'is' if number == 1 else 'are'} equal"
+
+
 def committed_text(moved: int, same: int, side: str) -> str:
     """Return how many offsets of groups were committed.
 

@@ -167,16 +167,50 @@ def _write_table(rows: Sequence[Sequence[object]], names: Sequence[str], title: 
     table = Table(
         box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, expand=False
     )
+    console = Console(file=sys.stdout, highlight=False)
+    texts = [[table_value(value) for value in row] for row in rows]
+    # Between two columns are a space, a line and a space; the edges have one each.
+    room = console.width - 3 * len(names) + 1
+    widths = _column_widths(texts, names, room) if is_terminal() else None
     for index, name in enumerate(names):
         numbers = all(isinstance(row[index], int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numbers and rows else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(table_value(value)) for value in row))
+        table.add_column(
+            name,
+            justify="right" if numbers and rows else "left",
+            overflow="fold",
+            width=widths[index] if widths else None,
+        )
+    for row in texts:
+        table.add_row(*map(Text, row))
     if is_terminal():
-        console = Console(file=sys.stdout, highlight=False)
         console.print(table)
         write_bytes(b"", flush=True)
         return
     text = io.StringIO()
     Console(file=text, width=100_000, highlight=False).print(table)
     write_text("".join(line.rstrip() + "\n" for line in text.getvalue().splitlines()), flush=True)
+
+
+def _column_widths(
+    rows: Sequence[Sequence[str]], names: Sequence[str], room: int
+) -> list[int] | None:
+    """Return widths in which no name is broken; None if the names alone have no room.
+
+    The widest columns get narrower first.
+    """
+    from rich.cells import cell_len
+
+    least = [cell_len(name) for name in names]
+    if sum(least) > room:
+        return None
+    widths = [
+        min(room, max(cell_len(text) for text in column))
+        for column in zip(names, *rows, strict=True)
+    ]
+    while sum(widths) > room:
+        widest = max(
+            (index for index, width in enumerate(widths) if width > least[index]),
+            key=widths.__getitem__,
+        )
+        widths[widest] -= 1
+    return widths

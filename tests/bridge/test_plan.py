@@ -179,3 +179,40 @@ async def test_last_line_says_whether_offsets_were_committed(
     assert dry == "aiokafka08: nothing changed; leave out --dry-run to commit"
     back = await last_line("cutover", "--rollback")
     assert back == "aiokafka08: 1 offset committed at the source"
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_plan_ends_with_what_to_do_next(
+    copied: CopiedTopic, source: RealCluster, cli: RunCommand
+) -> None:
+    """Each call follows the advice of the one before."""
+    topic, _, config, copy = copied
+
+    async def plan() -> tuple[str, dict[str, tuple[bool, str]]]:
+        done = await bridge(cli, config, "plan", "--quiet", "0.1")
+        return done.err.splitlines()[-1].removeprefix("aiokafka08: "), steps_of(done)
+
+    replace_text(config, f'"{topic}"', f'"{topic}|{topic}-2"')
+    await asyncio.to_thread(source.create_topic, f"{topic}-2")
+    assert (await plan())[0] == "next: start 'bridge run', which creates the topics"
+    replace_text(config, f"|{topic}-2", "|none")
+    line, steps = await plan()
+    assert line == "next: run 'bridge verify'"
+    assert steps["topics"] == (True, "1 topic, 1 partition")
+    assert steps["copy"] == (True, "1 partition is copied to the end")
+    assert steps["consumers"] == (True, "1 group, without members")
+    assert steps["groups"] == (True, "1 offset to commit, 0 are at the target")
+    assert (await bridge(cli, config, "verify")).code == 0
+    line, steps = await plan()
+    assert line == "next: stop producers and consumers, then 'bridge cutover --execute'"
+    assert steps["verification"][1].endswith(": 60 messages are equal")
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
+        await producer.send_and_wait(topic, b"later", partition=0)
+    line, _ = await plan()
+    assert line == "next: start 'bridge run', and let it reach the end; then 'bridge verify'"
+    await asyncio.to_thread(copy.copy, topic, 0, [(60, None, b"later")])
+    _, steps = await plan()
+    ready, detail = steps["verification"]
+    assert ready
+    assert detail.endswith(": 60 messages are equal; 1 offset copied since wasn't compared")

@@ -112,10 +112,10 @@ async def test_plan_tells_what_the_target_refuses(
     steps = await plan(missing)
     assert steps["topics"] == (
         False,
-        f"1 of 1 don't exist at the target: 'bridge run' creates {missing}",
+        f"1 of 1 doesn't exist at the target: 'bridge run' creates {missing}",
     )
     assert steps["producers"][0]
-    assert steps["copy"] == (True, "1 partitions are copied to the end")
+    assert steps["copy"] == (True, "1 partition is copied to the end")
 
     def sent(size: int) -> str | None:
         errors: list[str | None] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,11 +182,14 @@ def _roll_back(config: BridgeConfig, dry_run: bool, rewind: bool, format: str | 
     return READY if done else NOT_READY
 
 
-def _show(steps: Iterable[Step], format: str | None) -> int:
+def _show(steps: Sequence[Step], format: str | None) -> int:
+    from aiokafka08.bridge.readiness import next_action
+    from aiokafka08.cli.notes import note
     from aiokafka08.cli.output import write_rows
 
     rows = [_step_row(step) for step in steps]
     write_rows(rows, STEP_FIELDS, format)
+    note(f"next: {next_action(steps)}")
     return READY if all(row["ready"] for row in rows) else NOT_READY
 
 
