@@ -43,9 +43,9 @@ def create_ssl_context(
     """
     # OpenSSL's errors name no file, and it ignores a folder that doesn't exist.
     for file in (cafile, certfile, keyfile):
-        if file is not None:
+        if file:
             open(file, "rb").close()
-    if capath is not None:
+    if capath:
         os.scandir(capath).close()
     with _naming(cafile=cafile, capath=capath):
         context = ssl.create_default_context(
@@ -64,5 +64,5 @@ def _naming(**arguments: object) -> Iterator[None]:
         yield
     except ssl.SSLError as error:
         given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
-        text = f"{', '.join(given) or 'cadata'}: {error.strerror}"
-        raise type(error)(error.errno, text) from error
+        error.strerror = f"{', '.join(given) or 'cadata'}: {error.strerror}"
+        raise

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from aiokafka08.admin.offset_reset import PlanTarget
     from aiokafka08.cli.output import Row
 
+_MOST_NAMED = 20
+"""How many partitions an error names."""
+
 
 class TargetMoves:
     """Move one group to a target, in each store where it has offsets."""
@@ -187,8 +190,14 @@ async def _refuse_outside(
         log = logs[TopicPartition(one.topic, one.partition)]
         texts.append(
             f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted}, "
-            f"expected {log.start} to {log.end}"
+            + (
+                "the log's bounds aren't known, its leader is away"
+                if log.start is None or log.end is None
+                else f"expected {log.start} to {log.end}"
+            )
         )
+    if len(texts) > _MOST_NAMED:
+        texts[_MOST_NAMED:] = [f"and {len(texts) - _MOST_NAMED} more"]
     raise OffsetOutOfRangeError(
         f"nothing is committed, offsets are outside the log: {'; '.join(texts)}. Are they of this "
         "cluster? --to-nearest takes the nearest offset inside"

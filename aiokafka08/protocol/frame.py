@@ -64,8 +64,10 @@ class _FrameBuffer:
             self._pages.resize(self.size_bytes)
         except BufferError:
             return True
-        except SystemError:  # macOS has no resize, and says so if there is no view
-            pass
+        except SystemError:  # macOS up to Python 3.14: no resize, said if there is no view
+            return False
+        except AttributeError:  # macOS from 3.15 on: views aren't known, nothing is reused
+            return True
         return False
 
 

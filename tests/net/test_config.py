@@ -267,8 +267,14 @@ def test_file_without_a_certificate_is_named(option: str, tmp_path: Path) -> Non
     empty = tmp_path / "empty.pem"
     empty.touch()
     files: dict[str, Any] = {option: str(empty)}
-    with pytest.raises(ssl.SSLError, match=rf"{option}='.*empty\.pem'"):
+    with pytest.raises(ssl.SSLError, match=rf"{option}='.*empty\.pem'") as caught:
         create_ssl_context(**files)
+    assert caught.value.library in ("X509", "SSL")
+
+
+def test_empty_names_of_authorities_are_none() -> None:
+    """As with `ssl.create_default_context`: `os.environ.get("CA", "")` is usual."""
+    create_ssl_context(cafile="", capath="")
 
 
 def test_bad_certificate_data_is_named() -> None:

@@ -19,7 +19,7 @@ A member whose user makes no read call (`getone()`, `getmany()`, `async for`) fo
 again with the next read call.
 
 With `zookeeper_connect`, the first join waits until the group has no members in ZooKeeper
-(`zookeeper_members`).
+(`zookeeper_members`). The user gets an error now and then; the member goes on trying.
 
 `choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
 is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
@@ -44,7 +44,7 @@ from aiokafka08.consumer.membership.generation import (
 )
 from aiokafka08.consumer.membership.group_leader import assign_members, decode_members
 from aiokafka08.consumer.membership.heartbeat import Heartbeat
-from aiokafka08.consumer.membership.zookeeper_members import wait_until_left
+from aiokafka08.consumer.membership.zookeeper_members import ZookeeperMembers
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.protocol import (
@@ -110,10 +110,15 @@ class BrokerGroup:
         self._assigned: Mapping[str, frozenset[int]] = {}
         self._needs_rejoin = False
         self._is_idle = False  # no read call within `max_poll_interval_ms`
-        self._zookeeper_connect = config.zookeeper_connect  # None once it has no members there
+        self._zookeeper_members: ZookeeperMembers | None = None  # None also once they have left
+        if config.zookeeper_connect is not None:
+            self._zookeeper_members = ZookeeperMembers(
+                config, coordinator.group, config.zookeeper_connect, router.telemetry
+            )
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
+        self._refusal: KafkaError | None = None  # for the user, while this member goes on trying
         self._heartbeat = Heartbeat(
             router,
             config,
@@ -178,10 +183,14 @@ class BrokerGroup:
     def check(self) -> None:
         """Raise the error that ended the membership, if there is one; otherwise end idleness.
 
-        Each read call runs this, so the user is active.
+        Members in ZooKeeper end no membership: their error is raised once. Each read call runs
+        this, so the user is active.
         """
         if self._error is not None:
             raise self._error
+        if (refusal := self._refusal) is not None:
+            self._refusal = None
+            raise refusal
         if self._is_idle:
             self._is_idle = False
             self._notifier.notify()
@@ -263,14 +272,8 @@ class BrokerGroup:
                 await self._notifier.wait()
             return
         self._generation, self._needs_rejoin = None, False
-        if self._zookeeper_connect is not None:
-            await wait_until_left(
-                self._config,
-                self._coordinator.group,
-                self._zookeeper_connect,
-                self._router.telemetry,
-            )
-            self._zookeeper_connect = None
+        if not await self._zookeeper_members_have_left():
+            return
         assignment, generation = await self._join()
         if self._subscription.number != generation.subscription_number:
             return  # the subscription has changed since: join again
@@ -295,6 +298,26 @@ class BrokerGroup:
         await self._assignee.assign(partitions, always_notify=True)
         self._end_first_round()
         self.on_change()  # metadata or subscription may have changed during the join
+
+    async def _zookeeper_members_have_left(self) -> bool:
+        """Wait until the group has no member in ZooKeeper; False if the subscription changes."""
+        number = self._subscription.number
+        while (members := self._zookeeper_members) is not None:
+            if await members.have_left():
+                self._zookeeper_members = None
+                break
+            if (refusal := members.refusal()) is not None:
+                self._refusal = refusal
+                self._assignee.wake()
+                self._end_first_round()
+            next_look = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
+            while self._subscription.number == number:
+                if not await self._notifier.wait(next_look):
+                    break
+            else:
+                break
+        self._refusal = None
+        return self._subscription.number == number
 
     def _end_identity(self) -> None:
         """Let commits belong to no member, if the subscription has ended."""

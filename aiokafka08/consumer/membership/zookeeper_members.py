@@ -1,8 +1,8 @@
-"""Wait until a group has no members in ZooKeeper, before a member joins it at its broker.
+"""Look for the members that a group has in ZooKeeper, before a member joins it at its broker.
 
 Brokers from 0.9 on coordinate groups, but know nothing of the members in ZooKeeper: the Scala
 consumers, and this client's consumers that began on 0.8. If a group has both, each partition is
-read by a member of either kind. `BrokerGroup` waits here if `zookeeper_connect` is given.
+read by a member of either kind. `BrokerGroup` waits for them if `zookeeper_connect` is given.
 """
 
 from __future__ import annotations
@@ -17,59 +17,80 @@ from aiokafka08.zookeeper.groups import members_of
 from aiokafka08.zookeeper.session import ZookeeperSession
 
 
-async def wait_until_left(
-    config: ConsumerConfig, group: str, connect: str, telemetry: Telemetry
-) -> None:
-    """Return as soon as the group has no member in ZooKeeper.
-
-    A member that crashed is in ZooKeeper until its session ends. So there are
-    `rebalance_max_retries` attempts, with `rebalance_backoff_ms` between them.
+class ZookeeperMembers:
+    """What is known of a group's members in ZooKeeper.
 
     Args:
         group: the group's name.
         connect: "host:port,host:port/chroot".
-        telemetry: is told each failed attempt.
-
-    Raises:
-        KafkaUnavailableError: members are left, which the text names; or ZooKeeper can't be asked.
+        telemetry: is told each look that finds members, or finds out nothing.
     """
-    reason = ""
-    for attempt in range(config.rebalance_max_retries):
-        if attempt:
-            await asyncio.sleep(config.rebalance_backoff_s)
+
+    def __init__(
+        self, config: ConsumerConfig, group: str, connect: str, telemetry: Telemetry
+    ) -> None:
+        self._config = config
+        self._group = group
+        self._connect = connect
+        self._telemetry = telemetry
+        self._looks = 0
+        self._began_at = 0.0
+        self._reason = ""
+
+    async def have_left(self) -> bool:
+        """Return whether it is certain that no member is left."""
+        if not self._looks:
+            self._began_at = asyncio.get_running_loop().time()
+        self._looks += 1
         try:
-            members = await _members(connect, group, config.session_timeout_s)
+            members = await self._read()
         except KafkaError as error:
             if not (error.retriable or isinstance(error, KafkaUnavailableError)):
                 raise
-            reason = (
+            self._reason = (
                 f"{error}. So it isn't known whether the group has members there. If none is left, "
                 "leave out zookeeper_connect"
             )
         else:
             if not members:
-                return
-            reason = (
+                return True
+            self._reason = (
                 f"it has members in ZooKeeper, {', '.join(members)}. They don't see the members "
-                "that brokers coordinate, so both would read all partitions. Stop them first"
+                "that brokers coordinate, so both would read all partitions. Stop them first; one "
+                "that has crashed stays until its session ends"
             )
-        telemetry.emit(GroupJoinFailed(group, reason))
-    raise KafkaUnavailableError(
-        f"group {group!r}: not joined after rebalance_max_retries={config.rebalance_max_retries} "
-        f"tries: {reason}"
-    )
+        self._telemetry.emit(GroupJoinFailed(self._group, self._reason))
+        return False
 
+    def refusal(self) -> KafkaUnavailableError | None:
+        """Return the error for the user, after enough looks; then the counting begins anew.
 
-async def _members(connect: str, group: str, timeout_s: float) -> list[str]:
-    session = ZookeeperSession(connect, "aiokafka08.consumer.kazoo")
-    request: asyncio.Future[list[str]] | None = None
-    try:
-        client = await session.open(timeout_s)
-        request = asyncio.ensure_future(
-            environment.run_in_thread(members_of, client, connect, group, timeout_s)
+        A member that crashed is in ZooKeeper until its session ends. So there are at least
+        `rebalance_max_retries` looks, and as many as a session takes.
+        """
+        config = self._config
+        waited_s = asyncio.get_running_loop().time() - self._began_at
+        least_s = config.session_timeout_s + 2 * config.rebalance_backoff_s
+        if self._looks < config.rebalance_max_retries or waited_s < least_s:
+            return None
+        tries, self._looks = self._looks, 0
+        return KafkaUnavailableError(
+            f"group {self._group!r}: not joined in {waited_s:.0f} s, {tries} tries "
+            f"(rebalance_max_retries={config.rebalance_max_retries}, session_timeout_ms="
+            f"{config.session_timeout_s * 1000:.0f}): {self._reason}"
         )
-        return await asyncio.shield(request)
-    finally:
-        await session.close()
-        if request is not None:  # it can't be cancelled; without a session it soon ends
-            await asyncio.gather(request, return_exceptions=True)
+
+    async def _read(self) -> list[str]:
+        timeout_s = self._config.session_timeout_s
+        session = ZookeeperSession(self._connect, "aiokafka08.consumer.kazoo")
+        request: asyncio.Future[list[str]] | None = None
+        try:
+            client = await session.open(timeout_s)
+            request = asyncio.ensure_future(
+                environment.run_in_thread(members_of, client, self._connect, self._group, timeout_s)
+            )
+            return await asyncio.shield(request)
+        finally:
+            await session.close()
+            if request is not None:  # it can't be cancelled; without a session it soon ends
+                await asyncio.gather(request, return_exceptions=True)

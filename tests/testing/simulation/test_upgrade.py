@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.net.config import OffsetsStorage
 from aiokafka08.telemetry import Event, GroupJoined
@@ -50,9 +50,11 @@ def test_clients_survive_an_upgrade_and_its_undoing(versions: list[str]) -> None
         assert world.run(run) == expected
 
 
-def member(world: World, offsets_storage: OffsetsStorage = "zookeeper") -> AIOKafkaConsumer:
+def member(
+    world: World, offsets_storage: OffsetsStorage = "zookeeper", topics: Sequence[str] = ("t",)
+) -> AIOKafkaConsumer:
     return AIOKafkaConsumer(
-        "t",
+        *topics,
         bootstrap_servers=world.cluster.bootstrap_servers,
         zookeeper_connect=world.zookeeper_connect,
         offsets_storage=offsets_storage,
@@ -79,6 +81,24 @@ def test_group_of_zookeeper_keeps_its_partitions() -> None:
         world.run(run)
 
 
+def test_member_waits_as_long_as_a_session_in_zookeeper() -> None:
+    """A member that crashed is there until its session ends, after 10 s by default."""
+    with simulate(1, version="0.8.2", topics={"t": 2}) as world:
+
+        async def run() -> None:
+            first, late = member(world), member(world)
+            await first.start()
+            await change_version(world.cluster, "0.9")
+            start = asyncio.create_task(late.start())
+            await asyncio.sleep(10)
+            await first.stop()
+            await start
+            assert len(late.assignment()) == 2
+            await late.stop()
+
+        world.run(run)
+
+
 def test_group_without_known_members_is_not_joined() -> None:
     with simulate(1, version="0.9", topics={"t": 2}) as world:
 
@@ -88,6 +108,39 @@ def test_group_without_known_members_is_not_joined() -> None:
             with pytest.raises(KafkaUnavailableError, match="leave out zookeeper_connect"):
                 await refused.start()
             await refused.stop()
+
+        world.run(run)
+
+
+def test_member_joins_behind_an_outage_of_zookeeper() -> None:
+    """The user gets the error once per period, and no error for what isn't subscribed any more."""
+    with simulate(1, version="0.9", topics={"t": 1}) as world:
+
+        async def run() -> None:
+            world.cluster.append("t", 0, [b"x"])
+            async with member(world, "kafka", ()) as consumer:
+                world.zookeeper.disconnect(60)
+                consumer.subscribe(["t"])
+                with pytest.raises(KafkaUnavailableError, match="leave out zookeeper_connect"):
+                    await consumer.getone()
+                assert (await consumer.getone()).value == b"x"
+
+        world.run(run)
+
+
+def test_assigned_partition_is_read_without_the_group() -> None:
+    with simulate(1, version="0.9", topics={"t": 1}) as world:
+
+        async def run() -> None:
+            world.cluster.append("t", 0, [b"x"])
+            async with member(world, "kafka", ()) as consumer:
+                world.zookeeper.disconnect(3600)
+                consumer.subscribe(["t"])
+                await asyncio.sleep(1)
+                consumer.unsubscribe()
+                consumer.assign([TopicPartition("t", 0)])
+                await asyncio.sleep(100)
+                assert (await consumer.getone()).value == b"x"
 
         world.run(run)
 
