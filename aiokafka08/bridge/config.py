@@ -69,6 +69,23 @@ class SourceConfig:
     properties: Mapping[str, str] = field(repr=False)
 
 
+@dataclass(slots=True)
+class FoundRelease:
+    """What is known of the target's release in this process.
+
+    `release` is that of a target below 0.11, such as "0.10.2"; None for one that has transactions,
+    or while `is_known` is False.
+    """
+
+    is_known: bool = False
+    release: str | None = None
+
+    def keep(self, release: str | None) -> None:
+        """Keep the release, unless another part of the process was faster."""
+        if not self.is_known:
+            self.is_known, self.release = True, release
+
+
 @dataclass(frozen=True, slots=True)
 class TargetConfig:
     """The cluster to copy to.
@@ -79,7 +96,8 @@ class TargetConfig:
     is the address with which topics of a target below 0.11 are created.
 
     `release` isn't in the file: `target_choice.with_releases` finds it. It is that of a target
-    below 0.11, such as "0.10.2"; None for one that has transactions.
+    below 0.11, such as "0.10.2"; None for one that has transactions. `found` is where
+    `target_release.old_release` keeps it, for all copies of a configuration.
     """
 
     bootstrap: str
@@ -90,6 +108,7 @@ class TargetConfig:
     topic_config: Mapping[str, str]
     properties: Mapping[str, str] = field(repr=False)
     release: str | None = None
+    found: FoundRelease = field(default_factory=FoundRelease, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

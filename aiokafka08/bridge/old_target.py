@@ -35,7 +35,15 @@ from aiokafka08.net.tls import ssl_context
 from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.producer import AIOKafkaProducer
-from aiokafka08.properties import NETWORK, TLS, is_tls, one_of, show_option, tls_options
+from aiokafka08.properties import (
+    NETWORK,
+    TLS,
+    is_tls,
+    one_of,
+    positive,
+    show_option,
+    tls_options,
+)
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
@@ -45,6 +53,11 @@ _TLS_NAMES: Final = (
     "ssl.certificate.location",
     "ssl.key.location",
     "enable.ssl.certificate.verification",
+)
+_TIMEOUTS: Final = (
+    "request.timeout.ms",
+    "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms",
 )
 _CLOSE_S: Final = 0.5
 """How long `close()` waits for the acknowledgement of records."""
@@ -59,13 +72,13 @@ def has_unknown_security(properties: Mapping[str, str]) -> bool:
     ) or properties.get("security.protocol", "").strip().upper().startswith("SASL")
 
 
-def target_network(config: BridgeConfig, *, only_tls: bool = False) -> dict[str, Any]:
+def target_network(config: BridgeConfig, *, probe: bool = False) -> dict[str, Any]:
     """Return the arguments of this package's clients that are about the target's connections.
 
     Args:
         config: the file of the bridge; `target.properties` may have TLS, by librdkafka's names.
-        only_tls: True passes by the properties that aren't about TLS: librdkafka knows many that
-            this client doesn't (default False).
+        probe: True takes TLS and the shortest timeout only: it isn't known yet which client will
+            connect, and librdkafka knows many properties that this one doesn't (default False).
 
     Raises:
         IllegalArgumentError: a property isn't known, or has a wrong value.
@@ -77,7 +90,10 @@ def target_network(config: BridgeConfig, *, only_tls: bool = False) -> dict[str,
     network: dict[str, Any] = {}
     for name, text in given.items():
         option = f"target.properties.{name}"
-        if only_tls and name not in (*_TLS_NAMES, "security.protocol"):
+        if probe and name in _TIMEOUTS:
+            shortest = network.get("request_timeout_ms", 2**31)
+            network["request_timeout_ms"] = min(shortest, positive(option, text))
+        if probe and name not in (*_TLS_NAMES, "security.protocol"):
             continue
         if name not in known:
             raise IllegalArgumentError(

@@ -1,4 +1,4 @@
-"""Find out the release of the target, once, and choose what the bridge writes with.
+"""Choose what the bridge writes with, by the release of the target.
 
 | target | cluster | sink | guarantee |
 |---|---|---|---|
@@ -18,20 +18,16 @@ from typing import Protocol
 from aiokafka08.bridge.checked_source import SourceChecksums
 from aiokafka08.bridge.checked_target import TargetChecksums
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.old_groups import OldTargetGroups
-from aiokafka08.bridge.old_target import OldTarget, has_unknown_security, target_network
+from aiokafka08.bridge.old_target import OldTarget
 from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
 from aiokafka08.bridge.sink.ordered import OrderedSink
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.target_groups import ConfluentGroups, TargetGroups
-from aiokafka08.consumer.range_router import router_config
-from aiokafka08.errors import KafkaConfigurationError, KafkaError, UnsupportedVersionError
-from aiokafka08.net.probe import probe_version
-from aiokafka08.net.versions import BrokerLine
-from aiokafka08.properties import shorten
+from aiokafka08.bridge.target_release import old_release
+from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.structs import TopicPartition
 
 
@@ -50,8 +46,8 @@ class Checksums(Protocol):
 async def with_releases(config: BridgeConfig) -> BridgeConfig:
     """Return the configuration with the release of the target, if that is below 0.11.
 
-    A target counts as one that has transactions if only librdkafka can connect to it, such as one
-    with SASL, or with TLS settings that this package's client doesn't know.
+    A target that isn't known to be old counts as one that has transactions: librdkafka may connect
+    where this package's client can't. See `target_release.old_release`.
 
     Args:
         config: the file of the bridge.
@@ -61,7 +57,7 @@ async def with_releases(config: BridgeConfig) -> BridgeConfig:
         UnsupportedVersionError: the target is of 0.8.0 or 0.8.1.
         KafkaConfigurationError: the target doesn't know the compression.
     """
-    release = await _old_release(config)
+    release = await old_release(config)
     if release is None:
         return config
     if release in ("0.8.0", "0.8.1"):
@@ -75,29 +71,6 @@ async def with_releases(config: BridgeConfig) -> BridgeConfig:
             "or lz4"
         )
     return replace(config, target=replace(config.target, release=release))
-
-
-async def _old_release(config: BridgeConfig) -> str | None:
-    """Return the release of a target below 0.11; None if the target isn't known to be old."""
-    if has_unknown_security(config.target.properties):
-        return None
-    try:
-        network = router_config(target_network(config, only_tls=True))
-    except KafkaError:
-        return None
-    failure: KafkaError | None = None
-    for address in network.bootstrap:
-        try:
-            version = await probe_version(address, network, exact=True)
-        except KafkaError as error:
-            if not error.retriable:
-                return None  # 4.x, or a listener for others
-            failure = error
-            continue
-        is_old = version.line < BrokerLine.V0_10 or version.release.startswith("0.10")
-        return version.release if is_old else None
-    given, reason = shorten(config.target.bootstrap), "" if failure is None else failure.text
-    raise TargetUnavailableError(f"target.bootstrap={given}: no broker responds: {reason}")
 
 
 def guarantee(config: BridgeConfig) -> str:

@@ -53,7 +53,7 @@ async def connect_to_any_ip(
 
     Raises:
         CertificateError: each address has a certificate that isn't trusted.
-        KafkaConnectionError: no address works.
+        KafkaConnectionError: no address works; `__cause__` is the error of one.
     """
     errors: Collection[Exception]
     try:
@@ -75,7 +75,9 @@ async def connect_to_any_ip(
     text = f"{address_text(address)}: {', '.join(reasons)}"
     if all(isinstance(error, ssl.SSLCertVerificationError) for error in errors):
         raise CertificateError(text)
-    raise KafkaConnectionError(text)
+    # The cause: of an address where something listens, if there is one.
+    cause = min(errors, key=lambda error: isinstance(error, ConnectionRefusedError))
+    raise KafkaConnectionError(text) from cause
 
 
 async def resolve(host: str, port: int) -> list[str]:

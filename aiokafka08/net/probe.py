@@ -81,7 +81,7 @@ async def probe_version(
         raise connection_error(address, config, error) from error
     except KafkaError as error:
         text = error.text.removeprefix(f"{where}: ")
-        raise type(error)(f"{where}: {text}") from None
+        raise type(error)(f"{where}: {text}") from error.__cause__
     finally:
         await probing.close()
 
