@@ -215,6 +215,7 @@ class CopySession:
         found = await find_positions(
             self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
         )
+        found |= {tp: FoundPosition(0, "anew") for tp in found if tp in self._identities.begun_anew}
         for tp in list(pairs):
             if (reason := self._identities.reason(tp)) is not None:
                 self._leave_out(tp, pairs, found.pop(tp), reason)
@@ -254,7 +255,7 @@ class CopySession:
                     "offset %d, by the %s", self._client_id, *tp, positions[tp],
                     "offsets topic" if one.origin != "tail" else "last records of the target",
                 )  # fmt: skip
-            if one.origin != "group" and (positions[tp] or at):
+            if one.origin == "anew" or (one.origin != "group" and (positions[tp] or at)):
                 await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
 
     def _leave_out(
@@ -403,7 +404,7 @@ class CopySession:
                 case TransactionAborted():
                     self._status.aborts += 1
                     _log.warning(
-                        "%s: transaction of producer %d aborted, read again: %s",
+                        "%s: what producer %d has not committed is read again: %s",
                         self._client_id, event.worker, event.reason,
                     )  # fmt: skip
                     self._rewind(event.worker, event.epoch)

@@ -25,7 +25,7 @@ from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-Origin = Literal["group", "offsets topic", "tail", "none", "lost"]
+Origin = Literal["group", "offsets topic", "tail", "none", "lost", "anew"]
 
 
 class StoredRuns:

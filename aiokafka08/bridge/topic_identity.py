@@ -75,12 +75,17 @@ class TopicIdentities:
         config: the file of the bridge.
         target: the connection.
         sink: sets positions back.
+
+    Attributes:
+        begun_anew: Partitions of the source whose positions `start` has set to 0. Don't read them
+            back: an older start that can't be fenced may commit once more.
     """
 
     def __init__(self, config: BridgeConfig, target: TargetCluster, sink: BridgeSink) -> None:
         self._config, self._target, self._sink = config, target, sink
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
+        self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
@@ -169,6 +174,7 @@ class TopicIdentities:
             tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.pop(tp)] for tp in tps
         }
         await self._sink.begin_anew(pairs, stale)
+        self.begun_anew |= pairs.keys()
         for topic in topics:
             _log.warning(
                 "%s: topic %r was deleted and created again at the source; it is copied from its "

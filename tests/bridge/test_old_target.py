@@ -24,6 +24,8 @@ from aiokafka08.bridge.errors import (
 from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.bridge.old_target import OldTarget
 from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.sink.claims import CLAIM_KEY, Claim, encode_claim
+from aiokafka08.bridge.sink.ordered import OrderedSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.bridge.topic_identity import TopicIdentities
@@ -32,7 +34,7 @@ from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import EmbeddedCluster, Hang
+from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -59,13 +61,13 @@ def config_of(
     more: str = "",
     *,
     of_target: str = "",
-    of_copy: str = "",
+    of_copy: str = "transaction_s = 0.1",
 ) -> BridgeConfig:
     """Return a bridge's file; `of_target` and `of_copy` are further lines of these sections."""
     return parse_config(
         f'name = "b"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
         f'[target]\nbootstrap = "{target.bootstrap_servers}"\n{of_target}\n'
-        f'[topics]\ninclude = ["t"]\n[copy]\ntransaction_s = 0.1\n{of_copy}\n{more}'
+        f'[topics]\ninclude = ["t"]\n[copy]\n{of_copy}\n{more}'
     )
 
 
@@ -233,7 +235,7 @@ async def test_record_above_the_buffer_stops_its_partition(
     """The producer refuses it before the broker sees it; the source has compressed it."""
     old.append("t", 0, [b"0", b"1", bytes(100_000), b"3"], codec=Codec.GZIP)
     append(old, 1, 50)
-    status = await copy(config_of(old, target, of_copy="buffer_bytes = 65536"))
+    status = await copy(config_of(old, target, of_copy="transaction_s = 0.1\nbuffer_bytes = 65536"))
     assert list(status.stopped) == [TP]
     assert "refuses the record at offset 2 of the source" in status.stopped[TP]
     assert "copy.buffer_bytes" in status.stopped[TP]
@@ -263,6 +265,83 @@ async def test_recreated_topic_is_copied_from_its_beginning(
     runs = (await read_stored_runs(config, connection)).offset_map(TP)
     await connection.close()
     assert [runs.to_target(offset) for offset in range(9)] == list(range(5, 14))
+
+
+async def test_claim_during_a_round_keeps_its_positions_away(
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs may take 30 s to be written; a newer start may have set the positions to 0 by then."""
+    append(old, 0, 5)
+    config = config_of(old, target)
+    write_all = OldTarget.write_all
+
+    async def claim_behind(self: OldTarget, topic: str, records: Sequence[Any]) -> None:
+        await write_all(self, topic, records)
+        if topic == config.offsets_topic:
+            claim = [(CLAIM_KEY, encode_claim(Claim("newer", 1, 1)))]
+            await write_all(self, config.state_topic, claim)
+
+    monkeypatch.setattr(OldTarget, "write_all", claim_behind)
+    with pytest.raises(BridgeFencedError, match="run newer"):
+        await asyncio.wait_for(copy(config), 60)
+    connection = OldTarget(await with_releases(config))
+    assert await connection.committed(config.position_group, [TP]) == {}
+    await connection.close()
+
+
+async def test_recreated_topic_begins_at_0_whatever_is_committed(
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older start may commit its position once more behind the 0."""
+    append(old, 0, 5)
+    identity = "zookeeper 1"
+
+    async def read(_: TopicIdentities) -> dict[str, str]:
+        return {"t": identity}
+
+    monkeypatch.setattr(TopicIdentities, "_read", read)
+    await copy(config_of(old, target))
+    identity = "zookeeper 2"
+    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as recreated:
+        append(recreated, 0, 9, 100)
+        config = config_of(recreated, target, of_copy='on_loss = "skip"')
+        begin_anew = OrderedSink.begin_anew
+
+        async def commit_behind(self: OrderedSink, *arguments: Any) -> None:
+            await begin_anew(self, *arguments)
+            await self._target.commit(config.position_group, {TP: (5, "")})
+
+        monkeypatch.setattr(OrderedSink, "begin_anew", commit_behind)
+        assert (await copy(config)).records == 9
+    assert stored(target) == [*range(5), *range(100, 109)]
+
+
+async def test_target_that_refuses_the_bridge_ends_the_session(
+    old: EmbeddedCluster, target: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOPIC_AUTHORIZATION_FAILED is about no record: the next session copies it."""
+    append(old, 0, 1)
+    target.fault(
+        ProduceRequest, then=Answer(29), where=lambda one: "t" in [of.topic for of in one.topics]
+    )
+    with caplog.at_level(logging.WARNING, "aiokafka08.bridge"):
+        status = await copy(config_of(old, target))
+    assert (status.sessions, status.stopped, stored(target)) == (2, {}, [0])
+    [text] = [one.message for one in caplog.records if "the copy stopped" in one.message]
+    assert "write: topic 't', partition 0, source offset 0: [Error 29]" in text
+
+
+async def test_round_holds_no_more_than_the_buffer(
+    old: EmbeddedCluster, target: EmbeddedCluster
+) -> None:
+    """It keeps its records until it ends, so that it can name a refused one."""
+    for _ in range(20):
+        old.append("t", 0, [bytes(1000)] * 50)
+    limits = "transaction_s = 5\nbuffer_bytes = 65536\nfetch_bytes = 65536"
+    config = config_of(old, target, of_copy=limits)
+    status = await copy(config)
+    assert status.records == 1000
+    assert status.transactions >= 1000 * 1000 // (2 * 65536)
 
 
 async def test_groups_move_to_an_old_target(old: EmbeddedCluster) -> None:

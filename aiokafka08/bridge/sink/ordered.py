@@ -7,21 +7,24 @@ end
    one request of a partition in flight, also across retries;
 2. the last claim is still that of this start;
 3. the runs of offsets are written to the offsets topic;
-4. the positions are committed in the group of the bridge.
+4. the last claim is still that of this start, and the positions are committed in the group of the
+   bridge.
 
 A process that is killed before step 4 begins anew at the last positions, and writes the records of
 the round again. Nothing is lost: each step begins when the one before it has succeeded. The runs
 come before the positions, so that each position has its runs; of two copies of a record the later
 one counts (`offset_runs`).
 
-Brokers can't fence here. A newer start is found in step 2, so two starts may write at the same time
-for one round.
+Brokers can't fence here. A newer start is found in step 2 or 4, so two starts may write at the same
+time for one round.
 
 A broker refuses a whole batch. `RefusalSearch` finds the record that it means: the round ends, and
 the next ones pass the records of this batch on in pieces, each after the one before it is stored.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
+- A round keeps its records until it ends, at most `buffer_bytes` of them and one chunk more,
+  to name a refused one.
 - A position is committed only if all records in front of it are acknowledged.
 - After a failed record the epoch is higher, and chunks with a lower one are dropped: the caller
   reads again from the last positions.
@@ -36,7 +39,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
+from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import OffsetRun, RunLog
 from aiokafka08.bridge.old_target import OldTarget
@@ -52,7 +55,16 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import OpenTransaction, SentChunk, timestamps_of
 from aiokafka08.bridge.target_retry import when_available
-from aiokafka08.errors import CorruptRecordException, KafkaError, MessageSizeTooLargeError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    InvalidFetchRequestError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+)
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -64,6 +76,18 @@ _WORKER: Final = 0
 _DELIVERY_S: Final = 60.0
 """How long a record may take; then its partition is read again."""
 _CLOSE_S: Final = 0.5
+
+
+_REFUSED: Final = (
+    CorruptRecordException,
+    InvalidFetchRequestError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+)
+"""Errors that are about a record; others that aren't retriable are about the bridge."""
 
 
 class _PassedOn(NamedTuple):
@@ -117,6 +141,7 @@ class OrderedSink(BridgeSink):
         self._epoch = 0
         self._round: OpenTransaction | None = None
         self._passed_on: list[_PassedOn] = []
+        self._passed_on_bytes = 0
         self._run_logs: dict[TopicPartition, RunLog] = {}
         self._producer: AIOKafkaProducer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -211,7 +236,9 @@ class OrderedSink(BridgeSink):
             is_stop, chunk = await self._next_chunk()
             is_over = chunk is None or await self._take(chunk)
             if self._round is not None and (
-                is_over or self._round.is_full(self._config.copy, now())
+                is_over
+                or self._round.is_full(self._config.copy, now())
+                or self._passed_on_bytes >= self._config.copy.buffer_bytes
             ):
                 await self._commit(self._round)
             if is_stop:
@@ -253,6 +280,7 @@ class OrderedSink(BridgeSink):
                 sent = self._round.add(piece)
                 outcome = None if sent is None else await self._send(piece)
                 self._passed_on.append(_PassedOn(piece, sent, outcome))
+                self._passed_on_bytes += piece.memory
                 if isinstance(outcome, KafkaError):
                     return True
                 if pieces and await self._has_failed(self._passed_on[-1:]):
@@ -291,7 +319,9 @@ class OrderedSink(BridgeSink):
 
     async def _commit(self, taken: OpenTransaction) -> None:
         passed_on, self._passed_on, self._round = self._passed_on, [], None
+        self._passed_on_bytes = 0
         failed: dict[TopicPartition, str] = {}
+        refusal: str | None = None
         positions: dict[TopicPartition, int] = {}
         runs: dict[TopicPartition, list[OffsetRun]] = {}
         records = size = 0
@@ -299,6 +329,11 @@ class OrderedSink(BridgeSink):
             chunk, tp = one.chunk, one.chunk.source
             if errors := await one.errors():
                 failed.setdefault(tp, self._note(one, errors))
+                if any(
+                    not each.retriable and not isinstance(each, _REFUSED)
+                    for each in errors.values()
+                ):
+                    refusal = refusal or failed[tp]
             if tp in failed:
                 continue
             if one.sent is not None:
@@ -313,6 +348,8 @@ class OrderedSink(BridgeSink):
             self._on_event(
                 TransactionCommitted(_WORKER, positions, runs, records, size, newest),
             )
+        if refusal is not None:
+            raise TargetError(f"target {self._config.target.bootstrap}: write: {refusal}")
         if failed:
             self._read_again(next(iter(failed.values())))
 
@@ -345,6 +382,7 @@ class OrderedSink(BridgeSink):
             ]
         await when_available(lambda: target.write_all(config.offsets_topic, pairs))
         wanted = {taken.targets[tp]: (offset, "") for tp, offset in positions.items()}
+        await when_available(self._check_last_claim)  # the runs may have taken 30 s
         await when_available(lambda: target.commit(config.position_group, wanted))
         self._run_logs |= logs
 
@@ -384,7 +422,7 @@ class OrderedSink(BridgeSink):
         """Note the records that were refused; return a text about the first error."""
         chunk, tp = passed_on.chunk, passed_on.chunk.source
         for index, error in errors.items():
-            if not error.retriable:
+            if isinstance(error, _REFUSED):
                 record, text = chunk.records[index], str(error)
                 if record.key is None and isinstance(error, CorruptRecordException):
                     text += ", or it has a null key, and the topic is compacted"
