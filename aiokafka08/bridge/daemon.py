@@ -89,6 +89,7 @@ async def run_bridge(
 def _older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs."""
     is_first = gc.get_freeze_count() == 0
+    gc.collect()  # else garbage would be left out too
     gc.freeze()
     try:
         yield
@@ -118,8 +119,7 @@ async def _run_sessions(
                     logging.INFO if found.target.release is None else logging.WARNING,
                     "%s: %s", config.client_id, text,
                 )  # fmt: skip
-            session = CopySession(found, status, run, on_commit)
-            await session.run(until_caught_up=until_caught_up)
+            await CopySession(found, status, run, on_commit).run(until_caught_up=until_caught_up)
             return
         except _FINAL:
             raise
@@ -141,15 +141,19 @@ async def _run_sessions(
                 "the copy stopped" if has_started else f"not started yet (see {config.path})",
                 pause, status.problem,
             )  # fmt: skip
-            _return_memory()
-            await asyncio.sleep(pause)
+        # Behind the block: the exception is gone here, and with it the frames of the session.
+        _return_memory()
+        await asyncio.sleep(pause)
 
 
 def _return_memory() -> None:
-    """Give freed memory back to the system.
+    """Free the ended session, and give its memory back to the system.
+
+    A session is in reference cycles, so the garbage collector frees it.
 
     glibc keeps it in arenas, up to eight for each processor, which the threads share. librdkafka
     has new threads in each session, so freed memory would grow from session to session.
     """
+    gc.collect()
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)

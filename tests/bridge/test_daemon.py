@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import gc
 import platform
+import weakref
 
 import psutil
 import pytest
@@ -36,6 +37,26 @@ async def test_collections_leave_out_what_is_older_than_the_copy() -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert any(one is older for one in gc.get_objects())
+
+
+async def test_garbage_of_the_start_is_collected() -> None:
+    """Collections leave out what exists at the start, so it would stay for the bridge's life."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gc.disable()
+    garbage, status = weakref.ref(Cycle()), CopyStatus()
+    assert garbage() is not None
+    running = asyncio.create_task(run_bridge(NOWHERE, status))
+    try:
+        await until(lambda: status.sessions, "a session begins", 30)
+        assert garbage() is None
+    finally:
+        gc.enable()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")

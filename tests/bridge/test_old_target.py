@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +14,9 @@ import pytest
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge import copy as copy_module
+from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
     BridgeError,
@@ -449,6 +452,34 @@ async def test_source_that_tells_no_release_is_copied(
         status = await asyncio.wait_for(copy(config_of(old, target)), 60)
     assert (status.records, status.sessions) == (10, 1)
     assert hung
+
+
+async def test_ended_session_is_gone_before_the_next(
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sessions with their buffers would take twice the memory, and none would be returned."""
+    append(old, 0, 100)
+    ended: list[weakref.ref[CopySession]] = []
+    left: list[CopySession | None] = []
+
+    class Observed(CopySession):
+        def __init__(self, *arguments: Any) -> None:
+            left.extend(one() for one in ended)
+            super().__init__(*arguments)
+            ended.append(weakref.ref(self))
+
+    commit = OldTarget.commit
+
+    async def fail_once(*arguments: Any) -> None:
+        if len(ended) == 1:
+            raise TargetUnavailableError("away")
+        await commit(*arguments)
+
+    monkeypatch.setattr(daemon, "CopySession", Observed)
+    monkeypatch.setattr(OldTarget, "commit", fail_once)
+    status = await asyncio.wait_for(copy(config_of(old, target)), 60)
+    assert status.sessions == 2
+    assert left == [None]
 
 
 async def test_close_ends_a_write_that_hangs(old: EmbeddedCluster, target: EmbeddedCluster) -> None:
