@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -27,10 +28,12 @@ from aiokafka08.bridge.errors import (
 from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.bridge.old_target import OldTarget
 from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.sink import ordered
 from aiokafka08.bridge.sink.claims import CLAIM_KEY, Claim, encode_claim
 from aiokafka08.bridge.sink.ordered import OrderedSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import guarantee, with_releases
+from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
@@ -477,6 +480,7 @@ async def test_ended_session_is_gone_before_the_next(
 
     monkeypatch.setattr(daemon, "CopySession", Observed)
     monkeypatch.setattr(OldTarget, "commit", fail_once)
+    monkeypatch.setattr(ordered, "when_available", partial(when_available, timeout_s=0.5))
     status = await asyncio.wait_for(copy(config_of(old, target)), 60)
     assert status.sessions == 2
     assert left == [None]
