@@ -149,10 +149,9 @@ async def _run_sessions(
 def _return_memory() -> None:
     """Free the ended session, and give its memory back to the system.
 
-    A session is in reference cycles, so the garbage collector frees it.
-
-    glibc keeps it in arenas, up to eight for each processor, which the threads share. librdkafka
-    has new threads in each session, so freed memory would grow from session to session.
+    A session is in reference cycles, so the garbage collector frees it. glibc keeps freed memory in
+    arenas, up to eight for each processor, which the threads share. librdkafka has new threads in
+    each session, so without this the memory that glibc keeps grows from session to session.
     """
     gc.collect()
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):

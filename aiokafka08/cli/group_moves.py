@@ -24,14 +24,12 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.telemetry import join_names
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset, StoredGroup
     from aiokafka08.admin.offset_reset import PlanTarget
     from aiokafka08.cli.output import Row
-
-_MOST_NAMED = 20
-"""How many partitions an error names."""
 
 
 class TargetMoves:
@@ -196,10 +194,8 @@ async def _refuse_outside(
                 else f"expected {log.start} to {log.end}"
             )
         )
-    if len(texts) > _MOST_NAMED:
-        texts[_MOST_NAMED:] = [f"and {len(texts) - _MOST_NAMED} more"]
     raise OffsetOutOfRangeError(
-        f"nothing is committed, offsets are outside the log: {'; '.join(texts)}. Are they of this "
+        f"nothing is committed, offsets are outside the log: {join_names(texts)}. Are they of this "
         "cluster? --to-nearest takes the nearest offset inside"
     )
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol import frame as frame_module
 from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
@@ -284,3 +285,18 @@ sys.exit(f"{seen[0].exc_value!r}" if seen else 0)
 def test_collecting_a_reader_with_views_reports_nothing() -> None:
     """3.13 reported it without the option too; 3.12 crashed."""
     subprocess.run([sys.executable, "-X", "dev", "-c", COLLECTED], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(("error", "has_views"), [(SystemError, False), (AttributeError, True)])
+def test_system_that_cannot_resize_maps_has_frames(
+    error: type[Exception], has_views: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS: without a view up to Python 3.14 SystemError; later there is no method."""
+
+    class Pages:
+        def resize(self, size_bytes: int) -> None:
+            raise error
+
+    buffer = frame_module._FrameBuffer(10)
+    monkeypatch.setattr(buffer, "_pages", Pages())
+    assert buffer.has_views() is has_views

@@ -301,21 +301,18 @@ class BrokerGroup:
 
     async def _zookeeper_members_have_left(self) -> bool:
         """Wait until the group has no member in ZooKeeper; False if the subscription changes."""
-        number = self._subscription.number
-        while (members := self._zookeeper_members) is not None:
+        number, members = self._subscription.number, self._zookeeper_members
+        while members is not None and self._subscription.number == number:
             if await members.have_left():
-                self._zookeeper_members = None
+                members = self._zookeeper_members = None
                 break
             if (refusal := members.refusal()) is not None:
                 self._refusal = refusal
                 self._assignee.wake()
                 self._end_first_round()
             next_look = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
-            while self._subscription.number == number:
-                if not await self._notifier.wait(next_look):
-                    break
-            else:
-                break
+            while self._subscription.number == number and await self._notifier.wait(next_look):
+                pass  # something else has changed
         self._refusal = None
         return self._subscription.number == number
 

@@ -23,7 +23,7 @@ class ZookeeperMembers:
     Args:
         group: the group's name.
         connect: "host:port,host:port/chroot".
-        telemetry: is told each look that finds members, or finds out nothing.
+        telemetry: gets an event for each look that finds members, or fails.
     """
 
     def __init__(
