@@ -174,13 +174,14 @@ class Broker:
     async def log(self, topic: str, partition: int = 0) -> list[Logged]:
         """Return all messages of a partition of the one broker, without using the clients."""
         logged: list[Logged] = []
-        while True:
-            offset = logged[-1].offset + 1 if logged else 0
+        offset = high_watermark = 0
+        while offset <= high_watermark:
             items = [FetchPartition(partition, offset, 4 << 20)]
             request = FetchRequest(-1, 0, 0, [api.Topic(topic, items)])
             response = await self.request(request, 2 if self.has_timestamps else 0)
             [fetched] = response.topics[0].partitions
             assert not fetched.error_code, f"{topic}/{partition}: {fetched.error_code}"
+            high_watermark = fetched.high_watermark
             new = [
                 message
                 for entry in entries(fetched.message_set)
@@ -188,8 +189,9 @@ class Broker:
                 if message.offset >= offset
             ]
             logged += new
-            if not new:
-                return logged
+            # Offsets without messages may give an empty set (docs/brokers.md 11.3).
+            offset = new[-1].offset + 1 if new else offset + 1
+        return logged
 
     async def compact(self, topic: str, *, below: int) -> None:
         """Wait until fewer than `below` messages are left in partition 0 of a compacted topic."""
