@@ -195,6 +195,7 @@ class CopySession:
             _log.warning("%s: %s", self._client_id, text)
             self._run.has_warned = True
         there = await self._target.partition_counts()
+        await self._target_topics.check(there)
         await create_own_topics(self._config, self._target, there)
         self._batch_bytes = await self._target_topics.batch_limit(there)
         await self._sink.start(self._batch_bytes)

@@ -27,21 +27,23 @@ from aiokafka08.bridge.groups import (
 )
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
-from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.source_clients import (
+    source_admin,
+    source_router,
+    source_topic_configs,
+)
 from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_map import unmatched
-from aiokafka08.bridge.topics import UNCLEAN
+from aiokafka08.bridge.topics import UNCLEAN, plan_topics, refused_by_target
 from aiokafka08.bridge.verify_state import last_verification, state_path
-from aiokafka08.bridge.wording import counted, equal_text
+from aiokafka08.bridge.wording import counted, equal_text, some_of
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
 """How many messages are read at either end of a partition, without `scan`."""
-_NAMES = 5
-"""How many names a text has at most."""
 _FOUND_NAMES = 30
 """How many names a text has at most to choose from."""
 
@@ -121,7 +123,7 @@ class Readiness:
             return None
         return (
             f"an election at the target may lose messages of {len(unclean)} topics: "
-            f"{_some(unclean)}. Set {UNCLEAN}=false there, unless server.properties have it"
+            f"{some_of(unclean)}. Set {UNCLEAN}=false there, unless server.properties have it"
         )
 
     async def topics(self) -> Step:
@@ -132,6 +134,7 @@ class Readiness:
         """
         async with source_admin(self._config) as admin:
             described = await admin.describe_topics()
+            configs = await source_topic_configs(self._config, admin)
         counts = {one["topic"]: len(one["partitions"]) for one in described}
         pairs = self._config.topics.pairs(counts)
         there = await when_available(self.transfer.target.partition_counts)
@@ -142,8 +145,13 @@ class Readiness:
             for topic, name in pairs.items()
             if name in there and there[name] < counts[topic]
         ]
+        if not wrong:
+            plan = plan_topics(self._config, counts, there, configs, ())
+            target = self.transfer.target
+            refused = await when_available(lambda: refused_by_target(self._config, target, plan))
+            wrong = [f"{name}: {one.text}" for name, one in refused.items()]
         if wrong:
-            return Step("topics", False, f"the target refuses: {_some(wrong)}")
+            return Step("topics", False, f"the target refuses: {some_of(wrong)}")
         names = [name for name in counts if name not in INTERNAL_TOPICS]
         if nothing := unmatched(self._config.topics.include, names):
             return Step("topics", False, _nothing_matches("topic", nothing, names))
@@ -154,7 +162,7 @@ class Readiness:
             text = (
                 f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates"
             )
-            return Step("topics", False, f"{text} {_some(sorted(missing))}", is_missing=True)
+            return Step("topics", False, f"{text} {some_of(sorted(missing))}", is_missing=True)
         partitions = counted(sum(counts[t] for t in pairs), "partition")
         return Step("topics", True, f"{counted(len(pairs), 'topic')}, {partitions}")
 
@@ -191,10 +199,10 @@ class Readiness:
         read = counted(count, "message") + (" read" if scan else " sampled; --scan reads all")
         if reasons:
             wrong = [f"{where} ({counted(number, 'message')})" for where, number in reasons.items()]
-            return Step("messages", False, f"the target refuses {_some(wrong)}; {read}")
+            return Step("messages", False, f"the target refuses {some_of(wrong)}; {read}")
         if expired:
             old = [f"{number} in {topic}" for topic, number in expired.items()]
-            read += f"; older than retention.ms at the target, which deletes them: {_some(old)}"
+            read += f"; older than retention.ms at the target, which deletes them: {some_of(old)}"
         return Step("messages", True, read)
 
     async def producers(self, quiet_s: float) -> Step:
@@ -222,7 +230,7 @@ class Readiness:
                 written[tp.topic] += end - begin
         if written:
             some = [f"{topic} (+{number})" for topic, number in written.most_common()]
-            return Step("producers", False, f"still write to the source: {_some(some)}")
+            return Step("producers", False, f"still write to the source: {some_of(some)}")
         return Step("producers", True, f"nothing was written for {quiet_s:g} s")
 
     async def copy(self) -> Step:
@@ -239,7 +247,7 @@ class Readiness:
                 lags[tp.topic] += one.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
-            return Step("copy", False, f"not copied yet: {_some(some)}; is 'bridge run' up?")
+            return Step("copy", False, f"not copied yet: {some_of(some)}; is 'bridge run' up?")
         verb = "is" if len(partitions) == 1 else "are"
         return Step(
             "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
@@ -288,7 +296,7 @@ class Readiness:
             f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
         ]
         if live:
-            return Step("consumers", False, f"stop the members of {_some(live)}")
+            return Step("consumers", False, f"stop the members of {some_of(live)}")
         return Step("consumers", True, f"{counted(len(offsets), 'group')}, without members")
 
     async def groups(self) -> Step:
@@ -304,7 +312,7 @@ class Readiness:
             if one.outcome not in ("move", "same")
         ]
         if wrong:
-            text = _some(wrong)
+            text = some_of(wrong)
             if any(one.outcome == "behind" for one in moves):
                 text += (
                     ". Groups that are behind have gone on at the target: 'bridge groups "
@@ -364,13 +372,8 @@ def _judge(
 
 def _nothing_matches(what: str, patterns: list[str], names: list[str]) -> str:
     """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is."""
-    found = _some(sorted(names), _FOUND_NAMES) or "none"
+    found = some_of(sorted(names), _FOUND_NAMES) or "none"
     return (
         f"{what}s.include: {', '.join(map(repr, patterns))} matches no {what} of the source. A "
         f"pattern must match the whole name. The {what}s found: {found}"
     )
-
-
-def _some(names: list[str], most: int = _NAMES) -> str:
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

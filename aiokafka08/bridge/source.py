@@ -19,6 +19,7 @@ from typing import Any
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.addresses import START_TIMEOUT_MS, named_addresses
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.source_clients import source_topic_configs
 from aiokafka08.bridge.source_release import left_out_by
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
@@ -102,7 +103,7 @@ class SourceReader:
             **config.source.network,
             "ssl_context": ssl_context(config.source.tls),
         }
-        self._cluster = config.source
+        self._config = config
         self._admin = AIOKafkaAdminClient(**network, zookeeper_connect=config.source.zookeeper)
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,
@@ -121,7 +122,7 @@ class SourceReader:
         Raises:
             KafkaError: no broker of 0.8 to 3.9 responds.
         """
-        with named_addresses("source", self._cluster):
+        with named_addresses("source", self._config.source):
             await self._admin.start()
             await self._consumer.start()
 
@@ -164,11 +165,7 @@ class SourceReader:
         Raises:
             KafkaError: ZooKeeper doesn't respond.
         """
-        if self._cluster.zookeeper is None:
-            return {}
-        with named_addresses("source", self._cluster):
-            nodes = await self._admin.describe_topic_nodes()
-        return {name: dict(node.config) for name, node in nodes.items()}
+        return await source_topic_configs(self._config, self._admin)
 
     async def bounds(
         self, partitions: Iterable[TopicPartition]

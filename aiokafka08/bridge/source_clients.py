@@ -46,6 +46,25 @@ async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
             yield router
 
 
+async def source_topic_configs(
+    config: BridgeConfig, admin: AIOKafkaAdminClient
+) -> dict[str, dict[str, str]]:
+    """Return the settings that topics have of their own; none without ZooKeeper's address.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+
+    Raises:
+        KafkaError: ZooKeeper doesn't respond.
+    """
+    if config.source.zookeeper is None:
+        return {}
+    with named_addresses("source", config.source):
+        nodes = await admin.describe_topic_nodes()
+    return {name: dict(node.config) for name, node in nodes.items()}
+
+
 def source_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return librdkafka's settings for a client of the source, which must be of 0.10 or later.
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
-from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord, TopicSpec
+from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TargetRecord, TopicSpec
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
@@ -168,14 +168,8 @@ class Target(TargetCluster):
 
     async def create_topic(self, spec: TopicSpec) -> bool:
         """See `TargetCluster`."""
-        topic = self._admin_types.NewTopic(
-            spec.name,
-            num_partitions=spec.partitions,
-            replication_factor=spec.replication_factor,
-            config=dict(spec.config),
-        )
         what = f"create the topic {spec.name!r}"
-        futures = self._admin.create_topics([topic], request_timeout=_TIMEOUT_S)
+        futures = self._admin.create_topics([self._new_topic(spec)], request_timeout=_TIMEOUT_S)
         try:
             await self.call(what, futures[spec.name].result)
         except TargetError as error:
@@ -184,6 +178,33 @@ class Target(TargetCluster):
             raise
         await self._wait_leaders(spec.name, spec.partitions)
         return True
+
+    async def refused_topics(self, specs: Sequence[TopicSpec]) -> dict[str, RefusedTopic]:
+        """See `TargetCluster`."""
+        if not specs:
+            return {}
+        futures = self._admin.create_topics(
+            list(map(self._new_topic, specs)), request_timeout=_TIMEOUT_S, validate_only=True
+        )
+        refused: dict[str, RefusedTopic] = {}
+        for name, future in futures.items():
+            try:
+                await self.call(f"check the topic {name!r}", future.result)
+            except TargetUnavailableError:
+                raise
+            except TargetError as error:
+                kafka = cast(Any, error.__cause__).args[0]
+                if kafka.name() != "TOPIC_ALREADY_EXISTS":
+                    refused[name] = RefusedTopic(kafka.name(), kafka.str().rstrip("."))
+        return refused
+
+    def _new_topic(self, spec: TopicSpec) -> Any:
+        return self._admin_types.NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=dict(spec.config),
+        )
 
     async def grow_topic(self, name: str, partitions: int) -> None:
         """See `TargetCluster`."""

@@ -43,6 +43,13 @@ class TopicSpec(NamedTuple):
     config: Mapping[str, str]
 
 
+class RefusedTopic(NamedTuple):
+    """Why the target wouldn't create a topic: Kafka's name of the error, and its text."""
+
+    code: str
+    text: str
+
+
 class TargetCluster(ABC):
     """A connection to the target cluster; `close()` ends it."""
 
@@ -68,6 +75,16 @@ class TargetCluster(ABC):
         Raises:
             TargetError: the target refused it.
         """
+
+    async def refused_topics(self, specs: Sequence[TopicSpec]) -> dict[str, RefusedTopic]:
+        """Return which topics the target would refuse to create; it creates none.
+
+        A target below 0.11 can't be asked: nothing is returned.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        return {}
 
     @abstractmethod
     async def grow_topic(self, name: str, partitions: int) -> None:

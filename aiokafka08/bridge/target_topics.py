@@ -13,7 +13,15 @@ from aiokafka08.bridge.positions import StoredRuns, owned_topics
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_cluster import TargetCluster
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, apply_plan, plan_topics
+from aiokafka08.bridge.topics import (
+    LEAST_MESSAGE_BYTES,
+    SETTINGS_REFUSED,
+    TopicPlan,
+    apply_plan,
+    plan_topics,
+    refused_by_target,
+)
+from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
@@ -51,6 +59,25 @@ class TargetTopics:
         new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
         return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
 
+    async def check(self, there: Mapping[str, int]) -> None:
+        """Verify that the target takes the settings of the topics to create; create none.
+
+        Args:
+            there: all topics of the target, with their partition counts.
+
+        Raises:
+            KafkaConfigurationError: it refuses them.
+            KafkaError: one of the clusters doesn't respond.
+        """
+        source = await self._source.partition_counts()
+        plan = await self._plan(source, there, ())
+        refused = await refused_by_target(self._config, self._target, plan)
+        texts = [
+            f"{name}: {one.text}" for name, one in refused.items() if one.code in SETTINGS_REFUSED
+        ]
+        if texts:
+            raise KafkaConfigurationError(f"the target refuses to create {some_of(texts)}")
+
     async def prepare(self, stored: StoredRuns) -> dict[TopicPartition, TopicPartition]:
         """Create and grow topics; return each partition of the source, and where it goes.
 
@@ -73,10 +100,7 @@ class TargetTopics:
             committed = await self._target.committed(self._config.position_group, there)
             owned = owned_topics(committed, stored)
             owned |= {names[one] for one in owned if one in names}
-        configs: Mapping[str, Mapping[str, str]] = {}
-        if any(name not in target for name in names.values()):
-            configs = await self._source_configs()
-        plan = plan_topics(self._config, source, target, configs, owned)
+        plan = await self._plan(source, target, owned)
         for topic, reason in plan.refused.items():
             if self._status.refused_topics.get(topic) != reason:
                 _log.error("%s: %s", self._config.client_id, reason)
@@ -88,6 +112,14 @@ class TargetTopics:
             if topic not in plan.refused
             for number in range(source[topic])
         }
+
+    async def _plan(
+        self, source: Mapping[str, int], target: Mapping[str, int], owned: Collection[str]
+    ) -> TopicPlan:
+        configs: Mapping[str, Mapping[str, str]] = {}
+        if any(name not in target for name in self._config.topics.pairs(source).values()):
+            configs = await self._source_configs()
+        return plan_topics(self._config, source, target, configs, owned)
 
     async def _source_configs(self) -> Mapping[str, Mapping[str, str]]:
         try:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
+from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
 
 _log = logging.getLogger("aiokafka08.bridge")
 
@@ -51,6 +51,14 @@ LEAST_MESSAGE_BYTES: Final = 1_048_588
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 """Whether a replica may lead that lacks acknowledged messages: by default true before 0.11."""
+
+SETTINGS_REFUSED: Final = ("INVALID_CONFIG", "POLICY_VIOLATION")
+"""Errors about a topic's settings: no later attempt helps."""
+
+_ADVICE: Final = {
+    "INVALID_CONFIG": ". Mend it in [target.topic_config], which overrides what the source has",
+    "INVALID_REPLICATION_FACTOR": ". Mend target.replication_factor",
+}
 
 _OWN_CONFIG: Final = {"cleanup.policy": "compact"}
 
@@ -105,6 +113,32 @@ def plan_topics(
                 "(topics.rename)"
             )
     return TopicPlan(tuple(create), grow, refused)
+
+
+async def refused_by_target(
+    config: BridgeConfig, target: TargetCluster, plan: TopicPlan
+) -> dict[str, RefusedTopic]:
+    """Return which topics of the target can't be created, and what to do; change nothing.
+
+    If there is none to create, a topic is tried that a new topic of the source would get.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+        plan: what is to be created.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    given = config.target
+    specs = plan.create
+    if not specs and given.topic_config:
+        name = f"{config.client_id}.new-topic"
+        specs = (TopicSpec(name, 1, given.replication_factor, given.topic_config),)
+    return {
+        name: RefusedTopic(code, f"{code}: {text}{_ADVICE.get(code, '')}")
+        for name, (code, text) in (await target.refused_topics(specs)).items()
+    }
 
 
 def release_config(config: BridgeConfig) -> dict[str, str]:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+NAMES: Final = 5
+"""How many names a text has at most."""
+
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 group" or "2 groups".
@@ -11,6 +17,17 @@ def counted(number: int, noun: str) -> str:
         noun: in the singular; the plural has an "s".
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some_of(names: Sequence[str], most: int = NAMES) -> str:
+    """Return names with commas, and how many more there are.
+
+    Args:
+        names: in the order in which they are shown.
+        most: how many are shown (default 5).
+    """
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def equal_text(number: int) -> str:

@@ -1,0 +1,85 @@
+"""Settings of topics that the target refuses are told before anything is created."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka08.bridge.config import read_config
+from aiokafka08.bridge.target import Target
+from aiokafka08.errors import KafkaConfigurationError
+from tests.bridge.clusters import bridge_text, copy
+from tests.bridge.hand_copy import create_topics
+from tests.brokers import RealCluster
+from tests.cli.conftest import RunCommand
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+REFUSED = "INVALID_CONFIG: Invalid value soon for configuration retention.ms"
+ADVICE = "Mend it in [target.topic_config], which overrides what the source has"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_settings_that_the_target_refuses_end_the_start(
+    exists: bool,
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """Also if each topic exists at the target: the next new topic of the source would fail."""
+    topic, path = unique_topic("settings"), tmp_path / "bridge.toml"
+    source.create_topic(topic)
+    if exists:
+        await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    more = '[target.topic_config]\n"retention.ms" = "soon"\n'
+    path.write_text(bridge_text(topic, source, target, topic, more))
+    config = read_config(path)
+    plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
+    (step,) = [one for one in (await asyncio.to_thread(cli, *plan)).json if one["step"] == "topics"]
+    name = f"{config.client_id}.new-topic" if exists else topic
+    assert not step["ready"]
+    assert step["detail"].startswith(f"the target refuses: {name}: {REFUSED}")
+    assert step["detail"].endswith(ADVICE)
+
+    with pytest.raises(KafkaConfigurationError) as raised:
+        await copy(config)
+    assert raised.value.text.startswith(f"the target refuses to create {name}: {REFUSED}")
+    assert raised.value.text.endswith(ADVICE)
+    cluster = Target(config)
+    try:
+        there = await cluster.partition_counts()
+    finally:
+        await cluster.close()
+    assert not there.keys() & {config.state_topic, config.offsets_topic}
+    assert (topic in there) is exists
+
+
+async def test_setting_of_the_source_that_a_new_release_refuses(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """4.x takes no segments below 1 MiB; `topic_config` overrides the source's setting."""
+    topic, path = unique_topic("segments"), tmp_path / "bridge.toml"
+    source.create_topic(topic, config={"segment.bytes": "100000"})
+    plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
+
+    def detail(more: str) -> str:
+        path.write_text(bridge_text(topic, source, target, topic, more))
+        steps = {one["step"]: one["detail"] for one in cli(*plan).json}
+        return str(steps["topics"])
+
+    refused = await asyncio.to_thread(detail, "")
+    assert f"{topic}: INVALID_CONFIG: Invalid value 100000" in refused
+    assert "segment.bytes" in refused
+    mended = '[target.topic_config]\n"segment.bytes" = 1048576\n'
+    assert await asyncio.to_thread(detail, mended) == (
+        f"1 of 1 doesn't exist at the target: 'bridge run' creates {topic}"
+    )
