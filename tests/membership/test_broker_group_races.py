@@ -13,7 +13,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka08.errors import CommitFailedError
+from aiokafka08.errors import CommitFailedError, IllegalStateError
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import (
     HeartbeatRequest,
@@ -231,6 +231,24 @@ async def test_commit_after_garbage_assignment_is_refused(
             await member.commit()
     await until(lambda: len(member._engine.cursors) == 4, "joining again")
     await member.commit({TopicPartition("t", 0): 1})
+
+
+async def test_join_hides_partitions_whose_offsets_nobody_fences(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    """ZooKeeper would take a commit of these after their next owner has read further."""
+    kept = {None: ALL, "kafka": ALL, "zookeeper": set()}
+    for storage, visible in kept.items():
+        member = make_member("t", group_id=f"g {storage}", offsets_storage=storage)
+        await member.start()
+        cluster.fault(JoinGroupRequest, then=Delay(0.2))
+        cluster.fault(HeartbeatRequest, then=Answer(27))
+        await asyncio.wrap_future(cluster.next_request(JoinGroupRequest))
+        assert member.assignment() == visible
+        if not visible:
+            with pytest.raises(IllegalStateError, match="no partitions are assigned"):
+                await member.commit()
+        await member.stop()
 
 
 async def test_seek_during_a_join_ends_with_the_join(

@@ -1,4 +1,4 @@
-"""A plugin of pytest that writes how long each test took: `-p tests.mutation.durations`."""
+"""A plugin of pytest that writes how long each passed test took: `-p tests.mutation.durations`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 _seconds: Counter[str] = Counter()
+_failed: set[str] = set()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] += report.duration  # type: ignore[assignment]
+    if not report.passed:
+        _failed.add(report.nodeid)
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    if exitstatus == pytest.ExitCode.OK:
-        Path("durations.json").write_text(json.dumps(_seconds))
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        passed = {test: _seconds[test] for test in _seconds if test not in _failed}
+        Path("durations.json").write_text(json.dumps(passed))

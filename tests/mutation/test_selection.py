@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.mutation.selection import (
@@ -11,6 +15,8 @@ from tests.mutation.selection import (
     shortest_within,
     statement_at,
 )
+
+ROOT = Path(__file__).parents[2]
 
 SOURCE = """\
 LIMIT = 3
@@ -67,3 +73,16 @@ def test_operators_that_change_nothing_are_left_out() -> None:
 def test_changed_lines_of_a_diff_are_joined() -> None:
     diff = "--- mutation diff ---\n--- a/f.py\n+++ b/f.py\n@@ -1 +1 @@\n-    x = 1\n+    x = 2\n y"
     assert changed_lines(diff) == ("x = 1", "x = 2")
+
+
+def test_test_that_fails_without_a_mutant_judges_none(tmp_path: Path) -> None:
+    Path(tmp_path, "test_it.py").write_text(
+        "def test_good(): pass\n\ndef test_bad(): raise ValueError\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutation.durations"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, f"--rootdir={tmp_path}"], cwd=tmp_path, env=environment, capture_output=True
+    )
+    assert done.returncode == 1
+    assert [*json.loads(Path(tmp_path, "durations.json").read_text())] == ["test_it.py::test_good"]

@@ -1,8 +1,10 @@
-"""Calls that wait for each other, on brokers that don't respond."""
+"""Calls that wait for each other and batches that get old, on brokers that don't respond."""
 
 from __future__ import annotations
 
 import asyncio
+
+import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaTimeoutError
@@ -48,3 +50,21 @@ def test_send_many_waits_for_its_turn_for_the_delivery_timeout() -> None:
     """Then it may wait as long for memory."""
     with simulate(1, brokers=1, topics={"t": 1}) as world:
         assert max(world.run(durations, world, "send_many")) <= 2 * DELIVERY_S + 1
+
+
+def test_oldest_batch_ms_is_the_age_of_the_first_batch() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.fault(ProduceRequest, then=Hang(), times=None)
+        async with AIOKafkaProducer(
+            bootstrap_servers=world.cluster.bootstrap_servers, delivery_timeout_ms=20_000
+        ) as producer:
+            begin = world.virtual_s
+            await producer.send("t", b"v", partition=0)
+            await asyncio.sleep(2.0)
+            await producer.send("t", b"v", partition=1)
+            await asyncio.sleep(1.5)
+            age_ms = 1000 * (world.virtual_s - begin)
+            assert producer.metrics()["oldest_batch_ms"] == pytest.approx(age_ms, abs=1)
+
+    with simulate(1, brokers=1, topics={"t": 2}) as world:
+        world.run(scenario, world)
