@@ -318,6 +318,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
         "include": _Key(_texts, is_required=True),
         "exclude": _Key(_texts, ()),
         "rename": _Key(_renames, ()),
+        "append": _Key(_texts, ()),
     },
     "groups": {
         "include": _Key(_texts, ()),
@@ -445,6 +446,7 @@ def _config(values: Mapping[str, dict[str, Any]], path: Path) -> BridgeConfig:
         topics=TopicMap(
             include=compiled("topics.include", topics["include"]),
             exclude=compiled("topics.exclude", topics["exclude"]),
+            append=compiled("topics.append", topics["append"]),
             rename=tuple(rename_rule("topics.rename", *rule) for rule in topics["rename"]),
         ),
         groups=_groups(values["groups"], path),

@@ -7,7 +7,8 @@ last run in the offsets topic, which is in the same transactions, gives the posi
 that the last records of the target's partition do (`tail`).
 
 Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
-its position, and the target's partition isn't empty, it isn't copied.
+its position, and the target's partition isn't empty, it isn't copied, unless `topics.append` names
+it. A bridge that has never run doesn't start then (`filled_topics`).
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def choose_position(
         committed: the offset of the bridge's group.
         runs: what the offsets topic has of the partition.
         has_run: whether the bridge has been started before.
-        is_empty: whether the target's partition has never had a committed record.
+        is_empty: whether the target's partition has never had a committed record, or may have
+            those of others.
 
     Returns:
         The position; with origin "lost" if the copy can't go on by itself.
@@ -151,7 +153,8 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
         f"lost: group {config.position_group!r} has no offset (expired, or deleted), topic "
         f"{config.offsets_topic!r} has no runs, and the source doesn't have the target's last "
         "records exactly once. Commit the next source offset for that group and target "
-        "partition, or delete the target topic to copy it again"
+        "partition, or delete the target topic to copy it again; topics.append copies all behind "
+        "what is there"
     )
 
 
@@ -177,7 +180,8 @@ async def find_positions(
     """
     committed = await target.committed(config.position_group, pairs.values())
     unknown = [tp for tp, there in pairs.items() if there not in committed]
-    written = await target.ever_had_records(pairs[tp] for tp in unknown) if has_run else {}
+    judged = [pairs[tp] for tp in unknown if not config.topics.appends(tp.topic)]
+    written = await target.ever_had_records(judged) if has_run else {}
     return {
         tp: choose_position(
             committed.get(there),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.groups import (
     FileOffsets,
     GroupTransfer,
@@ -152,6 +153,10 @@ class Readiness:
             wrong = [f"{name}: {one.text}" for name, one in refused.items()]
         if wrong:
             return Step("topics", False, f"the target refuses: {some_of(wrong)}")
+        if names := await when_available(
+            lambda: filled_topics(self._config, self.transfer.target, counts, there)
+        ):
+            return Step("topics", False, filled_text(self._config, names))
         names = [name for name in counts if name not in INTERNAL_TOPICS]
         if nothing := unmatched(self._config.topics.include, names):
             return Step("topics", False, _nothing_matches("topic", nothing, names))

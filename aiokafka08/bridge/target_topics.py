@@ -9,6 +9,8 @@ import logging
 from collections.abc import Collection, Mapping
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import BridgeError
+from aiokafka08.bridge.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.positions import StoredRuns, owned_topics
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
@@ -60,16 +62,21 @@ class TargetTopics:
         return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
 
     async def check(self, there: Mapping[str, int]) -> None:
-        """Verify that the target takes the settings of the topics to create; create none.
+        """Verify that the bridge may copy, and that the target takes the settings of new topics.
+
+        Call it before anything is written.
 
         Args:
             there: all topics of the target, with their partition counts.
 
         Raises:
-            KafkaConfigurationError: it refuses them.
+            BridgeError: the bridge has never run, and target topics have messages.
+            KafkaConfigurationError: the target refuses settings.
             KafkaError: one of the clusters doesn't respond.
         """
         source = await self._source.partition_counts()
+        if names := await filled_topics(self._config, self._target, source, there):
+            raise BridgeError(filled_text(self._config, names))
         plan = await self._plan(source, there, ())
         refused = await refused_by_target(self._config, self._target, plan)
         texts = [

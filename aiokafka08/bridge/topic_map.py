@@ -38,11 +38,13 @@ class TopicMap:
         include: patterns; a topic is copied if one of them matches.
         exclude: patterns; a topic isn't copied if one of them matches.
         rename: the first rule that matches names the topic; without one it keeps its name.
+        append: patterns of topics whose copies may have messages that the bridge hasn't written.
     """
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
     rename: tuple[RenameRule, ...] = ()
+    append: tuple[re.Pattern[str], ...] = ()
 
     def includes(self, topic: str) -> bool:
         """Return whether a topic of the source is copied."""
@@ -51,6 +53,10 @@ class TopicMap:
         if any(one.fullmatch(topic) for one in self.exclude):
             return False
         return any(one.fullmatch(topic) for one in self.include)
+
+    def appends(self, topic: str) -> bool:
+        """Return whether a topic of the source is copied behind messages that aren't its own."""
+        return any(one.fullmatch(topic) for one in self.append)
 
     def target_name(self, topic: str) -> str:
         """Return the name at the target of a topic that is copied.

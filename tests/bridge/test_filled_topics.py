@@ -1,0 +1,113 @@
+"""A bridge that has never run copies nothing behind messages that are there, unless it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from aiokafka08.bridge.config import read_config
+from aiokafka08.bridge.errors import BridgeError
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import (
+    MESSAGES,
+    TargetReader,
+    bridge_config,
+    bridge_text,
+    copy,
+    write,
+)
+from tests.bridge.hand_copy import confluent_admin, write_config
+from tests.brokers import RealCluster
+from tests.cli.conftest import RunCommand
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+
+async def test_second_name_into_the_same_topics_is_refused(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """Each start says the same, and writes nothing; `append` copies behind the first copy."""
+    topic = unique_topic("filled")
+    source.create_topic(topic, 2)
+    await write(source, topic, {0: MESSAGES})
+    await copy(bridge_config(topic, source, target, topic))
+    config = write_config(tmp_path, f"{topic}-again", source, target, [topic])
+    plan = ("bridge", "plan", str(config.path), "--quiet", "0.1", "--format", "json")
+    found = await asyncio.to_thread(cli, *plan)
+    detail = {row["step"]: row["detail"] for row in found.json if not row["ready"]}["topics"]
+    for _ in range(2):
+        with pytest.raises(BridgeError) as raised:
+            await copy(config)
+        assert raised.value.text == detail
+    assert f"the target has messages in {topic}, and bridge '{topic}-again' has never run" in detail
+    assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES, 1: []}
+
+    text = bridge_text(f"{topic}-again", source, target, topic, f'append = ["{topic}"]\n')
+    config.path.write_text(text)
+    for count in (len(MESSAGES), 0):
+        assert (await copy(read_config(config.path))).records == count
+    assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2, 1: []}
+
+
+async def test_new_topic_with_messages_of_others_is_appended(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """By a bridge that has run before, whose other positions are known."""
+    first, second = unique_topic("first"), unique_topic("second")
+    for topic in (first, second):
+        source.create_topic(topic)
+        await write(source, topic, {0: MESSAGES})
+    await copy(bridge_config(f"{second}-test", source, target, second))
+    await copy(bridge_config(first, source, target, first))
+    status = await copy(
+        bridge_config(first, source, target, f"{first}|{second}", f'append = ["{second}"]\n')
+    )
+    assert (status.records, status.stopped) == (len(MESSAGES), {})
+    assert await asyncio.to_thread(reader.messages, second) == {0: MESSAGES * 2}
+
+
+async def test_bridge_whose_state_was_deleted_doubles_nothing(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """An offset that is committed by hand lets it go on."""
+    topic = unique_topic("deleted")
+    source.create_topic(topic, 2)
+    await write(source, topic, {0: MESSAGES})
+    config = bridge_config(topic, source, target, topic)
+    await copy(config)
+    admin = confluent_admin.AdminClient({"bootstrap.servers": target.bootstrap_servers})
+    for future in admin.delete_topics([config.state_topic, config.offsets_topic]).values():
+        await asyncio.to_thread(future.result, 30)
+    for future in admin.delete_consumer_groups([config.position_group]).values():
+        await asyncio.to_thread(future.result, 30)
+    await write(source, topic, {1: MESSAGES})
+    with pytest.raises(BridgeError, match="its topics and group at the target were deleted"):
+        await copy(config)
+    by_hand = confluent_kafka.Consumer(
+        {"bootstrap.servers": target.bootstrap_servers, "group.id": config.position_group}
+    )
+    offset = confluent_kafka.TopicPartition(topic, 0, len(MESSAGES))
+    await asyncio.to_thread(by_hand.commit, offsets=[offset], asynchronous=False)
+    by_hand.close()
+    await write(source, topic, {0: MESSAGES[:1]})
+    status = await copy(config)
+    assert status.partitions[TopicPartition(topic, 0)].position == len(MESSAGES) + 1
+    assert await asyncio.to_thread(reader.messages, topic) == {
+        0: [*MESSAGES, MESSAGES[0]],
+        1: MESSAGES,
+    }
