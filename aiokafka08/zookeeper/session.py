@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
+OPEN_TIMEOUT_S = 10.0
+"""How long a temporary session may take to open: a wrong address is told after that."""
+
 
 def require_kazoo() -> None:
     """Check that kazoo is installed.
@@ -113,11 +116,11 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
     """Open a session for one block and close it at the end, so that nothing is left to expire.
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
-    `ZookeeperSession.open`; kazoo's exceptions in the block are translated as in
-    `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
-    seconds raises KafkaTimeoutError.
+    `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`; kazoo's
+    exceptions in the block are translated as in `translate_errors`. A blocking request of the block
+    that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
     """
-    client = _open(connect, timeout_s, logger, limits_waits=True)
+    client = _open(connect, min(timeout_s, OPEN_TIMEOUT_S), logger, waits_s=timeout_s)
     try:
         with translate_errors(connect):
             yield client
@@ -242,7 +245,7 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
 
 
 def _open(
-    connect: str, timeout_s: float, logger: str, *, limits_waits: bool = False
+    connect: str, timeout_s: float, logger: str, *, waits_s: float | None = None
 ) -> KazooClient:
     require_kazoo()
     from kazoo.client import KazooClient
@@ -250,8 +253,8 @@ def _open(
     handler = None
     if environment.zookeeper_client is None:
         handler = _fast_handler()
-        if limits_waits:
-            _limit_waits(handler, timeout_s)
+        if waits_s is not None:
+            _limit_waits(handler, waits_s)
     make_client = environment.zookeeper_client or KazooClient
     hosts, _, chroot = connect.partition("/")
     try:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.errors import KafkaConnectionError, KafkaTimeoutError
+from aiokafka08.zookeeper import session
 from aiokafka08.zookeeper.session import temporary_session
 from aiokafka08.zookeeper.topic_states import read_topic_nodes
 from tests.brokers.waiting import wait_for
@@ -60,6 +61,18 @@ def test_requests_of_a_block_end(lost: str, call: Callable[[Any], object]) -> No
         wait_for(lambda: not client.connected, 10, "kazoo gives the connection up")
         with pytest.raises(KafkaTimeoutError):  # now kazoo keeps requests until it reconnects
             call(client)
+
+
+def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller would wait for responses much longer."""
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", 0.5)
+    with (
+        pytest.raises(
+            KafkaConnectionError, match=r"^\w+: ZooKeeper 127\.0\.0\.1:1 can't be reached"
+        ),
+        temporary_session("127.0.0.1:1", 3600, "test.kazoo"),
+    ):
+        pass
 
 
 def test_check_of_the_chroot_ends(lost: str) -> None:
