@@ -40,6 +40,8 @@ from aiokafka08.bridge.source_clients import source_admin
 from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.target_retry import when_available
+from aiokafka08.bridge.topic_map import unmatched
+from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
@@ -96,6 +98,15 @@ class GroupTransfer:
         """
         moves, _ = await self._plan(self._config.groups.rewind if rewind is None else rewind)
         return moves
+
+    async def unmatched(self) -> str | None:
+        """Return which patterns of `groups.include` match no group of the source; None if none.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            return await unmatched_groups(self._config, admin, self._file_offsets)
 
     async def carry_over(self, *, rewind: bool | None = None) -> list[GroupMove]:
         """Commit what can be moved, and write MirrorMaker 2's topics; return what was decided.
@@ -235,10 +246,10 @@ async def source_offsets(
     return {group: merge_stores(some) for group, some in by_group.items()}
 
 
-async def source_groups(
+async def unmatched_groups(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
-) -> list[str]:
-    """Return the names of all groups in the stores of a bridge, sorted.
+) -> str | None:
+    """Return which patterns of `groups.include` match no group, and what there is; None if none.
 
     Args:
         config: the file of the bridge.
@@ -248,10 +259,12 @@ async def source_groups(
     Raises:
         KafkaError: a store can't be read.
     """
-    if config.groups.store == "file":
-        return sorted(file_offsets)
-    stores = _stores(config)
-    return sorted({one.group for one in await admin.list_stored_groups() if one.store in stores})
+    names = set(file_offsets)
+    if config.groups.store != "file":
+        stores = _stores(config)
+        names = {one.group for one in await admin.list_stored_groups() if one.store in stores}
+    patterns = unmatched(config.groups.include, names)
+    return nothing_matches("group", patterns, names) if patterns else None
 
 
 def _stores(config: BridgeConfig) -> list[str]:

@@ -22,9 +22,9 @@ from aiokafka08.bridge.groups import (
     FileOffsets,
     GroupTransfer,
     copied_partitions,
-    source_groups,
     source_members,
     source_offsets,
+    unmatched_groups,
 )
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
@@ -39,14 +39,12 @@ from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.topics import UNCLEAN, plan_topics, refused_by_target
 from aiokafka08.bridge.verify_state import last_verification, state_path
-from aiokafka08.bridge.wording import counted, equal_text, some_of
+from aiokafka08.bridge.wording import counted, equal_text, nothing_matches, some_of
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
 """How many messages are read at either end of a partition, without `scan`."""
-_FOUND_NAMES = 30
-"""How many names a text has at most to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ class Readiness:
             return Step("topics", False, filled_text(self._config, names))
         names = [name for name in counts if name not in INTERNAL_TOPICS]
         if nothing := unmatched(self._config.topics.include, names):
-            return Step("topics", False, _nothing_matches("topic", nothing, names))
+            return Step("topics", False, nothing_matches("topic", nothing, names))
         if not pairs:
             return Step("topics", False, "topics.exclude leaves no topic of the source")
         if missing:
@@ -290,9 +288,8 @@ class Readiness:
             KafkaError: a cluster doesn't respond.
         """
         async with source_admin(self._config) as admin:
-            names = await source_groups(self._config, admin, self._file_offsets)
-            if nothing := unmatched(self._config.groups.include, names):
-                return Step("consumers", False, _nothing_matches("group", nothing, names))
+            if text := await unmatched_groups(self._config, admin, self._file_offsets):
+                return Step("consumers", False, text)
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             ours = await source_members(self._config, admin, sorted(offsets))
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
@@ -373,12 +370,3 @@ def _judge(
             reasons[next(reason for reason in reasons if reason.startswith(f"{where} "))] += 1
     elif is_expired(limits, stamp, now_ms):
         expired[one.topic] += 1
-
-
-def _nothing_matches(what: str, patterns: list[str], names: list[str]) -> str:
-    """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is."""
-    found = some_of(sorted(names), _FOUND_NAMES) or "none"
-    return (
-        f"{what}s.include: {', '.join(map(repr, patterns))} matches no {what} of the source. A "
-        f"pattern must match the whole name. The {what}s found: {found}"
-    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NAMES: Final = 5
 """How many names a text has at most."""
+_FOUND_NAMES: Final = 30
+"""How many names a text has at most to choose from."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -28,6 +30,21 @@ def some_of(names: Sequence[str], most: int = NAMES) -> str:
     """
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def nothing_matches(what: str, patterns: Sequence[str], names: Iterable[str]) -> str:
+    """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is.
+
+    Args:
+        what: "topic" or "group".
+        patterns: at least one.
+        names: all topics or groups of the source.
+    """
+    found = some_of(sorted(names), _FOUND_NAMES) or "none"
+    return (
+        f"{what}s.include: {', '.join(map(repr, patterns))} matches no {what} of the source. A "
+        f"pattern must match the whole name. The {what}s found: {found}"
+    )
 
 
 def equal_text(number: int) -> str:

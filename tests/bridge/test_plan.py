@@ -95,6 +95,9 @@ async def test_pattern_that_matches_nothing_isnt_ready(
     assert not ready
     assert "groups.include: 'biling' matches no group of the source" in detail
     assert f"The groups found: {copied.group}" in detail
+    done = await bridge(cli, config, "groups")
+    assert (done.code, [row["group"] for row in done.json]) == (1, [copied.group])
+    assert f"aiokafka08: {detail}\n" in done.err
     done = await bridge(cli, config, *execute)
     assert (done.code, list(steps_of(done))[-1]) == (1, "consumers")
     assert await at_target(copied) == {}

@@ -51,7 +51,8 @@ def groups(file: Path, execute: bool, continuous: bool, rewind: bool, format: st
     """Translate the offsets of groups, and commit them at the target.
 
     An offset only goes forward, unless --rewind is given. A group with members at the target is
-    left alone. The exit code is 1 if an offset can't be moved.
+    left alone. The exit code is 1 if an offset can't be moved, or a pattern of [groups] matches no
+    group of the source.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.cli.connection import run
@@ -86,14 +87,17 @@ async def _groups(
                     moves = await transfer.carry_over(rewind=may_rewind)
                 else:
                     moves = await transfer.plan(rewind=may_rewind)
+                nothing = await transfer.unmatched()
             except KafkaError as error:
                 if not continuous:
                     raise
                 note(f"groups not carried over, tried again: {error.text}")
             else:
+                if nothing is not None:
+                    note(nothing)
                 code = show_moves(moves, format, execute)
                 if not continuous:
-                    return code
+                    return code if nothing is None else 1
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()
