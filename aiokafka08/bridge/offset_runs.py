@@ -25,7 +25,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 PAGE_RUNS = 128
-"""How many runs a page holds. Fewer are kept as one record per transaction."""
+"""The fewest runs of a page. Fewer are kept as one record per transaction."""
+RECORD_RUNS = 4096
+"""The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
 
 
 class OffsetRun(NamedTuple):
@@ -255,9 +257,10 @@ class RunLog:
     """Which records the offsets topic gets for one partition, so that it stays small.
 
     Each transaction writes one record with its runs. Once `PAGE_RUNS` runs or records have come
-    together, the same transaction writes them as one page, and removes the single records. A
-    `RunLog` doesn't change: after a commit the caller goes on with the one that `append` returned,
-    after an abort with the one that it had.
+    together, the same transaction writes them as pages of at most `RECORD_RUNS` runs, and removes
+    the single records. A last page with fewer than `PAGE_RUNS` runs is a single record. A `RunLog`
+    doesn't change: after a commit the caller goes on with the one that `append` returned, after an
+    abort with the one that it had.
 
     Attributes:
         end_target: The target offset behind the last message; 0 if it isn't known.
@@ -287,7 +290,8 @@ class RunLog:
         if size < PAGE_RUNS:
             return [added], after
         folded = tuple(OffsetMap(run for each in after._open.values() for run in each))
-        page = RunRecord(folded[0].source, folded)
-        stale = [RunRecord(source, None) for source in self._open if source != page.source]
-        after._open = {page.source: folded} if len(folded) < PAGE_RUNS else {}
-        return [page, *stale], after
+        cuts = range(0, len(folded), RECORD_RUNS)
+        pages = {folded[at].source: folded[at : at + RECORD_RUNS] for at in cuts}
+        stale = [RunRecord(source, None) for source in self._open if source not in pages]
+        after._open = {source: page for source, page in pages.items() if len(page) < PAGE_RUNS}
+        return [*(RunRecord(source, page) for source, page in pages.items()), *stale], after

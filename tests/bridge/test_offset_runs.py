@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aiokafka08.bridge.offset_runs import (
     PAGE_RUNS,
+    RECORD_RUNS,
     OffsetMap,
     OffsetRun,
     RunLog,
@@ -218,3 +219,35 @@ def test_target_offsets_of_copies_are_those_in_runs() -> None:
     known = OffsetMap([OffsetRun(10, 0, 5), OffsetRun(15, 6, 5)])
     assert [at for at in range(15) if known.has_copy_at(at)] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
     assert not OffsetMap().has_copy_at(0)
+
+
+@examples(20)
+@given(
+    st.lists(
+        st.sampled_from([1, 2, PAGE_RUNS - 1, RECORD_RUNS - 1, RECORD_RUNS, 2 * RECORD_RUNS + 9]),
+        max_size=3,
+    ),
+    st.integers(0, 2),
+)
+def test_records_of_many_runs_are_small(counts: list[int], restart_at: int) -> None:
+    """A thinly compacted source has a run for nearly each message."""
+    log, topic, runs = RunLog(), dict[int, RunRecord](), list[OffsetRun]()
+    for number, count in enumerate(counts):
+        at = len(runs)
+        added = [OffsetRun(3 * one, at + number + one - at, 1) for one in range(at, at + count)]
+        runs += added
+        records, log = log.append(added)
+        assert len({one.source for one in records}) == len(records)
+        for record in records:
+            topic.pop(record.source, None)
+            if record.runs is not None:
+                assert 0 < len(record.runs) <= RECORD_RUNS
+                assert record.runs[0].source == record.source
+                topic[record.source] = record
+        if number == restart_at:
+            log = RunLog(topic.values())
+    read = OffsetMap(run for record in topic.values() for run in record.runs or ())
+    assert list(read) == list(OffsetMap(runs))
+    if runs:
+        assert log.end_target in (0, runs[-1].target + 1)
+        assert len(topic) <= len(runs) // PAGE_RUNS + PAGE_RUNS
