@@ -53,16 +53,17 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
-PARALLEL = ("--numprocesses=4", "--dist=worksteal")
-"""Four processes on two cores: many tests wait for brokers or Spark. `tests/schedule.py` decides
-which process runs the tests of a broker version."""
+IN_UNITS = ("--dist=loadgroup", "--no-loadscope-reorder")
+"""`tests/schedule.py` decides which tests one process runs, and in which order."""
+PARALLEL = ("--numprocesses=4", *IN_UNITS)
+"""Four processes on two cores: many tests wait for brokers or Spark."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """The tests that run once more on the pure twins, without real brokers. The tests of the message
 set itself always run for both twins."""
 
 PURE_IN_TESTS = (
-    *("--numprocesses=2", "--dist=worksteal", "-m", "not real", "--loop=asyncio"),
+    *("--numprocesses=2", *IN_UNITS, "-m", "not real", "--loop=asyncio"),
     # The twins know as little of loops as the compiled modules, and of lines only the format of
     # messages: 0.8.2 and 0.10 have one each.
     *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),

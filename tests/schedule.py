@@ -2,19 +2,21 @@
 
 Each process of xdist has clusters and a Spark session of its own. If tests ran in the order of
 files, each process would start all of them, and they would idle until its end: together most of
-the CPU time of all tests. So this plugin sorts tests by what they share, and puts each such group
-at the beginning of one process's share. `--dist=worksteal` gives each process a contiguous share,
-and moves tests between processes from the ends of the shares only. When a process leaves a group,
-it closes the group's clusters.
+the CPU time of all tests. So this plugin puts each test into a unit: what it shares with others,
+or itself if it is long, or its file. `--dist=loadgroup` gives a process that has done its work the
+next unit, as a whole: the largest first, so that all processes end at about the same time. When a
+process leaves a unit, it closes the unit's clusters.
 
-Invariant: the order decides only where and when a test runs. A test in a wrong group starts a
-cluster that another process has too.
+Invariant: the units decide only where and when a test runs. A test in a wrong unit starts a cluster
+that another process has too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 import pytest
 
@@ -33,8 +35,10 @@ closed when the last of them has ended."""
 SECONDS = {SPARK: 2.0, DEFAULT_VERSION: 0.8}
 LINE_SECONDS = 0.3
 OWN_SECONDS = 4.0
-"""Rough times of one test of a group, to give each process as much to do: of Spark, of the version
+"""Rough times of one test of a group, to begin with the longest group: of Spark, of the version
 that most tests use, of another version, of tests that start brokers themselves."""
+PART_OF_TIMEOUT = 0.1
+"""What a test with a timeout of its own takes of it, roughly."""
 
 
 def group_of(item: pytest.Item | None) -> str | None:
@@ -58,35 +62,34 @@ def group_of(item: pytest.Item | None) -> str | None:
     return item.nodeid.partition("::")[0].rpartition("/")[0]
 
 
-def arrange(groups: Iterable[str | None], processes: int) -> list[int]:
-    """Return the indexes of tests in the order in which xdist is to distribute them.
+class Unit(NamedTuple):
+    """Tests that one process runs behind each other. The unit with the longest time comes first."""
 
-    `groups` has the group of each test. The largest group comes first, to the process with the
-    least to do; the tests without a group fill the shares.
+    seconds: float
+    name: str
+
+
+def units_of(items: Sequence[pytest.Item]) -> list[Unit]:
+    """Return the unit of each test.
+
+    A test without a group is a unit with its file, or by itself if it has a timeout of its own.
     """
-    members: dict[str | None, list[int]] = {None: []}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
-    free = members.pop(None)
-    total = len(free) + sum(map(len, members.values()))
-    shares: list[list[int]] = [[] for _ in range(processes)]
-    seconds = [0.0] * processes
-    for group, indexes in sorted(members.items(), key=lambda item: -_seconds(*item)):
-        least = seconds.index(min(seconds))
-        shares[least] += indexes
-        seconds[least] += _seconds(group, indexes)
-    order: list[int] = []
-    for number, share in enumerate(shares):
-        # xdist gives each process the same part of what is left.
-        room = max(0, (total - len(order)) // (processes - number) - len(share))
-        order += share + free[:room]
-        del free[:room]
-    return order + free
+    groups = [group_of(item) for item in items]
+    sizes = Counter(groups)
+    return [
+        Unit(_seconds(group) * sizes[group], group) if group else _unit_without_group(item)
+        for item, group in zip(items, groups, strict=True)
+    ]
 
 
-def _seconds(group: str | None, indexes: Sequence[int]) -> float:
-    own = OWN_SECONDS if group not in VERSIONS else LINE_SECONDS
-    return len(indexes) * SECONDS.get(group or "", own)
+def _unit_without_group(item: pytest.Item) -> Unit:
+    if (timeout := item.get_closest_marker("timeout")) is not None:
+        return Unit(timeout.args[0] * PART_OF_TIMEOUT, item.nodeid)
+    return Unit(0.0, item.nodeid.partition("::")[0])
+
+
+def _seconds(group: str) -> float:
+    return SECONDS.get(group, LINE_SECONDS if group in VERSIONS else OWN_SECONDS)
 
 
 def _processes() -> int:
@@ -97,8 +100,31 @@ def _processes() -> int:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     yield  # others deselect and sort
-    if processes := _processes():
-        items[:] = [items[index] for index in arrange(map(group_of, items), processes)]
+    if _processes():
+        units = dict(zip(items, units_of(items), strict=True))
+        items.sort(key=lambda item: -units[item].seconds)  # else the order stays
+
+
+class _Reported(NamedTuple):
+    """What xdist reads of a test when it tells its controller what there is."""
+
+    nodeid: str
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
+    """Let xdist's controller know the units: it gets only ids, and reads a unit behind an "@".
+
+    Of xdist's own marker for that the ids would remain so, also in reports: nobody could run the
+    test of such an id.
+    """
+    items = session.items
+    if _processes():
+        units = zip(items, units_of(items), strict=True)
+        named = [_Reported(f"{item.nodeid}@{unit.name}") for item, unit in units]
+        session.items = named  # type: ignore[assignment]
+    yield
+    session.items = items
 
 
 @pytest.hookimpl(trylast=True)

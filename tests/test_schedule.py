@@ -1,45 +1,14 @@
-"""The order in which xdist's processes get the tests."""
+"""The units of tests that xdist's processes get, and their order."""
 
 from __future__ import annotations
 
-import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.contract.targets import TargetSpec
-from tests.schedule import DEFAULT_VERSION, MODERN, SPARK, arrange, group_of
-
-
-def shares(order: list[int], processes: int) -> list[list[int]]:
-    """Split an order as xdist's `worksteal` does at its start."""
-    left, made = list(order), []
-    for number in range(processes):
-        size = len(left) // (processes - number)
-        made.append(left[:size])
-        del left[:size]
-    return made
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3, 5])
-def test_each_group_is_in_one_share_and_no_test_is_lost(processes: int) -> None:
-    groups = [*["a"] * 30, *["b"] * 20, *["c"] * 10, *["d"] * 5, *[None] * 1000]
-    random.Random(processes).shuffle(groups)
-    order = arrange(groups, processes)
-    assert sorted(order) == list(range(len(groups)))
-    for group in "abcd":
-        used = [any(groups[one] == group for one in share) for share in shares(order, processes)]
-        assert used.count(True) == 1
-    for share in shares(order, processes):
-        # Other processes take tests from the end, where none has a group.
-        free = [groups[one] is None for one in share]
-        assert free == sorted(free)
-
-
-def test_more_grouped_tests_than_others_lose_none() -> None:
-    assert sorted(arrange(["a"] * 9 + [None] + ["b"], 3)) == list(range(11))
-    assert arrange([], 3) == []
+from tests.schedule import DEFAULT_VERSION, LINE_SECONDS, MODERN, SPARK, group_of, units_of
 
 
 class Item:
@@ -47,13 +16,15 @@ class Item:
 
     nodeid = "tests/failover/test_failover.py::test_a_pause"
 
-    def __init__(self, *fixturenames: str, real: bool = False, **params: object) -> None:
+    def __init__(
+        self, *fixturenames: str, real: bool = False, timeout_s: float = 0, **params: object
+    ) -> None:
         self.fixturenames = fixturenames
         self.callspec = SimpleNamespace(params=params)
-        self._real = real
+        self._markers = {"real": real, "timeout": timeout_s and pytest.mark.timeout(timeout_s)}
 
     def get_closest_marker(self, name: str) -> object:
-        return self._real and name == "real"
+        return self._markers[name] or None
 
 
 @pytest.mark.parametrize(
@@ -73,3 +44,57 @@ class Item:
 )
 def test_group_is_what_a_test_shares_with_others(item: Any, group: str | None) -> None:
     assert group_of(item) == group
+
+
+def test_unit_is_a_group_a_file_or_a_long_test() -> None:
+    one_line = Item("broker_clusters", version="3.9.1", size=1)
+    items: list[Any] = [Item(), one_line, Item(timeout_s=180), Item("spark"), one_line, Item()]
+    file = "tests/failover/test_failover.py"
+    units = units_of(items)
+    assert [unit.name for unit in units] == [
+        *(file, "3.9.1", f"{file}::test_a_pause", SPARK, "3.9.1", file)
+    ]
+    seconds = [unit.seconds for unit in units]
+    assert seconds[1] == seconds[4] == 2 * LINE_SECONDS  # of the whole group
+    assert seconds[2] > seconds[3] > seconds[1] > seconds[0] == seconds[5] == 0
+
+
+def test_units_run_whole_with_the_longest_first(pytester: pytest.Pytester) -> None:
+    """Ids in reports are those by which a test can be run."""
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
+    pytester.makeconftest("""
+        import os, pytest
+        pytest_plugins = ["tests.schedule"]
+
+        @pytest.fixture(autouse=True)
+        def note(request):
+            with open("ran", "a") as ran:
+                print(os.environ["PYTEST_XDIST_WORKER"], request.node.nodeid, file=ran)
+
+        @pytest.fixture
+        def spark():
+            pass
+    """)
+    names = [f"test_{number}" for number in range(4)]
+    files = {
+        f"test_{name}": "\n".join(
+            f"def {one}({'spark' if name < 'c' else ''}): pass" for one in names
+        )
+        for name in "abcd"
+    }
+    files["test_e"] = "import pytest\n@pytest.mark.timeout(30)\ndef test_long(): pass"
+    pytester.makepyfile(**files)
+    arguments = ("-n2", "--dist=loadgroup", "--no-loadscope-reorder")
+    result = pytester.runpytest_subprocess("-v", *arguments)
+    result.assert_outcomes(passed=17)
+    assert "@" not in result.stdout.str()
+    ran = [line.split() for line in (pytester.path / "ran").read_text().splitlines()]
+    spark = [process for process, test in ran if test[:7] in {"test_a.", "test_b."}]
+    assert len(spark) == 8
+    assert len(set(spark)) == 1
+    for name in "cd":
+        assert len({process for process, test in ran if test.startswith(f"test_{name}")}) == 1
+    by_process = {process: [test for one, test in ran if one == process] for process, _ in ran}
+    assert by_process[spark[0]][0].startswith("test_a")
+    [other] = set(by_process) - {spark[0]}
+    assert by_process[other][0] == "test_e.py::test_long"

@@ -22,6 +22,7 @@ from aiokafka08.protocol.requests.groups import (
     SyncGroupRequest,
 )
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Delay
 from tests.consumer.conftest import take
@@ -50,6 +51,31 @@ async def test_listener_raising_cancelled_error_is_ignored(
     await asyncio.wrap_future(beat)
     await two.stop()
     await until(lambda: one.assignment() == ALL, "taking over")
+
+
+async def test_member_idle_during_a_revoke_keeps_no_partition(
+    cluster: EmbeddedCluster, make_member: MakeMember, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It began to revoke as a member that joins again; while its listener ran it became idle."""
+    events: list[Event] = []
+    revoking, idle = asyncio.Event(), asyncio.Event()
+
+    async def wait(partitions: object) -> None:
+        if partitions:
+            revoking.set()
+            await idle.wait()
+
+    listener = RecordingListener()
+    listener.on_partitions_revoked = wait  # type: ignore[assignment,method-assign]
+    hung = make_member(max_poll_interval_ms=1000, on_event=events.append)
+    hung.subscribe(["t"], listener=listener)
+    await hung.start()
+    cluster.fault(HeartbeatRequest, then=Answer(27))
+    await asyncio.wait_for(revoking.wait(), 10)
+    await until(lambda: "max_poll_interval_ms=1000" in caplog.text, "idleness")
+    idle.set()
+    await until(lambda: any(isinstance(event, GroupLeft) for event in events), "leaving")
+    assert hung.assignment() == set()
 
 
 async def test_seek_to_committed_ends_with_its_generation(

@@ -257,9 +257,12 @@ class BrokerGroup:
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
+        rejoins = self._subscription.by_topic and not self._is_idle
         if self._generation is not None or self._subscription.by_topic:
-            await self._assignee.revoke(rejoins=self._subscription.by_topic and not self._is_idle)
+            await self._assignee.revoke(rejoins=rejoins)
         if self._is_idle or not self._subscription.by_topic:
+            if rejoins:  # idleness, or the end of the subscription, began during the revoke
+                await self._assignee.revoke()
             await self._heartbeat.stop()
             # A commit that begins from now on follows LeaveGroup on the same connection.
             self._end_identity()
