@@ -487,7 +487,7 @@ def run_suites(session: nox.Session, wheel: str, python: str, twin: str) -> None
         session.run("python", "-m", "tests.distribution", "tests", tests)
         with session.chdir(tests):
             session.run(own, "-W", "error", "-c", CHECK_INSTALLED, folder, twin, external=True)
-            arguments = ("--numprocesses=2", "--dist=worksteal", "-m", "not real", *SUITES)
+            arguments = ("--numprocesses=2", *IN_UNITS, "-m", "not real", *SUITES)
             env = {"AIOKAFKA08_IMPL": twin, "PYTHONPATH": None}
             session.run(own, "-m", "pytest", *arguments, env=env, external=True)
 

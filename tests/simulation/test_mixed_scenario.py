@@ -35,6 +35,7 @@ def _runs() -> list[object]:
     ]
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("first", _runs())
 def test_no_seed_shows_an_anomaly(first: int) -> None:
     results = [run_seed(seed) for seed in range(first, first + SEEDS_OF_A_TEST)]
