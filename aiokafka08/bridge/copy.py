@@ -128,7 +128,7 @@ class CopySession:
         """
         refresh: asyncio.Task[None] | None = None
         try:
-            await self._start()
+            await self._start(may_come_later=not until_caught_up)
             ends = await self._ends() if until_caught_up else None
             if ends is None:
                 refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
@@ -153,7 +153,7 @@ class CopySession:
             KafkaError: one of the clusters failed.
         """
         try:
-            await self._start()
+            await self._start(may_come_later=False)
             positions = {
                 tp: (self._topics[tp], one.position)
                 for tp, one in self._status.partitions.items()
@@ -189,13 +189,13 @@ class CopySession:
 
     # --- the start --------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
+    async def _start(self, *, may_come_later: bool) -> None:
         await self._source.start()
         if not self._run.has_warned and (text := await self._source.left_out(RELEASE_S)):
             _log.warning("%s: %s", self._client_id, text)
             self._run.has_warned = True
         there = await self._target.partition_counts()
-        await self._target_topics.check(there)
+        await self._target_topics.check(there, may_come_later=may_come_later)
         await create_own_topics(self._config, self._target, there)
         self._batch_bytes = await self._target_topics.batch_limit(there)
         await self._sink.start(self._batch_bytes)

@@ -36,11 +36,9 @@ from aiokafka08.bridge.source_clients import (
 from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
-from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.topics import UNCLEAN, plan_topics, refused_by_target
 from aiokafka08.bridge.verify_state import last_verification, state_path
-from aiokafka08.bridge.wording import counted, equal_text, nothing_matches, some_of
-from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.bridge.wording import counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
@@ -155,11 +153,8 @@ class Readiness:
             lambda: filled_topics(self._config, self.transfer.target, counts, there)
         ):
             return Step("topics", False, filled_text(self._config, names))
-        names = [name for name in counts if name not in INTERNAL_TOPICS]
-        if nothing := unmatched(self._config.topics.include, names):
-            return Step("topics", False, nothing_matches("topic", nothing, names))
-        if not pairs:
-            return Step("topics", False, "topics.exclude leaves no topic of the source")
+        if (mismatch := self._config.topics.mismatch(counts)) is not None:
+            return Step("topics", False, mismatch)
         if missing:
             verb = "doesn't" if len(missing) == 1 else "don't"
             text = (

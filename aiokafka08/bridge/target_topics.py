@@ -61,20 +61,26 @@ class TargetTopics:
         new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
         return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
 
-    async def check(self, there: Mapping[str, int]) -> None:
+    async def check(self, there: Mapping[str, int], *, may_come_later: bool) -> None:
         """Verify that the bridge may copy, and that the target takes the settings of new topics.
 
         Call it before anything is written.
 
         Args:
             there: all topics of the target, with their partition counts.
+            may_come_later: True only logs which patterns match no topic of the source.
 
         Raises:
-            BridgeError: the bridge has never run, and target topics have messages.
+            BridgeError: a pattern of `topics.include` matches no topic, or no topic is left; or the
+                bridge has never run, and target topics have messages.
             KafkaConfigurationError: the target refuses settings.
             KafkaError: one of the clusters doesn't respond.
         """
         source = await self._source.partition_counts()
+        if (mismatch := self._config.topics.mismatch(source)) is not None:
+            if not may_come_later:
+                raise BridgeError(mismatch)
+            _log.warning("%s: %s", self._config.client_id, mismatch)
         if names := await filled_topics(self._config, self._target, source, there):
             raise BridgeError(filled_text(self._config, names))
         plan = await self._plan(source, there, ())

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.net.cluster import INTERNAL_TOPICS
 
@@ -48,7 +49,7 @@ class TopicMap:
 
     def includes(self, topic: str) -> bool:
         """Return whether a topic of the source is copied."""
-        if topic in INTERNAL_TOPICS or topic.startswith(_OWN_PREFIX):
+        if _is_internal(topic):
             return False
         if any(one.fullmatch(topic) for one in self.exclude):
             return False
@@ -57,6 +58,22 @@ class TopicMap:
     def appends(self, topic: str) -> bool:
         """Return whether a topic of the source is copied behind messages that aren't its own."""
         return any(one.fullmatch(topic) for one in self.append)
+
+    def mismatch(self, topics: Iterable[str]) -> str | None:
+        """Return which patterns match no topic of the source, or that all topics are excluded.
+
+        Args:
+            topics: those of the source.
+
+        Returns:
+            What is wrong, with the topics that were found; None if nothing is.
+        """
+        names = [one for one in topics if not _is_internal(one)]
+        if patterns := unmatched(self.include, names):
+            return nothing_matches("topic", patterns, names)
+        if not any(map(self.includes, names)):
+            return "topics.exclude leaves no topic of the source"
+        return None
 
     def target_name(self, topic: str) -> str:
         """Return the name at the target of a topic that is copied.
@@ -97,6 +114,10 @@ class TopicMap:
 def unmatched(patterns: Iterable[re.Pattern[str]], names: Collection[str]) -> list[str]:
     """Return the patterns that match none of the names as a whole."""
     return [one.pattern for one in patterns if not any(map(one.fullmatch, names))]
+
+
+def _is_internal(topic: str) -> bool:
+    return topic in INTERNAL_TOPICS or topic.startswith(_OWN_PREFIX)
 
 
 def compiled(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from aiokafka08.bridge.checked_source import SourceChecksums
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference, SequenceCheck
@@ -154,13 +155,17 @@ async def verify(
         A verdict per partition, ordered.
 
     Raises:
+        BridgeError: a pattern of `topics.include` matches no topic, or no topic is left.
         KafkaError: a cluster doesn't respond, or a log can't be read.
     """
     config = await with_releases(config)
     target = make_target(config)
     try:
         async with source_admin(config) as admin:
-            pairs = config.topics.pairs(await admin.list_topics())
+            topics = await admin.list_topics()
+            if (mismatch := config.topics.mismatch(topics)) is not None:
+                raise BridgeError(mismatch)
+            pairs = config.topics.pairs(topics)
             tps = [
                 TopicPartition(topic["topic"], one["partition"])
                 for topic in await admin.describe_topics(sorted(pairs))

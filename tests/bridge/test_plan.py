@@ -108,6 +108,12 @@ async def test_pattern_that_matches_nothing_isnt_ready(
         False,
         "no group of [groups] has committed offsets in the topics of the bridge",
     )
+    offsets = config.path.with_suffix(".csv")
+    offsets.write_text("biling,other-topic,0,1\n")
+    replace_text(config, '["biling"]', f'["biling"]\nstore = "file"\nfile = "{offsets}"')
+    done = await bridge(cli, config, "groups", "--execute")
+    assert (done.code, done.json) == (1, [])
+    assert "no group of [groups] has committed offsets in the topics of the bridge" in done.err
 
 
 @pytest.mark.real

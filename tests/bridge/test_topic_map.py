@@ -29,6 +29,18 @@ def test_internal_topics_are_never_copied() -> None:
     assert list(topic_map([".*"]).pairs(topics)) == ["orders"]
 
 
+def test_pattern_that_matches_no_topic_is_named() -> None:
+    topics = ["__consumer_offsets", "aiokafka08-bridge.x.offsets", "orders", "clicks"]
+    assert topic_map(["orders", "cl.*"]).mismatch(topics) is None
+    assert topic_map(["ordes", "clicks", "__.*"]).mismatch(topics) == (
+        "topics.include: 'ordes', '__.*' matches no topic of the source. A pattern must match the "
+        "whole name. The topics found: clicks, orders"
+    )
+    assert topic_map(["orders"], ["o.*"]).mismatch(topics) == (
+        "topics.exclude leaves no topic of the source"
+    )
+
+
 def test_first_rename_rule_that_matches_counts() -> None:
     found = topic_map([".*"], [], ("a(.)", r"x.\1"), ("a.*", "y"))
     assert found.pairs(["a1", "abc", "b"]) == {"a1": "x.1", "abc": "y", "b": "b"}

@@ -31,6 +31,9 @@ FIELDS = {
     "reason": "why it isn't moved",
 }
 
+MOVED = 0
+NOT_MOVED = 1
+
 
 @command(
     "groups",
@@ -51,8 +54,8 @@ def groups(file: Path, execute: bool, continuous: bool, rewind: bool, format: st
     """Translate the offsets of groups, and commit them at the target.
 
     An offset only goes forward, unless --rewind is given. A group with members at the target is
-    left alone. The exit code is 1 if an offset can't be moved, or a pattern of [groups] matches no
-    group of the source.
+    left alone. The exit code is 1 if an offset can't be moved, a pattern of [groups] matches no
+    group of the source, or the groups have no offsets in the topics of the bridge.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.cli.connection import run
@@ -97,7 +100,8 @@ async def _groups(
                     note(nothing)
                 code = show_moves(moves, format, execute)
                 if not continuous:
-                    return code if nothing is None else 1
+                    is_done = nothing is None and (moves or not config.groups.include)
+                    return code if is_done else NOT_MOVED
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()
@@ -117,7 +121,8 @@ def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) ->
         note(committed_text(outcomes.count("move"), outcomes.count("same"), "target"))
     else:
         note("nothing changed; add --execute")
-    return int(any(outcome not in ("move", "same") for outcome in outcomes))
+    done = all(outcome in ("move", "same") for outcome in outcomes)
+    return MOVED if done else NOT_MOVED
 
 
 def _row(move: GroupMove) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def run_(
     Each transaction of the target has records and the positions behind them, so the copy goes on
     where it ended, however it ended. SIGTERM commits what was read. The newest start fences older
     ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition could
-    not be copied to its end.
+    not be copied to its end, or a pattern of topics.include matches no topic.
     """
     from dataclasses import replace
 

@@ -67,7 +67,8 @@ def verify(
 
     Keys and values are compared, in order, from the start of the source's log to the bridge's
     position. Each side is read once. The exit code is 0 if all are equal, 1 if not, or if nothing
-    of a partition is copied yet.
+    of a partition is copied yet. If a pattern of topics.include matches no topic, nothing is
+    compared, and the exit code is 1.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.verify_state import VerifyState, state_path
