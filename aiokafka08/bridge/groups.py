@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.admin.group_lag import LogBounds, StoredGroup
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.formats import (
     Checkpoint,
     OffsetSync,
@@ -187,6 +188,28 @@ class GroupTransfer:
         return await when_available(lambda: self.target.committed(group, copies))
 
 
+async def transfer_when_available(
+    config: BridgeConfig, file_offsets: FileOffsets, on_away: Callable[[KafkaError], object]
+) -> GroupTransfer:
+    """Connect to the target, which is asked every `groups.interval_s` seconds until it responds.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        on_away: called with the reason, each time the target doesn't respond.
+
+    Raises:
+        KafkaConfigurationError: see `GroupTransfer` and `target_choice.with_releases`.
+        UnsupportedVersionError: see `target_choice.with_releases`.
+    """
+    while True:
+        try:
+            return GroupTransfer(await with_releases(config), file_offsets)
+        except TargetUnavailableError as error:
+            on_away(error)
+        await asyncio.sleep(config.groups.interval_s)
+
+
 async def carry_over_continuously(
     config: BridgeConfig,
     file_offsets: FileOffsets,
@@ -194,21 +217,28 @@ async def carry_over_continuously(
 ) -> None:
     """Carry the groups over every `groups.interval_s` seconds, until cancelled.
 
+    A cluster that is away is logged, also at the start, and asked again after that time.
+
     Args:
         config: the file of the bridge.
         file_offsets: what the groups' file has.
         on_done: called with what was decided, each time.
 
     Raises:
-        KafkaConfigurationError: the store needs ZooKeeper, and the file doesn't name it.
+        KafkaConfigurationError: see `transfer_when_available`.
+        UnsupportedVersionError: the same.
     """
-    transfer = GroupTransfer(await with_releases(config), file_offsets)
+
+    def failed(error: KafkaError) -> None:
+        _log.warning("%s: groups not carried over: %s", config.client_id, error.text)
+
+    transfer = await transfer_when_available(config, file_offsets, failed)
     try:
         while True:
             try:
                 on_done(await transfer.carry_over())
             except KafkaError as error:
-                _log.warning("%s: groups not carried over: %s", config.client_id, error.text)
+                failed(error)
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()

@@ -76,12 +76,18 @@ async def _groups(
 ) -> int:
     import asyncio
 
-    from aiokafka08.bridge.groups import GroupTransfer
+    from aiokafka08.bridge.groups import GroupTransfer, transfer_when_available
     from aiokafka08.bridge.target_choice import with_releases
     from aiokafka08.cli.notes import note
     from aiokafka08.errors import KafkaError
 
-    transfer = GroupTransfer(await with_releases(config), offsets)
+    def failed(error: KafkaError) -> None:
+        note(f"groups not carried over, tried again: {error.text}")
+
+    if continuous:
+        transfer = await transfer_when_available(config, offsets, failed)
+    else:
+        transfer = GroupTransfer(await with_releases(config), offsets)
     may_rewind = True if rewind else None
     try:
         while True:
@@ -94,7 +100,7 @@ async def _groups(
             except KafkaError as error:
                 if not continuous:
                     raise
-                note(f"groups not carried over, tried again: {error.text}")
+                failed(error)
             else:
                 if nothing is not None:
                     note(nothing)
