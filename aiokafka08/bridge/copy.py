@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError
+from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.positions import (
     FoundPosition,
     StoredRuns,
@@ -42,7 +43,7 @@ from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target_choice import make_sink, make_target
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition

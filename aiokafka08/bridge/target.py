@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
@@ -29,7 +29,7 @@ _TIMEOUT_S = 30.0
 _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
-_READ_MESSAGES = 10_000
+_READ_MESSAGES = 2000
 
 
 def import_confluent() -> ModuleType:
@@ -234,14 +234,34 @@ class Target(TargetCluster):
         """See `TargetCluster`."""
         if not topics:
             return {}
+        return {
+            topic: {name: entry.value for name, entry in entries.items()}
+            for topic, entries in (await self._config_entries(topics)).items()
+        }
+
+    async def _config_entries(self, topics: Sequence[str]) -> dict[str, dict[str, Any]]:
         types = self._admin_types
         wanted = [types.ConfigResource(types.ResourceType.TOPIC, name) for name in topics]
         futures = self._admin.describe_configs(wanted, request_timeout=_TIMEOUT_S)
-        found: dict[str, dict[str, str]] = {}
-        for resource, future in futures.items():
-            entries = await self.call(f"describe the topic {resource.name!r}", future.result)
-            found[resource.name] = {name: entry.value for name, entry in entries.items()}
-        return found
+        return {
+            resource.name: await self.call(f"describe the topic {resource.name!r}", future.result)
+            for resource, future in futures.items()
+        }
+
+    async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
+        """See `TargetCluster`; brokers from 2.3 on can do it."""
+        types, entries = self._admin_types, (await self._config_entries([topic]))[topic]
+        own = types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        add = {name: value for name, value in config.items() if entries[name].source != own}
+        if add:
+            set_it = {"incremental_operation": types.AlterConfigOpType.SET}
+            changes = [types.ConfigEntry(name, value, **set_it) for name, value in add.items()]
+            resource = types.ConfigResource(
+                types.ResourceType.TOPIC, topic, incremental_configs=changes
+            )
+            futures = self._admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
+            await self.call(f"configure the topic {topic!r}", futures[resource].result)
+        return [f"{name}={value}" for name, value in add.items()]
 
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]

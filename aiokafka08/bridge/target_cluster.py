@@ -103,6 +103,23 @@ class TargetCluster(ABC):
         """
 
     @abstractmethod
+    async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
+        """Set the settings that a topic doesn't have of its own; those that it has stay.
+
+        A target below 0.11 without `target.zookeeper` can't be asked: nothing is done.
+
+        Args:
+            topic: an existing one.
+            config: the settings by name.
+
+        Returns:
+            The settings that were added, each as "name=value".
+
+        Raises:
+            TargetError: the target doesn't allow it, or doesn't respond.
+        """
+
+    @abstractmethod
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:

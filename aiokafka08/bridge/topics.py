@@ -5,7 +5,8 @@ shows it, and a run applies it at each refresh.
 
 Invariant: partition n of the source goes to partition n of the target. A target topic that has
 fewer partitions is grown only if the bridge has copied into it before; otherwise it is refused,
-since it belongs to somebody else. A topic of the target is never deleted, shrunk or reconfigured.
+since it belongs to somebody else. A topic of the target is never deleted, shrunk or reconfigured
+(the bridge's own topics: `own_topics`).
 
 What the settings of 0.8 mean today (`CARRIED`; others are left to the target's defaults):
 
@@ -24,7 +25,7 @@ What the settings of 0.8 mean today (`CARRIED`; others are left to the target's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,8 +60,6 @@ _ADVICE: Final = {
     "INVALID_CONFIG": ". Mend it in [target.topic_config], which overrides what the source has",
     "INVALID_REPLICATION_FACTOR": ". Mend target.replication_factor",
 }
-
-_OWN_CONFIG: Final = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,24 +182,3 @@ async def apply_plan(config: BridgeConfig, target: TargetCluster, plan: TopicPla
     for name, count in plan.grow.items():
         await target.grow_topic(name, count)
         _log.info("%s: topic %r at the target now has %d partitions", config.client_id, name, count)
-
-
-async def create_own_topics(
-    config: BridgeConfig, target: TargetCluster, there: Collection[str]
-) -> None:
-    """Create the topics in which the bridge keeps claims and offsets.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection.
-        there: the topics that the target has.
-
-    Raises:
-        TargetError: the target refuses, or doesn't respond.
-    """
-    names: Sequence[str] = (config.state_topic, config.offsets_topic)
-    for name in names:
-        if name not in there:
-            settings = release_config(config) | _OWN_CONFIG
-            spec = TopicSpec(name, 1, config.target.replication_factor, settings)
-            await target.create_topic(spec)

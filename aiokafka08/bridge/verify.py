@@ -27,6 +27,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from aiokafka08 import environment
 from aiokafka08.bridge.checked_source import SourceChecksums
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
@@ -196,9 +197,8 @@ async def verify(
                 verdicts.append(verdict)
                 on_progress(verdict)
                 continue
-            plan[tp] = bounds(
-                (log.start, log.end), target_log, positions.get(copy), runs.offset_map(tp)
-            )
+            known = await environment.run_in_thread(runs.offset_map, tp)
+            plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
         ends = {copies[tp]: found.target_end for tp, found in plan.items()}
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
@@ -206,7 +206,8 @@ async def verify(
         )
         for verdict in compared:
             if config.target.release is None and verdict.difference is not None:
-                known = runs.offset_map(TopicPartition(verdict.topic, verdict.partition))
+                tp = TopicPartition(verdict.topic, verdict.partition)
+                known = await environment.run_in_thread(runs.offset_map, tp)
                 verdict = name_other_producer(verdict, known)
                 on_progress(verdict)
             verdicts.append(verdict)

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.formats import decode_runs
 from aiokafka08.bridge.offset_runs import RECORD_RUNS
+from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy
@@ -20,6 +23,15 @@ from tests.brokers import RealCluster
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 SURVIVORS = 60_000
+TEXT = """
+name = "{}"
+[source]
+bootstrap = "localhost:1"
+[target]
+bootstrap = "{}"
+[topics]
+include = ["t"]
+"""
 
 
 @pytest.fixture
@@ -53,3 +65,25 @@ async def test_thinly_compacted_topic_is_copied(
     assert [known.to_target(at) for at in range(2 * SURVIVORS)] == [
         at // 2 for at in range(2 * SURVIVORS)
     ]
+
+
+async def test_own_topics_are_compacted_soon_also_existing_ones(
+    target: RealCluster, unique_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic of an older release has `cleanup.policy`; what somebody has chosen stays."""
+    config = parse_config(TEXT.format(unique_topic("own"), target.bootstrap_servers))
+    cluster = Target(config)
+    name, chosen = config.offsets_topic, {"cleanup.policy": "compact", "segment.ms": "7200000"}
+    try:
+        await cluster.create_topic(TopicSpec(name, 1, -1, chosen))
+        caplog.set_level("INFO")
+        for _ in range(2):
+            await create_own_topics(config, cluster, await cluster.partition_counts())
+        found = await cluster.topic_configs([config.state_topic, name])
+    finally:
+        await cluster.close()
+    assert found[config.state_topic].items() >= OWN_CONFIG.items()
+    assert found[name].items() >= {**OWN_CONFIG, **chosen}.items()
+    (told,) = [one for one in caplog.messages if "now has" in one]
+    assert "segment.bytes=8388608" in told
+    assert "segment.ms" not in told

@@ -14,8 +14,9 @@ from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_choice import guarantee, with_releases
+from aiokafka08.bridge.target_choice import guarantee, make_target, with_releases
 from aiokafka08.bridge.verify import verify
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.structs import TopicPartition
@@ -122,6 +123,25 @@ async def test_plan_names_topics_that_may_lose_messages(
     first = (await plan_steps(config, {}, quiet_s=0.0))[0]
     assert (first.step, first.is_ready) == ("guarantee", True)
     assert f"may lose messages of 1 topics: {name}-own-copy. Set unclean" in first.detail
+
+
+async def test_own_topics_that_exist_get_the_settings_they_lack(
+    old_target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """By ZooKeeper, so that a broker compacts them soon."""
+    config = await with_releases(parse_config(text_of(unique_topic(), old_target, old_target)))
+    name = config.offsets_topic
+    old_target.create_topic(name, config={"cleanup.policy": "compact", "segment.ms": "7200000"})
+    cluster = make_target(config)
+    try:
+        for _ in range(2):
+            await create_own_topics(config, cluster, await cluster.partition_counts())
+        found = await cluster.topic_configs([name, config.state_topic])
+    finally:
+        await cluster.close()
+    settings = {**OWN_CONFIG, "unclean.leader.election.enable": "false"}
+    assert found[config.state_topic].items() >= settings.items()
+    assert found[name].items() >= {**settings, "segment.ms": "7200000"}.items()
 
 
 async def test_librdkafka_reads_the_copy_at_0_10(

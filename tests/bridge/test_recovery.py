@@ -23,6 +23,7 @@ from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.group_plan import GroupMove
 from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
+from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.progress import read_progress
 from aiokafka08.bridge.sink import sink as sink_module
 from aiokafka08.bridge.sink.base import BridgeRun
@@ -31,7 +32,7 @@ from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES, create_own_topics
+from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster

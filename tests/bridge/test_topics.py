@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from unittest.mock import create_autospec
 
+import pytest
+
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.errors import TargetError
+from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
 from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
-from aiokafka08.bridge.topics import create_own_topics, plan_topics, target_config
+from aiokafka08.bridge.topics import plan_topics, target_config
 
 
 def config(more: str = "") -> BridgeConfig:
@@ -40,16 +44,34 @@ async def test_topics_of_an_old_target_have_clean_elections() -> None:
     created = await created_own_topics(old)
     assert [one.name for one in created] == [old.state_topic, old.offsets_topic]
     for one in created:
-        settings = {"unclean.leader.election.enable": "false", "cleanup.policy": "compact"}
-        assert one.config == settings
+        assert one.config == {"unclean.leader.election.enable": "false", **OWN_CONFIG}
     for one in await created_own_topics(config()):
-        assert one.config == {"cleanup.policy": "compact"}
+        assert one.config == OWN_CONFIG
 
 
 async def created_own_topics(of: BridgeConfig) -> list[TopicSpec]:
     target = create_autospec(TargetCluster, instance=True)
     await create_own_topics(of, target, {})
     return [one.args[0] for one in target.create_topic.await_args_list]
+
+
+async def test_own_topics_that_exist_get_the_settings_they_lack(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    of = config()
+    target = create_autospec(TargetCluster, instance=True)
+    target.add_topic_config.side_effect = [["segment.ms=600000"], TargetError("no permission")]
+    with caplog.at_level("INFO"):
+        await create_own_topics(of, target, {of.state_topic, of.offsets_topic})
+    assert not target.create_topic.await_args_list
+    assert [one.args for one in target.add_topic_config.await_args_list] == [
+        (of.state_topic, OWN_CONFIG),
+        (of.offsets_topic, OWN_CONFIG),
+    ]
+    done, failed = caplog.messages
+    assert done.endswith(f"topic {of.state_topic!r} now has segment.ms=600000")
+    assert "segment.bytes=8388608" in failed
+    assert failed.endswith("Set them by hand: no permission")
 
 
 def test_grown_topic_of_ours_grows_at_the_target() -> None:
