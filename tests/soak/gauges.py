@@ -9,7 +9,9 @@ goes on; work, a rebalance or a retry raises only what is there for a while.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,17 +22,32 @@ MIB = 1 << 20
 
 
 class Sample(NamedTuple):
-    """The process at a moment; `rss_mib` is the resident memory."""
+    """The process at a moment.
+
+    `rss_mib` is the resident memory: what is in use, and what allocators keep of what was in use.
+    `blocks_k` counts Python's blocks of memory in thousands. `malloc_mib` is what is in use of the
+    C library's memory, 0 where it doesn't tell (it isn't glibc).
+    """
 
     at_s: float
     rss_mib: float
+    blocks_k: float
+    malloc_mib: float
     fds: float
     tasks: float
     timers: float
     threads: float
 
 
-SLACK = {"rss_mib": 4.0, "fds": 4.0, "tasks": 2.0, "timers": 4.0, "threads": 2.0}
+SLACK = {
+    "rss_mib": 4.0,
+    "blocks_k": 10.0,
+    "malloc_mib": 2.0,
+    "fds": 4.0,
+    "tasks": 2.0,
+    "timers": 4.0,
+    "threads": 2.0,
+}
 """What a gauge may grow by: allocators keep pieces, and a timer may just have been set."""
 
 
@@ -42,11 +59,33 @@ def read() -> Sample:
     return Sample(
         loop.time(),
         process.memory_info().rss / MIB,
+        sys.getallocatedblocks() / 1000,
+        _malloc_in_use() / MIB,
         process.num_fds(),
         len(asyncio.all_tasks()),
         len(timers),
         process.num_threads(),
     )
+
+
+class _Mallinfo2(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33, malloc.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def _malloc_in_use() -> int:
+    if (mallinfo := getattr(ctypes.CDLL(None), "mallinfo2", None)) is None:
+        return 0
+    mallinfo.restype = _Mallinfo2
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ async def sample(
             said = loop.time()
             last = found.samples[-1]
             print(
-                f"{said - began:.0f} s: {last.rss_mib:.1f} MiB, {last.fds:.0f} descriptors, "
+                f"{said - began:.0f} s: {last.rss_mib:.1f} MiB ({last.blocks_k:.0f},000 blocks, "
+                f"{last.malloc_mib:.1f} MiB by malloc), {last.fds:.0f} descriptors, "
                 f"{last.tasks:.0f} tasks, {last.timers:.0f} timers, {last.threads:.0f} threads; "
                 f"{describe()}",
                 flush=True,

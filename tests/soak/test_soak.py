@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 
 import pytest
@@ -59,6 +60,16 @@ async def test_tasks_and_timers_are_counted() -> None:
     after = read()
     assert (after.tasks - before.tasks, after.timers - before.timers) == (1, 1)
     task.cancel()
+
+
+async def test_memory_in_use_is_counted() -> None:
+    before = read()
+    kept = [[number] for number in range(5000)]
+    assert read().blocks_k >= before.blocks_k + len(kept) / 1000
+    buffer = ctypes.create_string_buffer(8 << 20)
+    assert read().malloc_mib >= before.malloc_mib + 8
+    del buffer, kept
+    assert read().malloc_mib < before.malloc_mib + 4
 
 
 def test_ledger_is_empty_when_all_is_done() -> None:
