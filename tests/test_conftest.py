@@ -192,3 +192,32 @@ def test_a_failed_test_leaves_its_cluster_to_no_other(
     result = run(CLUSTERS)
     assert result.parseoutcomes() == {"passed": 2, "failed": 1}
     result.stdout.fnmatch_lines(["*test_2_shares_it_and_fails FAILED*"])
+
+
+REPEATED = """
+import asyncio, time
+import pytest
+from hypothesis import given, strategies
+
+@pytest.mark.timeout(1)
+@given(strategies.integers())
+def test_busy(number):
+    time.sleep(30)
+
+@pytest.mark.timeout(1)
+@pytest.mark.both_loops
+@given(strategies.integers())
+async def test_waiting(number):
+    await asyncio.sleep(30)
+
+def test_last(): pass
+"""
+
+
+@pytest.mark.timeout(120)
+def test_hang_in_a_property_ends_at_its_timeout(run: Run) -> None:
+    """Hypothesis would repeat it with smaller examples, for minutes."""
+    result = run(REPEATED, "--tb=short")
+    # Besides, the task of each coroutine is left behind.
+    result.assert_outcomes(failed=3, errors=2, passed=1)
+    assert result.stdout.str().count("Timeout: this took more than 1 s") >= 3

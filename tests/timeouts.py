@@ -4,7 +4,8 @@ pytest-timeout measures the time and calls the two hooks below. Its own alarm ra
 out of the code that happens to run. Inside an event loop that may be a callback, whose exceptions
 go to the loop's exception handler (always so on uvloop, which calls signal handlers from a
 callback), and the test would run for ever. Therefore the alarm of this module stops the loop. It
-raises only where no loop runs, or where a second alarm shows that the loop doesn't stop.
+raises only where no loop runs, or where a second alarm shows that the test goes on: the loop
+doesn't stop, or Hypothesis repeats what failed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ def _other_threads() -> str:
         for ident, frame in sys._current_frames().items()
         if ident != threading.get_ident()
     )
+
+
+class TimeoutExpiredError(KeyboardInterrupt):
+    """The timeout has passed.
+
+    Loops raise a KeyboardInterrupt out of callbacks, and Hypothesis doesn't take it for a failure,
+    which it would repeat with other examples, up to the timeout each time.
+    """
 
 
 class Alarm:
@@ -69,7 +78,7 @@ class Alarm:
             if loop is not None:
                 loop.call_soon_threadsafe(loop.stop)
                 return
-        pytest.fail(self.report)
+        raise TimeoutExpiredError
 
 
 _alarm = pytest.StashKey[Alarm]()
@@ -98,7 +107,7 @@ def _fail_after_timeout(item: pytest.Item) -> Iterator[None]:
     cause: BaseException | None = None
     try:
         yield
-    except (RuntimeError, BaseExceptionGroup) as error:
+    except (RuntimeError, BaseExceptionGroup, TimeoutExpiredError) as error:
         if alarm is None or not alarm.report:
             raise
         cause = error
