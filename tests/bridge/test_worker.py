@@ -46,7 +46,7 @@ def chunk(first: int, count: int, size: int) -> Chunk:
 class Running:
     """A worker on a mock broker, its events, and what waited for the broker at each of them."""
 
-    def __init__(self, **producer: object) -> None:
+    def __init__(self, transaction_s: float = 60.0, **producer: object) -> None:
         config = parse_config(MINIMAL)
         self.events: list[SinkEvent] = []
         self.unacknowledged: list[int] = []
@@ -64,7 +64,9 @@ class Running:
                 },
                 "b",
                 "b.offsets",
-                dataclasses.replace(config.copy, buffer_bytes=BUFFER_BYTES),
+                dataclasses.replace(
+                    config.copy, buffer_bytes=BUFFER_BYTES, transaction_s=transaction_s
+                ),
             ),
             self._report,
         )
@@ -129,3 +131,29 @@ def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatc
     assert running.worker._chunks.qsize() == 1
     returned.set()
     running.finish()
+
+
+def test_chunks_put_during_a_commit_are_committed_at_the_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last rows of a Spark task came while a transaction was committed for its age."""
+    running = Running(transaction_s=0.01)
+    commits, go_on = threading.Event(), threading.Event()
+    original = running.worker._send_positions
+
+    def send_positions(transaction: OpenTransaction) -> None:
+        commits.set()
+        assert go_on.wait(60)
+        original(transaction)
+
+    monkeypatch.setattr(running.worker, "_send_positions", send_positions)
+    running.worker.put(chunk(0, 10, 10))
+    assert commits.wait(60)
+    running.worker.put(chunk(10, 10, 10))
+    running.worker.request_stop(60)
+    go_on.set()
+    running.finish()
+    positions = [
+        one.positions[TP] for one in running.events if isinstance(one, TransactionCommitted)
+    ]
+    assert positions == [10, 20]

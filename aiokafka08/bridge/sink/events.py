@@ -51,8 +51,6 @@ class TransactionCommitted(NamedTuple):
     runs: Mapping[TopicPartition, Sequence[OffsetRun]]
     records: int
     size: int
-    newest_timestamp: Mapping[TopicPartition, int]
-    """Source partition → the largest timestamp of a record, for the lag in seconds."""
 
 
 class TransactionAborted(NamedTuple):

@@ -344,10 +344,7 @@ class OrderedSink(BridgeSink):
         if positions:
             await self._keep_positions(taken, positions, runs)
             self._refusals.is_on(positions)
-            newest = {tp: stamp for tp, stamp in taken.newest.items() if tp not in failed}
-            self._on_event(
-                TransactionCommitted(_WORKER, positions, runs, records, size, newest),
-            )
+            self._on_event(TransactionCommitted(_WORKER, positions, runs, records, size))
         if refusal is not None:
             raise TargetError(f"target {self._config.target.bootstrap}: write: {refusal}")
         if failed:

@@ -65,7 +65,6 @@ class OpenTransaction:
     unacknowledged: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
-    newest: dict[TopicPartition, int] = field(default_factory=dict)
     sent: list[SentChunk] = field(default_factory=list)
 
     def add(self, chunk: Chunk) -> SentChunk | None:
@@ -76,9 +75,6 @@ class OpenTransaction:
         self.records += len(chunk.records)
         if not chunk.records:
             return None
-        stamp = chunk.records[-1].timestamp
-        if stamp is not None and stamp >= 0:
-            self.newest[chunk.source] = stamp
         sent = SentChunk(chunk.source, array("q", [one.offset for one in chunk.records]))
         self.sent.append(sent)
         return sent

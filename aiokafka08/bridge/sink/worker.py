@@ -241,14 +241,14 @@ class TransactionWorker:
         while True:
             reason: str | None = None
             try:
-                chunk = self._next_chunk()
+                is_stop, chunk = self._next_chunk()
                 if chunk is not None:
                     self._take(chunk)
                 if self._open is not None and (
                     chunk is None or self._open.is_full(self._settings.copy, time.monotonic())
                 ):
                     self._commit(self._open)
-                if chunk is None and self._stop_at is not None:
+                if is_stop:
                     return
             except _Abort as abort:
                 reason = str(abort)
@@ -258,21 +258,23 @@ class TransactionWorker:
                 if self._stop_at is not None:
                     return  # what waits is of an older epoch
 
-    def _next_chunk(self) -> Chunk | None:
-        """Return the next chunk; None if the transaction is old enough, or at the stop."""
+    def _next_chunk(self) -> tuple[bool, Chunk | None]:
+        """Return whether to stop, and the next chunk; None if the transaction is old enough."""
         while True:
             timeout = None
             if self._open is not None:
                 age = time.monotonic() - self._open.began_at
                 timeout = self._settings.copy.transaction_s - age
                 if timeout <= 0:
-                    return None
+                    return False, None
             try:
                 chunk = self._chunks.get(timeout=timeout)
             except queue.Empty:
-                return None
-            if chunk is None or chunk.epoch == self._epoch:
-                return chunk
+                return False, None
+            if chunk is None:
+                return True, None
+            if chunk.epoch == self._epoch:
+                return False, chunk
             self._report(ChunkTaken(chunk.memory))
 
     def _take(self, chunk: Chunk) -> None:
@@ -389,7 +391,6 @@ class TransactionWorker:
                 runs,
                 transaction.records,
                 transaction.size,
-                transaction.newest,
             )
         )
 
