@@ -48,6 +48,9 @@ GroupStore = Literal["auto", "zookeeper", "kafka", "both", "file"]
 OnLoss = Literal["stop", "skip"]
 Timestamps = Literal["keep", "now"]
 
+MOST_PRODUCERS: Final = 64
+"""The most transactional ids of a bridge; each start initialises all that were ever in use."""
+
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]([a-zA-Z0-9._-]{0,98}[a-zA-Z0-9_-])?")
 
 
@@ -330,7 +333,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
         "rewind": _Key(_boolean, False),
     },
     "copy": {
-        "producers": _Key(_integer(1, 64), 1),
+        "producers": _Key(_integer(1, MOST_PRODUCERS), 1),
         "transaction_records": _Key(_integer(1), 200_000),
         "transaction_bytes": _Key(_integer(1), 128 * 1024 * 1024),
         "transaction_s": _Key(_seconds(0.01, 300), 1.0),

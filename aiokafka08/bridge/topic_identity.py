@@ -30,6 +30,7 @@ from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
 from aiokafka08.bridge.sink.base import BridgeSink
+from aiokafka08.bridge.sink.claims import state_document
 from aiokafka08.bridge.source_clients import source_admin, source_settings
 from aiokafka08.bridge.source_release import known_releases, release_numbers
 from aiokafka08.bridge.target import import_confluent
@@ -296,12 +297,13 @@ def _decoded(records: Iterable[Any]) -> dict[str, _Identity]:
         if one.key is None or one.value is None or not one.key.startswith(_KEY):
             continue
         try:
-            document = json.loads(one.value)
-            if document["version"] != 0:
-                raise ValueError(f"version {document['version']}")
-            topic = one.key.removeprefix(_KEY).decode()
-            found[topic] = _Identity(str(document["identity"]), document.get("recreated"))
-        except (ValueError, TypeError, KeyError) as error:
+            document = state_document(one.value)
+            identity = _Identity(document.get("identity", ""), document.get("recreated"))
+            for text in filter(lambda each: each is not None, identity):
+                if not isinstance(text, str) or not text.strip():
+                    raise ValueError(f"identity {text!r}")
+            found[one.key.removeprefix(_KEY).decode()] = identity
+        except ValueError as error:
             raise KafkaProtocolError(
                 f"offset {one.offset} of the state topic can't be read ({error}); expected version "
                 "0. Run the release that wrote it, or a newer one"

@@ -1,9 +1,12 @@
-"""Which start owns a bridge, and which transactional ids it has to fence."""
+"""Which start owns a bridge, which ids it has to fence, and what the state topic has."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from aiokafka08.bridge.config import MOST_PRODUCERS
 from aiokafka08.bridge.sink.claims import (
     CLAIM_KEY,
     Claim,
@@ -12,6 +15,8 @@ from aiokafka08.bridge.sink.claims import (
     next_claim,
     producer_of,
 )
+from aiokafka08.bridge.target_cluster import TargetRecord
+from aiokafka08.bridge.topic_identity import _decoded
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
@@ -25,10 +30,58 @@ def test_other_records_of_state_topic_are_passed_over() -> None:
     assert decode_claims([(b"other", b"x"), (None, b"y"), (CLAIM_KEY, None)]) == []
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b'{"version": 1}', b'{"version": 0, "run": "a"}'])
+def claim(**changed: object) -> bytes:
+    return json.dumps({"version": 0, "run": "a", "producers": 2, "ids": 4, **changed}).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version": 1}',
+        b'{"version": 0, "run": "a"}',
+        claim(ids=1_000_000_000),  # a start initialises so many transactional ids
+        claim(ids=1),
+        claim(producers=0),
+        claim(producers="2"),
+        claim(producers=True),
+        claim(run=["a"]),
+        claim(run=""),
+    ],
+)
 def test_unreadable_claim_is_refused(value: bytes) -> None:
     with pytest.raises(KafkaProtocolError, match="can't be read"):
         decode_claims([(CLAIM_KEY, value)])
+
+
+def test_claim_of_the_most_producers_is_read() -> None:
+    assert decode_claims([(CLAIM_KEY, claim(ids=MOST_PRODUCERS))]) == [Claim("a", 2, 64)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"[" * 100_000,
+        b'{"version": 1, "identity": "id a"}',
+        b'{"version": 0, "identity": ""}',
+        b'{"version": 0, "identity": " "}',
+        b'{"version": 0, "identity": 5}',
+        b'{"version": 0, "identity": "id a", "recreated": 5}',
+        b'{"version": 0, "identity": "id a", "recreated": ""}',
+    ],
+)
+def test_unreadable_identity_of_a_topic_is_refused(value: bytes) -> None:
+    with pytest.raises(KafkaProtocolError, match="offset 7 of the state topic can't be read"):
+        _decoded([TargetRecord(0, 7, b"topic:t", value, -1)])
+
+
+def test_identities_are_read() -> None:
+    values = [b'{"version": 0, "identity": "id a", "recreated": "id b"}', None]
+    records = [TargetRecord(0, 7, b"topic:t%d" % at, one, -1) for at, one in enumerate(values)]
+    assert _decoded(records) == {"t0": ("id a", "id b")}
 
 
 def test_number_of_ids_never_falls() -> None:

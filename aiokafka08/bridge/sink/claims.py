@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from aiokafka08.bridge.config import MOST_PRODUCERS
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
@@ -57,6 +58,34 @@ def encode_claim(claim: Claim) -> bytes:
     return json.dumps({"version": 0, **claim._asdict()}).encode()
 
 
+def state_document(value: bytes) -> dict[str, Any]:
+    """Return the JSON object of version 0 in a record of the state topic.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        document = json.loads(value)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(document, dict):
+        raise ValueError("no JSON object")
+    if (version := document.get("version")) != 0:
+        raise ValueError(f"version {version}")
+    return document
+
+
+def _claim(document: Mapping[str, Any]) -> Claim:
+    run, producers, ids = (document.get(name) for name in Claim._fields)
+    if not isinstance(run, str) or not run:
+        raise ValueError(f"run {run!r}")
+    if type(producers) is not int or type(ids) is not int:
+        raise ValueError(f"producers {producers!r}, ids {ids!r}: no integers")
+    if not 1 <= producers <= ids <= MOST_PRODUCERS:
+        raise ValueError(f"producers {producers}, ids {ids}: not from 1 to {MOST_PRODUCERS}")
+    return Claim(run, producers, ids)
+
+
 def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[Claim]:
     """Return the claims among the keys and values of the state topic, in the order of the log.
 
@@ -68,13 +97,8 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
         if key != CLAIM_KEY or value is None:
             continue
         try:
-            document = json.loads(value)
-            if document["version"] != 0:
-                raise ValueError(f"version {document['version']}")
-            claims.append(
-                Claim(str(document["run"]), int(document["producers"]), int(document["ids"]))
-            )
-        except (ValueError, TypeError, KeyError) as error:
+            claims.append(_claim(state_document(value)))
+        except ValueError as error:
             raise KafkaProtocolError(
                 f"a claim in the bridge's state topic can't be read ({error}): {value[:100]!r}; "
                 "expected version 0. Run the release that wrote it, or a newer one"
