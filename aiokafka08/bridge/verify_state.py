@@ -53,7 +53,9 @@ class VerifyState:
         try:
             verdicts = [_from_document(one) for one in document["partitions"]]
         except (KeyError, TypeError) as error:
-            raise self._wrong(f"a field is missing or wrong ({error})") from None
+            raise self._wrong(
+                f"a field is missing or wrong ({error}); an older release may have written it"
+            ) from None
         self.verdicts = {TopicPartition(one.topic, one.partition): one for one in verdicts}
 
     def note(self, verdict: PartitionVerdict) -> None:
@@ -88,8 +90,8 @@ class VerifyState:
 
     def _wrong(self, detail: str) -> IllegalArgumentError:
         return IllegalArgumentError(
-            f"{self._path}: no state of this verification: {detail}. Start without --resume, or "
-            "name another file with --state"
+            f"{self._path}: --resume can't go on with it: {detail}. Start without --resume, which "
+            "reads all again and writes the file anew, or name another file with --state"
         )
 
 

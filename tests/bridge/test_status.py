@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from urllib.request import urlopen
@@ -11,11 +12,12 @@ import pytest
 
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.pages import health_page, metrics_page
-from aiokafka08.bridge.sequence_check import CheckProgress
+from aiokafka08.bridge.sequence_check import CheckProgress, Difference
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.verify import PartitionVerdict
 from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
 from aiokafka08.cli.commands.bridge_run import serve_pages
+from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -92,6 +94,24 @@ def test_verification_that_was_interrupted_is_not_equal(tmp_path: Path) -> None:
     found = last_verification(tmp_path / "state.json")
     assert found is not None
     assert (found.is_equal, found.at, found.count) == (True, 6.0, 7)
+
+
+def test_progress_of_an_older_release_says_what_to_do(tmp_path: Path) -> None:
+    """Its differences don't say how many messages in front of them are equal."""
+    path = tmp_path / "state.json"
+    state = VerifyState(path, "b", timestamps=False)
+    progress = CheckProgress(7, 7, 7, 7, difference=Difference("lost", 5, 5, 5))
+    state.note(PartitionVerdict("t", 0, "t", progress))
+    state.save(now=5.0)
+    document = json.loads(path.read_text())
+    del document["partitions"][0]["progress"]["difference"][3]
+    path.write_text(json.dumps(document))
+    with pytest.raises(IllegalArgumentError) as raised:
+        state.load()
+    assert (
+        "an older release may have written it. Start without --resume, which reads all again"
+        in (raised.value.text)
+    )
 
 
 async def test_metrics_have_the_last_verification(
