@@ -15,10 +15,17 @@ of another kind, since the file names ZooKeeper now, or no longer does.
 
 Invariant: the identity of a topic that begins anew is written after its positions were set to 0,
 and before a message of it is copied. So a process that is killed in between begins anew again.
+
+Identities aren't written in a transaction, since a running worker owns its producer. So a start
+that a newer one has fenced looks at the claims first, and writes nothing. If it hangs between the
+look and the write, its identities come behind those of the newer start. That matters only if the
+topic was created again meanwhile: then the next start finds it created again once more, and stops
+its partitions, or with `on_loss="skip"` copies it once more. No message is lost by that.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -127,6 +134,7 @@ class TopicIdentities:
         """Compare the topics with those of the last call, and write what is new.
 
         Raises:
+            BridgeFencedError: a newer start has claimed the bridge, so nothing is written.
             TopicRecreatedError: a topic was created again.
             TargetError: the target doesn't respond.
         """
@@ -184,6 +192,9 @@ class TopicIdentities:
             )  # fmt: skip
 
     async def _write(self, identities: Mapping[str, _Identity]) -> None:
+        if not identities:
+            return
+        await self._sink.check_owner()
         records = []
         for topic, one in sorted(identities.items()):
             document = {"version": 0, "identity": one.copied}
@@ -216,12 +227,16 @@ class TopicIdentities:
         """Return the topic ids of brokers from 2.8 on. librdkafka asks: 0.8's protocol has none."""
         if self._has_ids is False:
             return {}
-        async with source_admin(self._config) as admin:
-            if self._has_ids is None:
-                await admin.describe_cluster()
-                self._has_ids = _have_ids((await admin.ping_brokers()).values())
-            topics = filter(self._config.topics.includes, await admin.list_topics())
-            names = list(topics) if self._has_ids else []
+        try:
+            async with asyncio.timeout(_TIMEOUT_S), source_admin(self._config) as admin:
+                if self._has_ids is None:
+                    await admin.describe_cluster()
+                    self._has_ids = _have_ids((await admin.ping_brokers()).values())
+                topics = filter(self._config.topics.includes, await admin.list_topics())
+                names = list(topics) if self._has_ids else []
+        except TimeoutError:
+            text = f"the source doesn't tell releases and topics within {_TIMEOUT_S:.0f} s"
+            raise KafkaUnavailableError(text) from None
         return await environment.run_in_thread(self._describe, names)
 
     def _describe(self, topics: list[str]) -> dict[str, str]:

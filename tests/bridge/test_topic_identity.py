@@ -12,11 +12,13 @@ import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge import topic_identity
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.claims import CLAIM_KEY
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
@@ -24,6 +26,7 @@ from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaConfigurationError, KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -309,6 +312,52 @@ async def test_fenced_start_sets_no_position_back(
         await connection.close()
     assert positions == {TopicPartition(topic, 0): 10}
     assert len(runs.offset_map(TopicPartition(topic, 0)))
+
+
+async def test_fenced_start_writes_no_identity(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """The next start would take what it wrote for what was copied."""
+    topic = unique_topic("fenced")
+    config = await copy_and_recreate(source, target, topic)
+    connection = Target(config)
+    older, newer = (TransactionSink(config, connection, BridgeRun()) for _ in range(2))
+    try:
+        before = await connection.read_topic(config.state_topic)
+        await older.start(LEAST_MESSAGE_BYTES)
+        await newer.start(LEAST_MESSAGE_BYTES)
+        stored = await read_stored_runs(config, connection)
+        with pytest.raises(BridgeFencedError):
+            await TopicIdentities(config, connection, older).start(stored)
+        after = await connection.read_topic(config.state_topic)
+    finally:
+        await asyncio.gather(older.close(), newer.close())
+        await connection.close()
+    written = [one.key for one in after if one.offset > before[-1].offset]
+    assert set(written) == {CLAIM_KEY}
+
+
+async def test_source_that_hangs_leaves_identities_unknown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A session begins without them."""
+    never = asyncio.Event()
+
+    async def hang(admin: AIOKafkaAdminClient) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(topic_identity, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(AIOKafkaAdminClient, "ping_brokers", hang)
+    with EmbeddedCluster(version="0.8.2") as source:
+        servers = source.bootstrap_servers
+        config = parse_config(
+            f'name = "b"\n[source]\nbootstrap = "{servers}"\n[target]\nbootstrap = "localhost:1"\n'
+            '[topics]\ninclude = ["t"]\n'
+        )
+        identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+        async with asyncio.timeout(60):
+            assert await identities._read() == {}
+    assert "the source doesn't tell releases and topics within 0 s" in caplog.text
 
 
 async def test_skip_begins_nothing_anew_with_another_zookeeper(
