@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from aiokafka08.bridge.positions import (
     lost_position,
     read_stored_runs,
 )
+from aiokafka08.bridge.session_watch import SessionWatch
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import (
     Chunk,
@@ -42,7 +44,7 @@ from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target_choice import make_sink, make_target
 from aiokafka08.bridge.target_topics import TargetTopics
-from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
+from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.concurrency.rate import RateLimit
 from aiokafka08.errors import KafkaError
@@ -64,6 +66,11 @@ _PREPARE_S = 60.0
 """How long the first positions may take, for `prepare`."""
 
 OnCommit = Callable[[TransactionCommitted], None]
+
+
+def _producer(number: int) -> str:
+    """Return what fails if a transaction is aborted, for `CopyStatus.errors`."""
+    return f"producer {number}"
 
 
 class PreparedCopy(NamedTuple):
@@ -106,11 +113,9 @@ class CopySession:
         self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
         """The offset behind what was put into the sink."""
-        self._found: asyncio.Queue[dict[TopicPartition, TopicPartition]] = asyncio.Queue()
         self._refused: dict[TopicPartition, int] = {}
         """Offsets that the target refuses: what is in front of them is copied."""
-        self._expired: set[TopicPartition] = set()
-        """Partitions whose refused record the source doesn't have any more."""
+        self._watch = SessionWatch(config, self._source, self._sink, self._identities, status)
         self._committed_at: dict[TopicPartition, float] = {}
         rate, loop = config.copy.rate, asyncio.get_running_loop()
         self._rate = None if rate is None else RateLimit(rate, loop.time())
@@ -127,22 +132,23 @@ class CopySession:
             BridgeError: something has to be changed by hand.
             KafkaError: one of the clusters failed.
         """
-        refresh: asyncio.Task[None] | None = None
+        watching: asyncio.Task[None] | None = None
         try:
             await self._start(may_come_later=not until_caught_up)
             ends = await self._ends() if until_caught_up else None
-            if ends is None:
-                refresh = asyncio.get_running_loop().create_task(self._refresh_topics())
-            self._status.problem = None
+            new_pairs = self._new_pairs if ends is None else None
+            watch = self._watch.follow(self._refused, new_pairs)
+            watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
+            self._status.begin_session()
             _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
             while ends is None or not self._has_reached(ends):
-                if refresh is not None and refresh.done():
-                    refresh.result()
+                if watching.done():
+                    watching.result()
                 await self._step(ends)
         finally:
-            if refresh is not None:
-                refresh.cancel()
-                await asyncio.gather(refresh, return_exceptions=True)
+            if watching is not None:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
             await self._close()
 
     async def prepare(self) -> PreparedCopy:
@@ -273,7 +279,7 @@ class CopySession:
         _log.error("%s: %s", self._client_id, reason)
 
     def _wait_leader(self, tp: TopicPartition) -> None:
-        """Leave out a partition that was never copied; `_refresh_topics` finds it again."""
+        """Leave out a partition that was never copied; the watch finds it again."""
         reason = (
             f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it; "
             f"looked for again every {self._config.copy.refresh_s:g} s"
@@ -282,40 +288,19 @@ class CopySession:
             _log.error("%s: %s", self._client_id, reason)
         self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
 
-    async def _refresh_topics(self) -> None:
-        """Look for new and recreated topics, and new partitions, from time to time."""
-        while True:
-            await asyncio.sleep(self._config.copy.refresh_s)
-            try:
-                await self._identities.refresh()
-                await self._find_expired()
-                pairs = await self._new_pairs()
-            except (BridgeError, TopicRecreatedError):
-                raise
-            except KafkaError as error:
-                _log.warning("%s: look for new topics: %s", self._client_id, error.text)
-                continue
-            if pairs:
-                await self._found.put(pairs)
-
-    async def _find_expired(self) -> None:
-        """Note refused records that are lost at the source, if losses are skipped."""
-        if self._config.copy.on_loss == "skip" and self._refused:
-            bounds = await self._source.reachable_bounds(self._refused)
-            refused = self._refused
-            self._expired |= {tp for tp in bounds if refused.get(tp, -1) < bounds[tp][0]}
-
     # --- the copy ---------------------------------------------------------------------------------
 
     async def _step(self, ends: Mapping[TopicPartition, int] | None) -> None:
         """Apply what has happened, and pass one read on to the sink."""
         await self._apply_events()
-        while not self._found.empty():
-            pairs = self._found.get_nowait()
+        while not self._watch.found.empty():
+            pairs = self._watch.found.get_nowait()
             await self._add({tp: there for tp, there in pairs.items() if tp not in self._topics})
-        for tp in self._expired & self._refused.keys():
+        for tp in self._watch.expired & self._refused.keys():
             self._source.seek(tp, self._put[tp])  # the read finds the loss
-        self._expired.clear()
+        self._watch.expired.clear()
+        for tp in self._watch.leaderless if ends is not None else ():
+            self._stop_leaderless(tp, f"for {self._config.copy.outage_s:g} s")
         if not self._sink.has_room:
             await self._sink.wait_room()
             return
@@ -405,12 +390,10 @@ class CopySession:
                     self._apply_commit(event)
                 case TransactionAborted():
                     self._status.aborts += 1
-                    _log.warning(
-                        "%s: what producer %d has not committed is read again: %s",
-                        self._client_id, event.worker, event.reason,
-                    )  # fmt: skip
+                    self._note_abort(event)
                     self._rewind(event.worker, event.epoch)
                 case RecordRefused():
+                    self._status.note_success(_producer(event.worker))
                     tp = event.source
                     self._refused[tp] = event.offset
                     self._rewind(event.worker, event.epoch)
@@ -424,7 +407,25 @@ class CopySession:
                 case _:
                     pass
 
+    def _note_abort(self, event: TransactionAborted) -> None:
+        """Count an aborted transaction; fail if none was committed for too long.
+
+        Raises:
+            BridgeError: another attempt hasn't helped for `copy.outage_s`.
+        """
+        failed = self._status.note_error(_producer(event.worker), event.reason)
+        _log.warning(
+            "%s: what producer %d has not committed is read again: %s",
+            self._client_id, event.worker, failed,
+        )  # fmt: skip
+        if time.time() - failed.since >= self._config.copy.outage_s:
+            raise BridgeError(
+                f"producer {event.worker} has committed nothing for {self._config.copy.outage_s:g} "
+                f"s; the last transaction was aborted: {failed}"
+            )
+
     def _apply_commit(self, event: TransactionCommitted) -> None:
+        self._status.note_success(_producer(event.worker))
         now = asyncio.get_running_loop().time()
         self._status.transactions += 1
         self._status.committed_at = now
@@ -479,6 +480,11 @@ class CopySession:
         self._refused.pop(tp, None)
         self._note_stop(tp, reason)
 
+    def _stop_leaderless(self, tp: TopicPartition, detail: str) -> None:
+        if self._status.partitions[tp].stopped is None:
+            text = f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it"
+            self._stop_partition(tp, f"{text}, {detail}")
+
     def _note_stop(self, tp: TopicPartition, reason: str) -> None:
         self._status.partitions[tp].stopped = reason
         _log.error("%s: %s", self._client_id, reason)
@@ -494,11 +500,7 @@ class CopySession:
         bounds = await self._source.reachable_bounds(self._topics, LEADER_S)
         for tp in self._topics:
             if tp not in bounds and self._status.partitions[tp].stopped is None:
-                self._stop_partition(
-                    tp,
-                    f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
-                    "it, so its end isn't known",
-                )
+                self._stop_leaderless(tp, "so its end isn't known")
         return {tp: last for tp, (_, last) in bounds.items()}
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:

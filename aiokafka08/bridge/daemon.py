@@ -2,6 +2,8 @@
 
 A session that fails because a cluster is away is followed by another one, after a pause that grows
 to ten seconds, until the outage has lasted for `copy.outage_s` (60 seconds with `until_caught_up`).
+It lasts until a session commits something, or has nothing to copy for a minute: a session that only
+begins ends no outage.
 
 A full garbage collection visits each object of the process, and holds the event loop meanwhile:
 15 to 25 ms of CPU time with the objects of imports. So collections leave out what exists at the
@@ -19,13 +21,14 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.progress_log import ProgressLog
 from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.status import SESSION, CopyStatus, RepeatedError
 from aiokafka08.bridge.target import import_confluent
 from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.errors import (
@@ -47,6 +50,8 @@ _FINAL = (
 )
 _OUTAGE_OF_ONE_RUN_S = 60.0
 """How long a cluster may be away from a run that isn't a daemon."""
+_STEADY_S = 60.0
+"""How long a session must have lasted that had nothing to copy, so that it counts as a success."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
 
@@ -106,11 +111,13 @@ async def _run_sessions(
     outage_s = config.copy.outage_s
     if until_caught_up:
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
+        config = replace(config, copy=replace(config.copy, outage_s=outage_s))
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     last_progress, transactions, said = loop.time(), 0, ""
-    has_started = False
+    has_started, failed = False, RepeatedError()
     while True:
         status.sessions += 1
+        began_at = loop.time()
         try:
             found = await with_releases(config)
             if (text := guarantee(found)) != said:
@@ -127,14 +134,18 @@ async def _run_sessions(
             if isinstance(error, TargetError) and not error.retriable and status.problem:
                 raise  # the start was refused, such as for want of a permission
             now = loop.time()
-            if status.problem is None:  # the session had begun: the outage begins now
-                last_progress, has_started = now, True
-            if status.transactions > transactions:
+            has_begun = status.problem is None
+            has_started |= has_begun
+            lasted_s = now - began_at
+            was_steady = has_begun and lasted_s >= min(_STEADY_S, outage_s) and not status.lag()
+            if status.transactions > transactions or was_steady:  # the outage begins now
                 last_progress, transactions = now, status.transactions
+                failed = RepeatedError()
                 backoff.reset()
+            failed.note(error.text or repr(error))
+            status.errors[SESSION], status.problem = failed, str(failed)
             if now - last_progress >= outage_s:
                 raise
-            status.problem = error.text or repr(error)
             pause = backoff.next()
             _log.warning(
                 "%s: %s, next attempt in %.1f s: %s", config.client_id,

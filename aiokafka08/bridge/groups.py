@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -39,6 +41,7 @@ from aiokafka08.bridge.group_plan import (
 )
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.source_clients import source_admin
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.target_retry import when_available
@@ -48,6 +51,9 @@ from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
+
+_GROUPS: Final = "groups"
+"""What fails, for `CopyStatus.errors`."""
 
 FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
 """Per group the offsets in a file, with their metadata."""
@@ -214,7 +220,7 @@ async def transfer_when_available(
 async def carry_over_continuously(
     config: BridgeConfig,
     file_offsets: FileOffsets,
-    on_done: Callable[[Sequence[GroupMove]], object],
+    status: CopyStatus,
 ) -> None:
     """Carry the groups over every `groups.interval_s` seconds, until cancelled.
 
@@ -223,7 +229,7 @@ async def carry_over_continuously(
     Args:
         config: the file of the bridge.
         file_offsets: what the groups' file has.
-        on_done: called with what was decided, each time.
+        status: gets how many groups were translated, and when; or the error.
 
     Raises:
         KafkaConfigurationError: see `transfer_when_available`.
@@ -231,15 +237,20 @@ async def carry_over_continuously(
     """
 
     def failed(error: KafkaError) -> None:
-        _log.warning("%s: groups not carried over: %s", config.client_id, error.text)
+        repeated = status.note_error(_GROUPS, error.text or repr(error))
+        _log.warning("%s: groups not carried over: %s", config.client_id, repeated)
 
     transfer = await transfer_when_available(config, file_offsets, failed)
     try:
         while True:
             try:
-                on_done(await transfer.carry_over())
+                moves = await transfer.carry_over()
             except KafkaError as error:
                 failed(error)
+            else:
+                status.note_success(_GROUPS)
+                done = {move.group for move in moves if move.outcome in ("move", "same")}
+                status.translated_groups, status.translated_at = len(done), time.time()
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()

@@ -13,13 +13,16 @@
 | `aiokafka08_bridge_sessions_total` | connections to both clusters since then |
 | `aiokafka08_bridge_refused_topics` | topics that can't be copied |
 | `aiokafka08_bridge_up` | 1 while the copy goes on |
+| `aiokafka08_bridge_error_repeats` | failures in a row, by `what`; left out once it works |
+| `aiokafka08_bridge_error_timestamp_seconds` | when that failed first |
 | `aiokafka08_bridge_translated_groups` | groups of the last translation |
 | `aiokafka08_bridge_translation_timestamp_seconds` | when that was |
 | `aiokafka08_bridge_verification_equal` | 1 if the last verification found no difference |
 | `aiokafka08_bridge_verification_timestamp_seconds` | when that was |
 
 /healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons. The
-copy doesn't go on if messages wait, and none was committed for `SILENT_S`.
+copy doesn't go on if messages wait, and none was committed for `SILENT_S`. An error that repeats is
+a reason, too.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
-from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.status import SESSION, CopyStatus
 from aiokafka08.monitoring.endpoint import Page
 from aiokafka08.monitoring.metric_families import MetricFamily
 from aiokafka08.monitoring.text_format import CONTENT_TYPE, write_text
@@ -57,9 +60,11 @@ def health_page(status: CopyStatus, now: float) -> Page:
     """
     silent_s = min(status.lag_s(now), now - status.committed_at)
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
+    errors = [(what, one) for what, one in list(status.errors.items()) if what != SESSION]
     problems = [
         *([silence] if silent_s >= SILENT_S else []),
         *([status.problem] if status.problem is not None else []),
+        *(f"{what}: {one}" for what, one in errors if one.count > 1),
         *status.stopped.values(),
         *status.refused_topics.values(),
     ]
@@ -103,6 +108,12 @@ def _totals(status: CopyStatus) -> Iterator[MetricFamily]:
         ("verification_equal", "1: the last verification was equal", status.verified_equal),
         ("verification_timestamp_seconds", "Time of the last verification", status.verified_at),
     ]  # fmt: skip
+    repeats = MetricFamily(f"{_PREFIX}_error_repeats", "Failures in a row", ("what",))
+    first = MetricFamily(f"{_PREFIX}_error_timestamp_seconds", "Time of the first one", ("what",))
+    for what, one in list(status.errors.items()):
+        repeats.add(one.count, what)
+        first.add(one.since, what)
+    yield from (repeats, first)
     for name, text, value in values:
         if value is not None:
             family = MetricFamily(f"{_PREFIX}_{name}", text)

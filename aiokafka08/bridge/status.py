@@ -5,11 +5,15 @@ Pure: `copy` updates it, `pages` and the command `bridge status` show it.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiokafka08.structs import TopicPartition
 
+SESSION: Final = "copy"
+"""What fails if a session ends, in `CopyStatus.errors`."""
 _SAMPLE_S = 0.2
 _MAX_SAMPLES = 500
 
@@ -54,11 +58,33 @@ class PartitionStatus:
 
 
 @dataclass(slots=True)
+class RepeatedError:
+    """An error that came up `count` times without a success in between.
+
+    `text` is the last one; `since` is the time of the first one, in seconds since 1970.
+    """
+
+    text: str = ""
+    since: float = field(default_factory=time.time)
+    count: int = 0
+
+    def note(self, text: str) -> None:
+        """Count the error once more; `text` is what it says now."""
+        self.text, self.count = text, self.count + 1
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return self.text
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"{self.text} ({self.count} times since {since})"
+
+
+@dataclass(slots=True)
 class CopyStatus:
     """A run of a bridge.
 
     Counters count since the start of the process. `problem` is why the copy doesn't go on at the
-    moment, None if it does.
+    moment, None if it does. `errors` are those that are retried, by what failed.
     """
 
     partitions: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
@@ -69,6 +95,7 @@ class CopyStatus:
     aborts: int = 0
     sessions: int = 0
     problem: str | None = "starting"
+    errors: dict[str, RepeatedError] = field(default_factory=dict)
     committed_at: float = 0.0
     """The loop's time of the last commit."""
     translated_groups: int = 0
@@ -83,6 +110,26 @@ class CopyStatus:
     def stopped(self) -> dict[TopicPartition, str]:
         """The partitions that aren't copied any more, with the reasons."""
         return {tp: one.stopped for tp, one in self.partitions.items() if one.stopped is not None}
+
+    def begin_session(self) -> None:
+        """Note that the copy goes on."""
+        self.problem = None
+        self.note_success(SESSION)
+
+    def note_error(self, what: str, text: str) -> RepeatedError:
+        """Count an error that will be retried.
+
+        Args:
+            what: what failed; the same words each time.
+            text: the error.
+        """
+        error = self.errors.setdefault(what, RepeatedError())
+        error.note(text)
+        return error
+
+    def note_success(self, what: str) -> None:
+        """Forget the errors of what has worked now."""
+        self.errors.pop(what, None)
 
     def lag(self) -> int:
         """Return the messages between positions and ends, over all partitions."""

@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.groups import carry_over_continuously
+from aiokafka08.bridge.status import CopyStatus
 from tests.waiting import until
 
 
@@ -27,7 +28,7 @@ async def test_target_away_at_the_start_is_asked_again(caplog: pytest.LogCapture
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # it doesn't listen
         config = config_without_target(closed.getsockname()[1])
-        work = asyncio.create_task(carry_over_continuously(config, {}, lambda moves: None))
+        work = asyncio.create_task(carry_over_continuously(config, {}, CopyStatus()))
         try:
             await until(lambda: work.done() or len(caplog.records) >= 2, timeout_s=60)
             assert not work.done()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,17 +133,11 @@ async def _with_groups(
 ) -> None:
     """Carry groups over while the copy runs. An error of either ends both."""
     import asyncio
-    import time
 
-    from aiokafka08.bridge.group_plan import GroupMove
     from aiokafka08.bridge.groups import carry_over_continuously
     from aiokafka08.cli.commands.bridge_groups import file_offsets
 
-    def note(moves: Sequence[GroupMove]) -> None:
-        done = {move.group for move in moves if move.outcome in ("move", "same")}
-        status.translated_groups, status.translated_at = len(done), time.time()
-
-    work = carry_over_continuously(config, file_offsets(config), note)
+    work = carry_over_continuously(config, file_offsets(config), status)
     tasks = [asyncio.create_task(copy), asyncio.create_task(work, name="bridge groups")]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,145 @@
+"""An error that is retried, and never passes, is named with its count; or it ends the run.
+
+The source is an embedded cluster, the target a real 4.1.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from aiokafka08.bridge import daemon
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
+from aiokafka08.bridge.pages import health_page, metrics_page
+from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.events import TransactionAborted
+from aiokafka08.bridge.status import CopyStatus, RepeatedError
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import EmbeddedCluster
+from tests.bridge.clusters import config_without_zookeeper, copy, running_bridge
+from tests.bridge.test_recovery import CONFIG, append, old
+from tests.brokers import RealCluster
+from tests.waiting import until
+
+__all__ = ["old"]
+
+pytestmark = [pytest.mark.timeout(180)]
+
+
+@pytest.mark.real
+async def test_leader_that_stays_away_is_named(
+    old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """The source's consumer waits for it, and says nothing."""
+    topic = unique_topic("away")
+    old.create_topic(topic, 2, replication_factor=1)
+    for partition in range(2):
+        append(old, topic, partition, 3)
+    config = config_without_zookeeper(topic, old, target, topic, "[copy]\nrefresh_s = 0.5\n")
+    node = old.leader(topic, 0)
+    async with running_bridge(config) as (status, _):
+        await until(lambda: status.records == 6, "all is copied", 60)
+        old.kill(node, "leaderless")
+        errors = status.errors
+        await until(lambda: any(one.count > 1 for one in errors.values()), "it is named", 60)
+        page = health_page(status, 0.0).body.decode()
+        wanted = f"look for leaders: the source has no leader for {topic}/0 ("
+        assert wanted in page
+        assert " times since " in page
+        text = metrics_page(status, 0.0).body.decode()
+        assert 'aiokafka08_bridge_error_repeats{what="look for leaders"} ' in text
+        old.restart(node)
+        old.elect()
+        await until(lambda: not errors, "it has a leader again", 60)
+
+
+@pytest.mark.real
+async def test_copy_until_caught_up_gives_up_a_lost_leader(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is lost behind the start, when the end is known: the copy would never end."""
+    topic = unique_topic("lost")
+    old.create_topic(topic, 2, replication_factor=1)
+    for partition in range(2):
+        append(old, topic, partition, 3)
+    gone = TopicPartition(topic, 0)
+    original = CopySession._start
+
+    async def start(session: CopySession, *, may_come_later: bool) -> None:
+        await original(session, may_come_later=may_come_later)
+        session._source.suspend(gone)  # else it may have been read already
+
+    async def ends(session: CopySession) -> dict[TopicPartition, int]:
+        found = await original_ends(session)
+        old.kill(old.leader(*gone), "leaderless")
+        return found
+
+    original_ends = CopySession._ends
+    monkeypatch.setattr(CopySession, "_start", start)
+    monkeypatch.setattr(CopySession, "_ends", ends)
+    more = "[copy]\nrefresh_s = 0.5\noutage_s = 2\n"
+    status = await copy(config_without_zookeeper(topic, old, target, topic, more))
+    assert status.records == 3
+    assert status.stopped == {
+        gone: f"topic {topic!r}, partition 0: the source has no leader for it, for 2 s"
+    }
+
+
+async def test_transactions_that_are_always_aborted_end_the_run() -> None:
+    """The error would be retried without end, within one session."""
+    status = CopyStatus()
+    status.errors["producer 0"] = RepeatedError("NOT_ENOUGH_REPLICAS", 0.0, 3)
+    session = CopySession(CONFIG, status, BridgeRun())
+    session._sink._on_event(TransactionAborted(1, 1, "NOT_ENOUGH_REPLICAS"))
+    await session._apply_events()  # the first one of this producer
+    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    wanted = r"producer 0 has committed nothing for 1 s; .*REPLICAS \(4 times since 1970"
+    with pytest.raises(BridgeError, match=wanted):
+        await session._apply_events()
+    await session._source.stop()
+    await session._target.close()
+
+
+async def test_sessions_that_only_begin_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins well, and fails before it has committed anything."""
+    status = CopyStatus()
+
+    async def fail(session: CopySession, *, until_caught_up: bool) -> None:
+        status.begin_session()
+        raise TargetUnavailableError("the target is away")
+
+    async def modern(config: BridgeConfig) -> BridgeConfig:
+        return config
+
+    monkeypatch.setattr(CopySession, "run", fail)
+    monkeypatch.setattr(daemon, "with_releases", modern)
+    with pytest.raises(TargetUnavailableError, match="the target is away"):
+        async with asyncio.timeout(60):
+            await run_bridge(CONFIG, status)
+    assert status.errors["copy"].count == status.sessions > 1
+    assert f"the target is away ({status.sessions} times since" in (status.problem or "")
+
+
+@pytest.mark.real
+async def test_idle_start_ends_soon_after_a_newer_one(
+    old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Its next commit, which would be fenced, is up to an hour away."""
+    topic = unique_topic("idle")
+    old.create_topic(topic)
+    append(old, topic, 0, 3)
+    config = config_without_zookeeper(topic, old, target, topic, "[copy]\nrefresh_s = 0.5\n")
+    async with running_bridge(config) as (status, running):
+        await until(lambda: status.records == 3, "all is copied", 60)
+        await copy(config)
+        await until(running.done, "the older start ends", 60)
+        with pytest.raises(BridgeFencedError):
+            await running
