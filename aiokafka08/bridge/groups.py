@@ -40,7 +40,7 @@ from aiokafka08.bridge.group_plan import (
     plan_group,
 )
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.source_clients import source_admin
+from aiokafka08.bridge.source_clients import copied_topics, source_admin
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
 from aiokafka08.bridge.target_cluster import TargetCluster
@@ -275,7 +275,7 @@ async def source_offsets(
             for group, offsets in file_offsets.items()
             if config.groups.includes(group)
         }
-    stores = _stores(config)
+    stores = stores_of(config)
     found = await admin.list_stored_groups()
     wanted = [one for one in found if one.store in stores and config.groups.includes(one.group)]
     by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
@@ -303,13 +303,14 @@ async def unmatched_groups(
     """
     names = set(file_offsets)
     if config.groups.store != "file":
-        stores = _stores(config)
+        stores = stores_of(config)
         names = {one.group for one in await admin.list_stored_groups() if one.store in stores}
     patterns = unmatched(config.groups.include, names)
     return nothing_matches("group", patterns, names) if patterns else None
 
 
-def _stores(config: BridgeConfig) -> list[str]:
+def stores_of(config: BridgeConfig) -> list[str]:
+    """Return the stores of the source in which the groups of a bridge may be; not for a file."""
     store = config.groups.store
     return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
 
@@ -348,14 +349,9 @@ async def copied_partitions(
     Raises:
         KafkaError: a cluster doesn't respond.
     """
-    pairs = config.topics.pairs(await admin.list_topics())
-    tps = [
-        TopicPartition(topic["topic"], one["partition"])
-        for topic in await admin.describe_topics(sorted(pairs))
-        for one in topic["partitions"]
-    ]
+    names, tps = await copied_topics(config, admin)
     counts = await when_available(target.partition_counts)
-    copies = {tp: TopicPartition(pairs[tp.topic], tp.partition) for tp in tps}
+    copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
     there = [one for one in copies.values() if one.partition < counts.get(one.topic, 0)]
     target_logs = await when_available(lambda: target.log_bounds(there))
     positions = await when_available(lambda: target.committed(config.position_group, there))

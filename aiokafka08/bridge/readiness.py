@@ -29,6 +29,7 @@ from aiokafka08.bridge.groups import (
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.source_clients import (
+    copied_topics,
     source_admin,
     source_router,
     source_topic_configs,
@@ -174,22 +175,17 @@ class Readiness:
             KafkaError: a cluster doesn't respond, or a log can't be read.
         """
         async with source_admin(self._config) as admin:
-            pairs = self._config.topics.pairs(await admin.list_topics())
-            tps = [
-                TopicPartition(topic["topic"], one["partition"])
-                for topic in await admin.describe_topics(sorted(pairs))
-                for one in topic["partitions"]
-            ]
-            logs = await admin.list_log_bounds(tps)
+            topics = await copied_topics(self._config, admin)
+            logs = await admin.list_log_bounds(topics.partitions)
         target = self.transfer.target
         there = await when_available(target.partition_counts)
-        names = [name for name in pairs.values() if name in there]
+        names = [name for name in topics.names.values() if name in there]
         configs = await when_available(lambda: target.topic_configs(names))
         count, reasons, expired = 0, Counter[str](), Counter[str]()
         keeps = self._config.copy.timestamps == "keep"
         async with aclosing(_read(self._config, logs, scan)) as found:
             async for tp, records in found:
-                limits = TargetLimits.of(configs.get(pairs[tp.topic], {}))
+                limits = TargetLimits.of(configs.get(topics.names[tp.topic], {}))
                 count += len(records)
                 now_ms = int(time.time() * 1000)
                 for one in records:
@@ -213,12 +209,7 @@ class Readiness:
             KafkaError: the source doesn't respond.
         """
         async with source_admin(self._config) as admin:
-            pairs = self._config.topics.pairs(await admin.list_topics())
-            tps = [
-                TopicPartition(topic["topic"], one["partition"])
-                for topic in await admin.describe_topics(sorted(pairs))
-                for one in topic["partitions"]
-            ]
+            tps = (await copied_topics(self._config, admin)).partitions
             before = await admin.list_log_bounds(tps, starts=False)
             await asyncio.sleep(quiet_s)
             after = await admin.list_log_bounds(tps, starts=False)

@@ -21,6 +21,7 @@ from aiokafka08.bridge.groups import (
     copied_partitions,
     source_members,
     source_offsets,
+    stores_of,
 )
 from aiokafka08.bridge.source_clients import source_admin
 from aiokafka08.bridge.target_choice import with_releases
@@ -136,9 +137,7 @@ async def roll_back(
 async def _commit(
     config: BridgeConfig, admin: AIOKafkaAdminClient, moves: Sequence[RollbackMove]
 ) -> None:
-    stores = {"auto": ["kafka", "zookeeper"], "both": ["kafka", "zookeeper"]}.get(
-        config.groups.store, [config.groups.store]
-    )
+    stores = stores_of(config)
     groups = {move.group for move in moves if move.outcome == "move"}
     stored = [
         one

@@ -6,9 +6,10 @@ async with source_admin(config) as admin:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.addresses import START_TIMEOUT_MS, named_addresses
@@ -17,6 +18,7 @@ from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
 from aiokafka08.consumer.range_router import open_range_router
 from aiokafka08.net.router import Router
 from aiokafka08.net.tls import ssl_context
+from aiokafka08.structs import TopicPartition
 
 
 @asynccontextmanager
@@ -44,6 +46,41 @@ async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
     with named_addresses("source", config.source):
         async with open_range_router(_network(config)) as router:
             yield router
+
+
+class CopiedTopics(NamedTuple):
+    """The topics of the source that are copied."""
+
+    names: Mapping[str, str]
+    """Name at the source → name at the target."""
+    partitions: Sequence[TopicPartition]
+    """Those of the source."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each topic of the source has."""
+        return dict(Counter(tp.topic for tp in self.partitions))
+
+
+async def copied_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) -> CopiedTopics:
+    """Return the topics of the source that are copied, with their partitions.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+
+    Raises:
+        IllegalArgumentError: `topics.rename` gives two topics one name, or one an illegal name.
+        KafkaError: no broker of the source responds.
+    """
+    names = config.topics.pairs(await admin.list_topics())
+    described = await admin.describe_topics(sorted(names))
+    partitions = [
+        TopicPartition(topic["topic"], one["partition"])
+        for topic in described
+        for one in topic["partitions"]
+    ]
+    return CopiedTopics(names, partitions)
 
 
 async def source_topic_configs(

@@ -141,6 +141,10 @@ class Target(TargetCluster):
 
     Raises:
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
+
+    Attributes:
+        confluent: the module `confluent_kafka`.
+        admin: its `AdminClient`, until `close()`.
     """
 
     def __init__(self, config: BridgeConfig) -> None:
@@ -149,17 +153,17 @@ class Target(TargetCluster):
         self._settings = client_settings(config)
         self._admin_types: Any = self.confluent.admin
         try:
-            self._admin = self._admin_types.AdminClient(dict(self._settings))
+            self.admin: Any = self._admin_types.AdminClient(dict(self._settings))
         except self.confluent.KafkaException as error:
             raise KafkaConfigurationError(f"target.properties: {error.args[0].str()}") from None
 
     async def close(self) -> None:
         """Release librdkafka's handle; a call in progress ends by its timeout."""
-        del self._admin
+        del self.admin
 
     async def partition_counts(self) -> dict[str, int]:
         """See `TargetCluster`."""
-        metadata = await self.call("list the topics", self._admin.list_topics, timeout=_TIMEOUT_S)
+        metadata = await self.call("list the topics", self.admin.list_topics, timeout=_TIMEOUT_S)
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -169,7 +173,7 @@ class Target(TargetCluster):
     async def create_topic(self, spec: TopicSpec) -> bool:
         """See `TargetCluster`."""
         what = f"create the topic {spec.name!r}"
-        futures = self._admin.create_topics([self._new_topic(spec)], request_timeout=_TIMEOUT_S)
+        futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=_TIMEOUT_S)
         try:
             await self.call(what, futures[spec.name].result)
         except TargetError as error:
@@ -183,7 +187,7 @@ class Target(TargetCluster):
         """See `TargetCluster`."""
         if not specs:
             return {}
-        futures = self._admin.create_topics(
+        futures = self.admin.create_topics(
             list(map(self._new_topic, specs)), request_timeout=_TIMEOUT_S, validate_only=True
         )
         refused: dict[str, RefusedTopic] = {}
@@ -208,7 +212,7 @@ class Target(TargetCluster):
 
     async def grow_topic(self, name: str, partitions: int) -> None:
         """See `TargetCluster`."""
-        futures = self._admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
+        futures = self.admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
         what = f"grow the topic {name!r} to {partitions} partitions"
         await self.call(what, futures[name].result)
         await self._wait_leaders(name, partitions)
@@ -219,7 +223,7 @@ class Target(TargetCluster):
         deadline = loop.time() + _TIMEOUT_S
         while True:
             what = f"describe the topic {name!r}"
-            metadata = await self.call(what, self._admin.list_topics, name, timeout=_TIMEOUT_S)
+            metadata = await self.call(what, self.admin.list_topics, name, timeout=_TIMEOUT_S)
             found = metadata.topics[name].partitions.values()
             if sum(one.leader >= 0 for one in found) >= partitions:
                 return
@@ -242,7 +246,7 @@ class Target(TargetCluster):
     async def _config_entries(self, topics: Sequence[str]) -> dict[str, dict[str, Any]]:
         types = self._admin_types
         wanted = [types.ConfigResource(types.ResourceType.TOPIC, name) for name in topics]
-        futures = self._admin.describe_configs(wanted, request_timeout=_TIMEOUT_S)
+        futures = self.admin.describe_configs(wanted, request_timeout=_TIMEOUT_S)
         return {
             resource.name: await self.call(f"describe the topic {resource.name!r}", future.result)
             for resource, future in futures.items()
@@ -259,7 +263,7 @@ class Target(TargetCluster):
             resource = types.ConfigResource(
                 types.ResourceType.TOPIC, topic, incremental_configs=changes
             )
-            futures = self._admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
+            futures = self.admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
             await self.call(f"configure the topic {topic!r}", futures[resource].result)
         return [f"{name}={value}" for name, value in add.items()]
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError
-from aiokafka08.bridge.target import Target, client_settings
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
 from aiokafka08.structs import TopicPartition
 
@@ -66,18 +65,13 @@ class ConfluentGroups(TargetGroups):
 
     _target: Target
 
-    def __init__(self, target: Target, config: BridgeConfig) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        super().__init__(target, config)
-        self._admin: Any = AdminClient(client_settings(config))
-
     async def members(self, groups: Sequence[str]) -> dict[str, list[str]]:
         """See `TargetGroups`."""
         found: dict[str, list[str]] = {}
         if not groups:
             return found
-        described = self._admin.describe_consumer_groups(list(groups), request_timeout=_TIMEOUT_S)
+        admin = self._target.admin
+        described = admin.describe_consumer_groups(list(groups), request_timeout=_TIMEOUT_S)
         for group, future in described.items():
             what = f"describe group {group!r}"
             try:
@@ -100,7 +94,7 @@ class ConfluentGroups(TargetGroups):
             for tp, (offset, metadata) in offsets.items()
         ]
         what = f"commit offsets of group {group!r}"
-        futures = self._admin.alter_consumer_group_offsets(
+        futures = self._target.admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT_S
         )
         done = await self._target.call(what, futures[group].result)

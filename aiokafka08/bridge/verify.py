@@ -34,7 +34,7 @@ from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference, SequenceCheck
-from aiokafka08.bridge.source_clients import source_admin, source_router
+from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
 from aiokafka08.bridge.target_choice import (
     Checksums,
     make_checksums,
@@ -163,17 +163,11 @@ async def verify(
     target = make_target(config)
     try:
         async with source_admin(config) as admin:
-            topics = await admin.list_topics()
-            if (mismatch := config.topics.mismatch(topics)) is not None:
+            if (mismatch := config.topics.mismatch(await admin.list_topics())) is not None:
                 raise BridgeError(mismatch)
-            pairs = config.topics.pairs(topics)
-            tps = [
-                TopicPartition(topic["topic"], one["partition"])
-                for topic in await admin.describe_topics(sorted(pairs))
-                for one in topic["partitions"]
-            ]
+            names, tps = await copied_topics(config, admin)
             counts = await when_available(target.partition_counts)
-            copies = {tp: TopicPartition(pairs[tp.topic], tp.partition) for tp in tps}
+            copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
             there = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
             # The order: see the invariant.
             target_logs = await when_available(lambda: target.log_bounds(there))
