@@ -177,19 +177,22 @@ class Readiness:
         async with source_admin(self._config) as admin:
             topics = await copied_topics(self._config, admin)
             logs = await admin.list_log_bounds(topics.partitions)
+            source_configs = await source_topic_configs(self._config, admin)
         target = self.transfer.target
         there = await when_available(target.partition_counts)
         names = [name for name in topics.names.values() if name in there]
         configs = await when_available(lambda: target.topic_configs(names))
+        plan = plan_topics(self._config, topics.counts, there, source_configs, ())
+        settings = {**configs, **{spec.name: spec.config for spec in plan.create}}
+        limits = {topic: TargetLimits.of(settings[name]) for topic, name in topics.names.items()}
         count, reasons, expired = 0, Counter[str](), Counter[str]()
         keeps = self._config.copy.timestamps == "keep"
         async with aclosing(_read(self._config, logs, scan)) as found:
             async for tp, records in found:
-                limits = TargetLimits.of(configs.get(topics.names[tp.topic], {}))
                 count += len(records)
                 now_ms = int(time.time() * 1000)
                 for one in records:
-                    _judge(one, limits, keeps, now_ms, reasons, expired)
+                    _judge(one, limits[tp.topic], keeps, now_ms, reasons, expired)
         read = counted(count, "message") + (" read" if scan else " sampled; --scan reads all")
         if reasons:
             wrong = [f"{where} ({counted(number, 'message')})" for where, number in reasons.items()]

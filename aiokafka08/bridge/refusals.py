@@ -34,21 +34,30 @@ class TargetLimits:
         """Return the limits in a topic's settings; Kafka's defaults for those it doesn't have.
 
         Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
-        nothing; only 4.x has no such setting.
+        nothing; only 4.x has no such setting. So do those that aren't numbers: the target refuses
+        to create such a topic.
         """
-        difference = config.get("message.timestamp.difference.max.ms")
-        both_ms = _NO_LIMIT if difference is None else int(difference)
-        after_ms = cls().most_after_ms if difference is None else both_ms
+        has_difference = "message.timestamp.difference.max.ms" in config
+        both_ms = _number(config, "message.timestamp.difference.max.ms", _NO_LIMIT)
+        after_ms = both_ms if has_difference else cls().most_after_ms
         return cls(
             is_compacted="compact" in config.get("cleanup.policy", "delete"),
-            max_message_bytes=int(config.get("max.message.bytes", cls().max_message_bytes)),
+            max_message_bytes=_number(config, "max.message.bytes", cls().max_message_bytes),
             is_create_time=config.get("message.timestamp.type", "CreateTime") == "CreateTime",
             most_before_ms=min(
-                both_ms, int(config.get("message.timestamp.before.max.ms", _NO_LIMIT))
+                both_ms, _number(config, "message.timestamp.before.max.ms", _NO_LIMIT)
             ),
-            most_after_ms=min(both_ms, int(config.get("message.timestamp.after.max.ms", after_ms))),
-            retention_ms=int(config.get("retention.ms", 604_800_000)),
+            most_after_ms=min(both_ms, _number(config, "message.timestamp.after.max.ms", after_ms)),
+            retention_ms=_number(config, "retention.ms", cls().retention_ms),
         )
+
+
+def _number(config: Mapping[str, str], name: str, default: int) -> int:
+    """Return a setting; the default if it is missing, or isn't a number."""
+    try:
+        return int(config[name])
+    except (KeyError, ValueError):
+        return default
 
 
 def refusal(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.target import Target
 from aiokafka08.errors import KafkaConfigurationError
@@ -83,3 +84,35 @@ async def test_setting_of_the_source_that_a_new_release_refuses(
     assert await asyncio.to_thread(detail, mended) == (
         f"1 of 1 doesn't exist at the target: 'bridge run' creates {topic}"
     )
+
+
+async def test_messages_are_judged_by_settings_of_the_new_topic(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """The source's setting is carried over, unless `topic_config` has it."""
+    small, big, path = unique_topic("small"), unique_topic("big"), tmp_path / "bridge.toml"
+    source.create_topic(small)
+    source.create_topic(big, config={"max.message.bytes": "3000000"})
+    async with AIOKafkaProducer(
+        bootstrap_servers=source.bootstrap_servers, acks="all", max_request_size=4_000_000
+    ) as producer:
+        await producer.send_and_wait(small, b"without key")
+        await producer.send_and_wait(big, bytes(2_000_000), b"key")
+    plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
+
+    def messages(more: str) -> tuple[bool, str]:
+        path.write_text(bridge_text(small, source, target, f"{small}|{big}", more))
+        (step,) = [one for one in cli(*plan).json if one["step"] == "messages"]
+        return step["ready"], step["detail"]
+
+    accepted = await asyncio.to_thread(messages, "")
+    assert accepted == (True, "2 messages sampled; --scan reads all")
+    more = '[target.topic_config]\n"cleanup.policy" = "compact"\n"max.message.bytes" = 1500000\n'
+    ready, detail = await asyncio.to_thread(messages, more)
+    assert not ready
+    assert f"{small}/0 from offset 0 on: a null key, and the topic is compacted" in detail
+    assert f"{big}/0 from offset 0 on: 2000086 bytes, and max.message.bytes=1500000" in detail
