@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aiokafka08.admin.group_lag import LogBounds
@@ -26,7 +26,7 @@ GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused"
 | behind | the target's offset is larger: only `rewind` would move it back |
 | waiting | the bridge hasn't copied as far as the group has read |
 | missing | the group would lose messages that the bridge never copied |
-| refused | the group has members at the target |
+| refused | the group has members at the target, or has committed there meanwhile |
 """
 
 
@@ -153,6 +153,25 @@ def decide(
     if at is not None and at > wanted and not rewind:
         return "behind", f"the {side} is at {at}"
     return "move", ""
+
+
+def refuse_changed(
+    moves: Sequence[GroupMove], now: Mapping[TopicPartition, int]
+) -> list[GroupMove]:
+    """Return the moves of a group, with those refused whose offset at the target has changed.
+
+    Args:
+        moves: what was decided.
+        now: what the group has committed at the target now.
+    """
+    return [
+        replace(
+            one, outcome="refused", reason=f"the group has committed {now.get(one.copy)} meanwhile"
+        )
+        if one.outcome == "move" and now.get(one.copy) != one.before
+        else one
+        for one in moves
+    ]
 
 
 def _lost(offset: int, part: CopiedPartition) -> bool:

@@ -17,6 +17,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from aiokafka08 import environment
@@ -38,6 +40,7 @@ from aiokafka08.bridge.group_plan import (
     SourceOffset,
     merge_stores,
     plan_group,
+    refuse_changed,
 )
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.source_clients import copied_topics, source_admin
@@ -117,7 +120,7 @@ class GroupTransfer:
             return await unmatched_groups(self._config, admin, self._file_offsets)
 
     async def carry_over(self, *, rewind: bool | None = None) -> list[GroupMove]:
-        """Commit what can be moved, and write MirrorMaker 2's topics; return what was decided.
+        """Commit what can be moved, and write MirrorMaker 2's topics; return what was done.
 
         Args:
             rewind: whether offsets may go back; None as the file says (default None).
@@ -125,23 +128,12 @@ class GroupTransfer:
         Raises:
             KafkaError: a cluster doesn't respond, or a group can't be read or committed.
         """
-        moves, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        plan, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        moves: list[GroupMove] = []
         failed: list[KafkaError] = []
-        for group in sorted({move.group for move in moves}):
-            wanted = {
-                move.copy: (move.target_offset, move.metadata)
-                for move in moves
-                if move.group == group and move.outcome == "move" and move.target_offset is not None
-            }
-            if not wanted:
-                continue
-            before = {move.copy: move.before for move in moves if move.group == group}
+        for group, of_group in groupby(plan, attrgetter("group")):
             try:
-                now = await self.committed(group, list(wanted))
-                # A consumer may have come, committed and gone since.
-                same = {tp: to for tp, to in wanted.items() if now.get(tp) == before[tp]}
-                if same:
-                    await self._commit(group, same)
+                moves += await self._commit(group, list(of_group))
             except KafkaError as error:
                 failed.append(error)
         alias = self._config.source.alias
@@ -165,8 +157,21 @@ class GroupTransfer:
             raise failed[0]
         return moves
 
-    async def _commit(self, group: str, wanted: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        await when_available(lambda: self.groups.commit(group, wanted))
+    async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
+        """Commit the offsets of a group that are to be moved; return what was done."""
+        copies = [one.copy for one in moves if one.outcome == "move"]
+        if not copies:
+            return moves
+        # A consumer may have come, committed and gone since.
+        moves = refuse_changed(moves, await self.committed(group, copies))
+        wanted = {
+            one.copy: (one.target_offset, one.metadata)
+            for one in moves
+            if one.outcome == "move" and one.target_offset is not None
+        }
+        if wanted:
+            await when_available(lambda: self.groups.commit(group, wanted))
+        return moves
 
     async def _plan(self, rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
         async with source_admin(self._config) as admin:

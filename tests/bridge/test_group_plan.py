@@ -11,6 +11,7 @@ from aiokafka08.bridge.group_plan import (
     SourceOffset,
     merge_stores,
     plan_group,
+    refuse_changed,
 )
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
 from aiokafka08.bridge.rollback import RollbackOutcome, plan_rollback
@@ -58,6 +59,20 @@ def test_group_goes_forward_and_only_over_what_is_copied(
     assert (move.outcome, move.target_offset) == (outcome, target)
     assert (move.copy, move.metadata, move.before) == (COPY, "note", before)
     assert bool(move.reason) == (outcome not in ("move", "same"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "outcome"),
+    [(None, None, "move"), (7, 7, "move"), (None, 3, "refused"), (7, 9, "refused"), (8, 9, "same")],
+)
+def test_offset_committed_meanwhile_is_not_moved(
+    before: int | None, now: int | None, outcome: GroupOutcome
+) -> None:
+    at = {} if before is None else {COPY: before}
+    moves = plan_group("g", {TP: SourceOffset(17, "", "kafka")}, {TP: COPIED}, at, [])
+    [move] = refuse_changed(moves, {} if now is None else {COPY: now})
+    assert move.outcome == outcome
+    assert (f"committed {now} meanwhile" in move.reason) == (outcome == "refused")
 
 
 def test_messages_that_were_never_copied_are_named() -> None:

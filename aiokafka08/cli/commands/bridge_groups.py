@@ -26,7 +26,7 @@ FIELDS = {
     "target_offset": "the offset of the same message at the target; null: not copied yet",
     "outcome": (
         'either "move", "same", "behind" (the target is further), "waiting" (not copied yet), '
-        '"missing" (was never copied) or "refused" (the group has members)'
+        '"missing" (was never copied) or "refused" (the group has members, or committed meanwhile)'
     ),
     "reason": "why it isn't moved",
 }
