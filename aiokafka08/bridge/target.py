@@ -11,12 +11,13 @@ are `TargetUnavailableError`.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.daemon_threads import DaemonThreads
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TargetRecord, TopicSpec
@@ -26,6 +27,7 @@ from aiokafka08.structs import TopicPartition
 T = TypeVar("T")
 
 _TIMEOUT_S = 30.0
+_THREADS = DaemonThreads("aiokafka08-bridge-target")
 _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
@@ -103,34 +105,6 @@ def is_transient(error: Any) -> bool:
         "BROKER_ID_NOT_REGISTERED", "UNKNOWN_LEADER_EPOCH",
     }  # fmt: skip
     return bool(error.retriable()) or error.name() in names
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Run a call that blocks in a thread that doesn't keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def resolve(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return  # the caller was cancelled
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast(T, result))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = function()
-        except BaseException as raised:
-            error = raised
-        try:
-            loop.call_soon_threadsafe(resolve, result, error)
-        except RuntimeError:
-            pass  # the loop is closed: the caller is gone
-
-    threading.Thread(target=run, name="aiokafka08-bridge-target", daemon=True).start()
-    return await done
 
 
 class Target(TargetCluster):
@@ -423,7 +397,8 @@ class Target(TargetCluster):
             TargetError: librdkafka raised an error.
         """
         try:
-            return await _in_thread(lambda: function(*arguments, **options))
+            call = partial(function, *arguments, **options)
+            return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
         except self.confluent.KafkaException as error:
             raise target_error(f"target {self._config.target.bootstrap}: {what}", error) from error
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import configparser
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
 from aiokafka08.bridge.sink.sink import TransactionSink, worker_settings
 from aiokafka08.bridge.sink.worker import TransactionWorker
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TopicSpec
+from aiokafka08.cli.commands import bridge_run
+from aiokafka08.cli.connection import run
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.clusters import (
     Message,
@@ -93,6 +99,32 @@ async def test_sigterm_commits_what_three_producers_have(
     assert found == {tp.partition: written[tp.partition][: copied.get(tp, 0)] for tp in tps}
     await copy(write_config(tmp_path, topic, source, target, [topic]))
     assert await asyncio.to_thread(reader.messages, topic) == written
+
+
+def test_stop_waits_for_no_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one to a ZooKeeper that accepts connections and doesn't respond."""
+    release, has_returned = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        release.wait(20)
+        has_returned.set()
+
+    async def begin_and_end(*_: Any, **__: Any) -> None:
+        async with asyncio.timeout(0.1):
+            await asyncio.to_thread(hang)
+
+    monkeypatch.setattr(daemon, "run_bridge", begin_and_end)
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
+        '[topics]\ninclude = ["t"]\n'
+    )
+    try:
+        with pytest.raises(TimeoutError):
+            run(bridge_run._run(config, CopyStatus(), False))
+        assert not has_returned.is_set()
+    finally:
+        release.set()
+    assert has_returned.wait(20)
 
 
 @pytest.mark.real

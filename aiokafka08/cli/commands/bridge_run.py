@@ -118,8 +118,13 @@ def _note_stop(status: CopyStatus) -> None:
 
 
 async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
-    from aiokafka08.bridge.daemon import run_bridge
+    import asyncio
 
+    from aiokafka08.bridge.daemon import run_bridge
+    from aiokafka08.bridge.daemon_threads import DaemonThreads
+
+    # ZooKeeper's client and name resolution use these: a stop doesn't wait for a call that hangs.
+    asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))
     with serve_pages(config, status):
         copy = run_bridge(config, status, until_caught_up=until_caught_up)
         if config.groups.continuous:
