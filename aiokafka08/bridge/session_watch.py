@@ -33,7 +33,7 @@ _LEADERS: Final = "look for leaders"
 
 
 class SessionWatch:
-    """The looks of one session, every `copy.refresh_s` seconds.
+    """The looks of one session, every `copy.refresh_s` seconds, or a quarter of `copy.outage_s`.
 
     Args:
         config: the file of the bridge.
@@ -81,7 +81,7 @@ class SessionWatch:
             TopicRecreatedError: a topic was created again.
         """
         while True:
-            await asyncio.sleep(self._config.copy.refresh_s)
+            await asyncio.sleep(min(self._config.copy.refresh_s, self._config.copy.outage_s / 4))
             if new_pairs is not None:
                 await self._look(_NEW_TOPICS, lambda: self._find_new(refused, new_pairs))
             await self._look(_LEADERS, self._find_leaderless)
@@ -116,9 +116,18 @@ class SessionWatch:
             await self.found.put(pairs)
 
     async def _find_leaderless(self) -> str | None:
-        """Return which copied partitions have no leader; None if all have one."""
+        """Return which copied partitions have no leader; None if all have one.
+
+        Raises:
+            BridgeError: no broker of the source has responded for `copy.outage_s`.
+        """
         copied = [tp for tp, one in self._status.partitions.items() if one.stopped is None]
-        bounds = await self._source.reachable_bounds(copied) if copied else {}
+        bounds: Mapping[TopicPartition, tuple[int, int]] = {}
+        away: KafkaError | None = None
+        try:
+            bounds = await self._source.reachable_bounds(copied) if copied else {}
+        except KafkaError as error:
+            away = error
         now = asyncio.get_running_loop().time()
         gone = [tp for tp in copied if tp not in bounds]
         self._gone_since = {tp: self._gone_since.get(tp, now) for tp in gone}
@@ -127,4 +136,8 @@ class SessionWatch:
         }
         if not gone:
             return None
+        if away is not None and self.leaderless.issuperset(copied):
+            raise BridgeError(
+                f"the source has been away for {self._config.copy.outage_s:g} s: {away.text}"
+            ) from away
         return f"the source has no leader for {some_of([f'{one[0]}/{one[1]}' for one in gone])}"

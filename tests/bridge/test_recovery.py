@@ -20,14 +20,19 @@ from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
-from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import (
+    BridgeError,
+    BridgeFencedError,
+    TargetError,
+    TargetUnavailableError,
+)
 from aiokafka08.bridge.group_plan import GroupMove
 from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
 from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.progress import read_progress
 from aiokafka08.bridge.sink import sink as sink_module
 from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.sink.events import WorkerFailed
+from aiokafka08.bridge.sink.events import TransactionCommitted, WorkerFailed
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.status import CopyStatus
@@ -360,6 +365,37 @@ async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(daemon, "with_releases", as_it_is)
     with pytest.raises(KafkaError, match="away"):
         await run_bridge(CONFIG, CopyStatus())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("until_caught_up", [True, False])
+async def test_source_that_stays_away_ends_a_running_copy(
+    until_caught_up: bool,
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+) -> None:
+    """Reads return nothing then, without an error."""
+    topic = unique_topic("away")
+    old.create_topic(topic)
+    for _ in range(20):
+        old.append(topic, 0, [bytes(1000)] * 1000)
+    config = config_without_zookeeper(
+        topic, old, target, topic,
+        "[copy]\ntransaction_records = 100\nbuffer_bytes = 200000\nfetch_bytes = 100000\n"
+        "outage_s = 2\nrefresh_s = 30\n",
+    )  # fmt: skip
+    status = CopyStatus()
+
+    def kill(_: TransactionCommitted) -> None:
+        if status.transactions == 1:
+            for node in old.nodes:
+                old.kill(node)
+
+    with pytest.raises(BridgeError, match="the source has been away for 2 s: ") as raised:
+        await run_bridge(config, status, until_caught_up=until_caught_up, on_commit=kill)
+    assert 0 < status.records < 20_000
+    assert old.bootstrap_servers.partition(",")[0] in raised.value.text
 
 
 def file_groups(topic: str, offset: int) -> dict[str, dict[TopicPartition, tuple[int, str]]]:
