@@ -65,11 +65,13 @@ class RepeatedError:
     """
 
     text: str = ""
-    since: float = field(default_factory=time.time)
+    since: float = 0.0
     count: int = 0
 
     def note(self, text: str) -> None:
         """Count the error once more; `text` is what it says now."""
+        if self.count == 0:
+            self.since = time.time()
         self.text, self.count = text, self.count + 1
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -13,7 +14,7 @@ import pytest
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.pages import health_page, metrics_page
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference
-from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.bridge.verify import PartitionVerdict
 from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
 from aiokafka08.cli.commands.bridge_run import serve_pages
@@ -43,6 +44,24 @@ def test_lag_grows_while_nothing_is_copied() -> None:
     status.position = 10_000
     status.observe(10_000, 1000.0)
     assert (status.lag, status.lag_s(1000.0)) == (0, 0.0)
+
+
+def test_repeated_error_says_how_often_and_since_when() -> None:
+    status, error = CopyStatus(problem=None), RepeatedError()
+    before = time.time()
+    for text in ("first", "second"):
+        error.note(text)
+        assert before <= error.since <= time.time()
+    first = error.since
+    error.note("third")
+    assert (error.since, error.count) == (first, 3)
+    assert re.fullmatch(r"third \(3 times since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)", str(error))
+    assert str(status.note_error("groups", "away")) == "away"
+    assert health_page(status, 0.0).body == b"ok\n"  # once may pass
+    status.note_error("groups", "away")
+    assert health_page(status, 0.0).body.startswith(b"groups: away (2 times since ")
+    status.note_success("groups")
+    assert health_page(status, 0.0).body == b"ok\n"
 
 
 def test_metrics_have_each_partition() -> None:
