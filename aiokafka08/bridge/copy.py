@@ -21,15 +21,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy_starts import CopyStarts, LeftOut
 from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.own_topics import create_own_topics
-from aiokafka08.bridge.positions import (
-    FoundPosition,
-    StoredRuns,
-    find_positions,
-    lost_position,
-    read_stored_runs,
-)
+from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.session_watch import SessionWatch
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import (
@@ -41,7 +36,6 @@ from aiokafka08.bridge.sink.events import (
 )
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
-from aiokafka08.bridge.tail import find_by_tail
 from aiokafka08.bridge.target_choice import make_sink, make_target
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities
@@ -108,6 +102,7 @@ class CopySession:
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
         self._identities = TopicIdentities(config, self._target, self._sink)
+        self._starts = CopyStarts(config, self._source, self._target, self._identities, run)
         self._target_topics = TargetTopics(config, self._source, self._target, status)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
@@ -220,63 +215,32 @@ class CopySession:
         """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
         if not pairs:
             return
-        found = await find_positions(
-            self._config, self._target, pairs, self._stored, has_run=self._sink.has_run
+        found = await self._starts.find(
+            pairs, self._stored, has_run=self._sink.has_run, wait_s=wait_s
         )
-        found |= {tp: FoundPosition(0, "anew") for tp in found if tp in self._identities.begun_anew}
-        for tp in list(pairs):
-            if (reason := self._identities.reason(tp)) is not None:
-                self._leave_out(tp, pairs, found.pop(tp), reason)
-        unknown = [tp for tp, one in found.items() if one.offset is None]
-        bounds = await self._source.reachable_bounds(unknown, wait_s)
-        for tp in [tp for tp in unknown if tp not in bounds]:
+        for tp, one in found.left_out.items():
+            self._leave_out(tp, pairs.pop(tp), one)
+        for tp in found.leaderless:
             self._wait_leader(tp)
-            del found[tp], pairs[tp]
-        for tp in [tp for tp, one in found.items() if one.origin == "lost"]:
-            try:
-                offset = await find_by_tail(self._source, self._target, tp, pairs[tp])
-            except PartitionLostError as lost:
-                _log.warning("%s: search by the tail: %s", self._client_id, lost.text)
-                offset = None
-            if offset is not None:
-                found[tp] = FoundPosition(offset, "tail")
-                continue
-            self._leave_out(tp, pairs, found.pop(tp), lost_position(self._config, tp))
-        at = 0 if self._config.copy.start == "earliest" else 1
-        positions = {
-            tp: one.offset if one.offset is not None else bounds[tp][at]
-            for tp, one in found.items()
-        }
+            del pairs[tp]
         self._topics |= pairs
         loop = asyncio.get_running_loop()
-        for tp, offset in positions.items():
+        for tp, (offset, _) in found.positions.items():
             status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
             status.position = offset
             status.stopped = None
             self._put[tp] = offset
             self._committed_at[tp] = loop.time()
-        self._source.add(positions)
-        for tp, one in found.items():
-            if one.origin in ("offsets topic", "tail"):
-                _log.warning(
-                    "%s: topic %r, partition %d: the committed position has expired; going on at "
-                    "offset %d, by the %s", self._client_id, *tp, positions[tp],
-                    "offsets topic" if one.origin != "tail" else "last records of the target",
-                )  # fmt: skip
-            if one.origin == "anew" or (one.origin != "group" and (positions[tp] or at)):
-                await self._put_chunk(tp, [], positions[tp])  # commit it before anything else
+        self._source.add({tp: offset for tp, (offset, _) in found.positions.items()})
+        for tp, (offset, commit) in found.positions.items():
+            if commit:
+                await self._put_chunk(tp, [], offset)
 
-    def _leave_out(
-        self,
-        tp: TopicPartition,
-        pairs: dict[TopicPartition, TopicPartition],
-        found: FoundPosition,
-        reason: str,
-    ) -> None:
+    def _leave_out(self, tp: TopicPartition, there: TopicPartition, why: LeftOut) -> None:
         """Don't copy a partition in this session."""
-        self._topics[tp] = pairs.pop(tp)
-        self._status.partitions[tp] = PartitionStatus(found.offset or 0, stopped=reason)
-        _log.error("%s: %s", self._client_id, reason)
+        self._topics[tp] = there
+        self._status.partitions[tp] = PartitionStatus(why.position, stopped=why.reason)
+        _log.error("%s: %s", self._client_id, why.reason)
 
     def _wait_leader(self, tp: TopicPartition) -> None:
         """Leave out a partition that was never copied; the watch finds it again."""

@@ -4,11 +4,12 @@ Both sides are read at the same time (`checked_source`, `checked_target`) and co
 `sequence_check`. `verify_state` keeps the progress in a file, so that an interrupted verification
 continues where it ended.
 
-What is compared: at the source all messages from the start of the log to the bridge's position, or
-to the end of the log if no bridge of this name has committed one; at the target all messages, but
-for copies of those that the source no longer has. So a message that is waiting to be copied isn't a
-difference, and one that was written to the target by somebody else is. A partition of which nothing
-was copied isn't compared, and isn't equal, unless the source has no messages of it.
+What is compared: at the source all messages from the start of the log (of the copy, if that began
+later) to the bridge's position, or to the end of the log if no bridge of this name has committed
+one; at the target all messages, but for copies of those that the source no longer has. So a message
+that is waiting to be copied isn't a difference, and one that was written to the target by somebody
+else is. A partition of which nothing was copied isn't compared, and isn't equal, unless the source
+has no messages of it.
 
 Invariant: each message is read once. The two ends belong together, also while the bridge copies:
 1. The end of the target's log is read before the position, so all that the bridge has written in
@@ -59,15 +60,18 @@ class PartitionBounds(NamedTuple):
     target_end: int
     waiting: int
     """How many offsets the source has behind the bridge's position."""
+    before: int
+    """How many offsets the source has in front of the first message copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
     """The outcome for a partition of the source; `progress` also continues it.
 
-    `waiting` is how many offsets the source has behind the bridge's position. `has_begun` is False
-    if nothing of the partition was copied. `is_of_another` is True if the first difference is a
-    message at the target that the bridge hasn't written.
+    `waiting` is how many offsets the source has behind the bridge's position, `before` how many it
+    has in front of the first message copied; neither are compared. `has_begun` is False if nothing
+    of the partition was copied. `is_of_another` is True if the first difference is a message at the
+    target that the bridge hasn't written.
     """
 
     topic: str
@@ -78,6 +82,7 @@ class PartitionVerdict:
     is_complete: bool = False
     has_begun: bool = True
     is_of_another: bool = False
+    before: int = 0
 
     @property
     def difference(self) -> Difference | None:
@@ -111,9 +116,13 @@ def bounds(
         # The source has expired messages that the target still has.
         at = known.to_target(source_first, position)
         target_first = max(target_first, target_end if at is None else at)
+    before = 0
     if known.first_source is not None and known.first_source > source_first:
-        source_first = min(known.first_source, end)  # the copy began behind the log's start
-    return PartitionBounds(source_first, end, target_first, max(target_first, target_end), waiting)
+        # The copy began behind the log's start.
+        before = min(known.first_source, end) - source_first
+    return PartitionBounds(
+        source_first + before, end, target_first, max(target_first, target_end), waiting, before
+    )
 
 
 def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
@@ -266,7 +275,9 @@ class _Verification:
         if before is not None:
             progress = before.progress.before_difference()
         check = SequenceCheck(progress)
-        verdict = PartitionVerdict(tp.topic, tp.partition, copy.topic, progress, found.waiting)
+        verdict = PartitionVerdict(
+            *tp, copy.topic, progress, waiting=found.waiting, before=found.before
+        )
         ours = source.read(tp, progress.source_next, found.source_end)
         theirs = target.read(copy, progress.target_next, found.target_end)
         async with aclosing(ours), aclosing(theirs):

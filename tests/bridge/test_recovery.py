@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -17,7 +18,7 @@ import pytest
 from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge import daemon
 from aiokafka08.bridge import target as target_module
-from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
@@ -44,11 +45,14 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import (
     Message,
     TargetReader,
+    bridge_text,
     config_without_zookeeper,
     copy,
     running_bridge,
 )
+from tests.bridge.test_faults import delete_group
 from tests.brokers import RealCluster
+from tests.cli.conftest import RunCommand
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -182,6 +186,60 @@ async def test_latest_start_of_an_empty_partition_is_kept(
     append(old, topic, 0, 3)
     assert (await copy(config)).records == 3
     assert await asyncio.to_thread(reader.messages, topic) == {0: copied(3)}
+
+
+@pytest.mark.real
+async def test_latest_start_counts_only_in_the_first_session(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Messages of a new topic, and those behind an expired position of an empty copy, are kept."""
+    topic = unique_topic("first")
+    first, second = f"{topic}-a", f"{topic}-b"
+    more = f'[copy]\nstart = "latest"\nrefresh_s = {REFRESH_S}\n'
+    config = config_without_zookeeper(topic, old, target, f"{topic}-.*", more)
+    old.create_topic(first)
+    append(old, first, 0, 2)
+    async with running_bridge(config) as (status, _):
+        await until(lambda: TopicPartition(first, 0) in status.partitions, "it has begun", 60)
+        old.create_topic(second)
+        append(old, second, 0, 3)
+        await until(lambda: status.records == 3, "the new topic is copied", 60)
+    assert await asyncio.to_thread(reader.messages, first) == {0: []}
+    await asyncio.to_thread(delete_group, target, config.position_group)
+    append(old, first, 0, 2, 2)
+    assert (await copy(config)).records == 4
+    assert await asyncio.to_thread(reader.messages, first) == {0: copied(4)}
+    assert await asyncio.to_thread(reader.messages, second) == {0: copied(3)}
+    assert caplog.text.count('copy.start = "latest" counts only for what its first session') == 2
+
+
+@pytest.mark.real
+async def test_latest_start_that_was_not_committed_is_kept(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """The next session of the process begins where the first one would have begun."""
+    topic = unique_topic("kept")
+    old.create_topic(topic)
+    append(old, topic, 0, 2)
+    path = tmp_path / "bridge.toml"
+    path.write_text(bridge_text(topic, old, target, topic, '[copy]\nstart = "latest"\n'))
+    config = read_config(path)
+    run = BridgeRun()
+    run.first_ends[TopicPartition(topic, 0)] = 2
+    append(old, topic, 0, 2, 2)
+    await CopySession(config, CopyStatus(), run).run(until_caught_up=True)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: copied(2, 2)}
+    verified = await asyncio.to_thread(cli, "bridge", "verify", str(path))
+    assert f"{topic}/0: 2 offsets of the source are in front of the first" in verified.err
 
 
 async def test_wait_for_room_ends_when_a_worker_has_failed() -> None:

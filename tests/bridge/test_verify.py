@@ -324,13 +324,13 @@ async def test_verify_before_any_copy_says_so(
 
 def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:
     known = OffsetMap([OffsetRun(10, 0, 5), OffsetRun(15, 6, 5)])
-    assert bounds((10, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10)
+    assert bounds((10, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10, 0)
     # The source has expired up to 17: the copies of earlier messages aren't compared.
-    assert bounds((17, 30), (0, 12), 20, known) == (17, 20, 8, 12, 10)
-    assert bounds((25, 30), (0, 12), 20, known) == (25, 25, 12, 12, 5)
+    assert bounds((17, 30), (0, 12), 20, known) == (17, 20, 8, 12, 10, 0)
+    assert bounds((25, 30), (0, 12), 20, known) == (25, 25, 12, 12, 5, 0)
     # The copy began at 10.
-    assert bounds((0, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10)
+    assert bounds((0, 30), (0, 12), 20, known) == (10, 20, 0, 12, 10, 10)
     # The bridge has copied more since the target's end was read.
-    assert bounds((10, 30), (0, 6), 18, known) == (10, 18, 0, 9, 12)
+    assert bounds((10, 30), (0, 6), 18, known) == (10, 18, 0, 9, 12, 0)
     # Without a bridge all is compared.
-    assert bounds((3, 30), (1, 12), None, OffsetMap()) == (3, 30, 1, 12, 0)
+    assert bounds((3, 30), (1, 12), None, OffsetMap()) == (3, 30, 1, 12, 0, 0)

@@ -47,12 +47,15 @@ class BridgeRun:
         has_claimed: Whether its claim is in the state topic.
         is_first: Whether no other start has left a claim.
         has_warned: Whether the log says what the copy doesn't have of the source.
+        first_ends: Where partitions of the source begin that began at their ends. A later session
+            begins there, too, if that wasn't committed.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     has_claimed: bool = False
     is_first: bool = True
     has_warned: bool = False
+    first_ends: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:

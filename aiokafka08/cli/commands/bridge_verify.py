@@ -65,10 +65,10 @@ def verify(
 ) -> int:
     """Compare each partition with its copy, message by message.
 
-    Keys and values are compared, in order, from the start of the source's log to the bridge's
-    position. Each side is read once. The exit code is 0 if all are equal, 1 if not, or if nothing
-    of a partition is copied yet. If a pattern of topics.include matches no topic, nothing is
-    compared, and the exit code is 1.
+    Keys and values are compared, in order, from the start of the source's log, or of the copy if
+    that began later, to the bridge's position. Each side is read once. The exit code is 0 if all
+    are equal, 1 if not, or if nothing of a partition is copied yet. If a pattern of topics.include
+    matches no topic, nothing is compared, and the exit code is 1.
     """
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.verify_state import VerifyState, state_path
@@ -112,6 +112,12 @@ def verify(
             note(f"{one.topic}/{one.partition}: nothing is copied yet")
     if waiting := sum(one.waiting for one in verdicts):
         note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
+    for one in verdicts:
+        if one.before:
+            note(
+                f"{one.topic}/{one.partition}: {one.before} offsets of the source are in front of "
+                "the first message copied; they weren't compared"
+            )
     return EQUAL if equal else DIFFERENT
 
 
