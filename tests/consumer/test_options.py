@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +16,7 @@ from aiokafka08.errors import (
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
 
@@ -82,6 +84,29 @@ async def test_sizes_above_int32_are_capped(
     consumer = make_consumer("t", fetch_max_bytes=huge, max_partition_fetch_bytes=huge)
     await consumer.start()
     assert (await consumer.getone()).offset == 0
+
+
+async def test_waits_above_int32_are_capped(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    consumer = make_consumer("t", fetch_min_bytes=2**31, fetch_max_wait_ms=2**31)
+    await consumer.start()
+    request = (await asyncio.wrap_future(cluster.next_request(FetchRequest))).request
+    assert (request.min_bytes, request.max_wait_ms) == (2**31 - 1, 2**31 - 1)
+
+
+def test_times_are_kept_in_seconds() -> None:
+    config = AIOKafkaConsumer(
+        fetch_max_wait_ms=1500,
+        auto_commit_interval_ms=2500,
+        max_poll_interval_ms=3500,
+        session_timeout_ms=4500,
+        heartbeat_interval_ms=5500,
+        rebalance_backoff_ms=6500,
+    )._config
+    assert (config.fetch_max_wait_s, config.auto_commit_interval_s) == (1.5, 2.5)
+    assert (config.max_poll_interval_s, config.session_timeout_s) == (3.5, 4.5)
+    assert (config.heartbeat_interval_s, config.rebalance_backoff_s) == (5.5, 6.5)
 
 
 def test_other_wrong_arguments_raise() -> None:

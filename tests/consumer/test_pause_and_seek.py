@@ -66,6 +66,8 @@ async def test_wrong_offsets_and_partitions_raise(make_consumer: MakeConsumer) -
     for wrong in (-1, "3", None, 1.0, 2**63):
         with pytest.raises(ValueError, match="offset"):
             consumer.seek(tp(0), wrong)  # type: ignore[arg-type]
+    consumer.seek(tp(0), 2**63 - 1)
+    assert await consumer.position(tp(0)) == 2**63 - 1
     with pytest.raises(IllegalStateError):
         consumer.seek(tp(1), 0)
     with pytest.raises(IllegalStateError):

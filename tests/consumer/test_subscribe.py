@@ -18,6 +18,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced
 from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.waiting import until
 
@@ -117,6 +118,19 @@ async def test_topic_created_after_subscribe_is_read(
         strict.append("later", 0, [b"first"])
         assert (await asyncio.wait_for(waiting, 10)).value == b"first"
         await consumer.stop()
+
+
+def test_missing_topic_is_looked_for_with_backoff() -> None:
+    with simulate(1, brokers=1, topics={"t": 1}, auto_create=False) as world:
+
+        async def scenario() -> int:
+            servers = world.cluster.bootstrap_servers
+            async with Consumer("t", bootstrap_servers=servers) as consumer:
+                consumer.subscribe(["t", "later"])
+                await asyncio.sleep(20)
+                return len(world.cluster.requests(MetadataRequest))
+
+        assert 10 < world.run(scenario) < 40  # the longest back-off is 1 s
 
 
 async def test_assign_and_subscribe_exclude_each_other(

@@ -39,7 +39,13 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkItem, WorkResult
 
 import aiokafka08
 from tests.arguments import positive, positive_number
-from tests.mutation.selection import Reach, changed_lines, is_of_interest, shortest_within
+from tests.mutation.selection import (
+    Reach,
+    changed_lines,
+    is_in_place,
+    is_of_interest,
+    shortest_within,
+)
 
 ROOT = Path(aiokafka08.__file__).resolve().parent.parent
 MUTATED = ("producer", "consumer", "net")
@@ -96,22 +102,25 @@ def every_mutation() -> Iterator[MutationSpec]:
         for name, operator in operators:
             if operator.arguments():
                 continue
-            positions = (one for node in nodes for one in operator().mutation_positions(node))
-            for occurrence, (start, end) in enumerate(positions):
-                yield MutationSpec(path, name, occurrence, start, end)
+            positions = ((one, at) for one in nodes for at in operator().mutation_positions(one))
+            for occurrence, (node, (start, end)) in enumerate(positions):
+                if is_in_place(name, node.parent.type):
+                    yield MutationSpec(path, name, occurrence, start, end)
 
 
 def draw(session: WorkDB, seed: int) -> None:
     """Add one mutant of each place to the session, in random order.
 
-    The order is that of the job ids, so that a larger sample begins with a smaller one.
+    The order is that of the job ids, so that a larger sample begins with a smaller one. A change of
+    the code changes few of them, since each mutant has a random number of its own.
     """
-    mutations = sorted(
-        every_mutation(), key=lambda one: (one.module_path, one.operator_name, one.occurrence)
-    )
-    random.Random(seed).shuffle(mutations)
+
+    def number(one: MutationSpec) -> float:
+        name = f"{seed} {one.module_path} {one.operator_name} {one.occurrence}"
+        return random.Random(name).random()
+
     places: dict[tuple[Path, tuple[int, int]], MutationSpec] = {}
-    for one in mutations:
+    for one in sorted(every_mutation(), key=number):
         places.setdefault((one.module_path, one.start_pos), one)
     session.add_work_items(
         WorkItem.single(f"{number:04}", one)

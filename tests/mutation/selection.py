@@ -15,10 +15,22 @@ _WITHOUT_INTEREST = re.compile(
     "|core/ReplaceComparisonOperator_(Is_Eq|IsNot_NotEq|Eq_Is|NotEq_IsNot)$"
 )
 
+_BINARY = {"expr", "xor_expr", "and_expr", "shift_expr", "arith_expr", "term", "power"}
+
 
 def is_of_interest(operator: str) -> bool:
     """Return False for an operator of cosmic-ray whose mutants mean the same as the code."""
     return _WITHOUT_INTEREST.match(operator) is None
+
+
+def is_in_place(operator: str, parent: str) -> bool:
+    """Return False for the `*` and `/` of a signature or a call, which aren't binary operators.
+
+    Args:
+        operator: cosmic-ray's.
+        parent: the type of the node that has the place, as parso names it.
+    """
+    return not operator.startswith("core/ReplaceBinaryOperator_") or parent in _BINARY
 
 
 class Contexts(Protocol):

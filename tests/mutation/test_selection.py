@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.mutation.selection import (
     Reach,
     changed_lines,
+    is_in_place,
     is_of_interest,
     shortest_within,
     statement_at,
@@ -67,6 +68,14 @@ def test_operators_that_change_nothing_are_left_out() -> None:
     assert not is_of_interest("core/ReplaceBinaryOperator_BitOr_Add")
     assert not is_of_interest("core/ReplaceComparisonOperator_Is_Eq")
     assert is_of_interest("core/ReplaceComparisonOperator_Is_IsNot")
+
+
+def test_signatures_are_left_out() -> None:
+    """Without its `*` or `/` the code isn't Python any more."""
+    assert not is_in_place("core/ReplaceBinaryOperator_Mul_Add", "parameters")
+    assert not is_in_place("core/ReplaceBinaryOperator_Pow_Add", "dictorsetmaker")
+    assert is_in_place("core/ReplaceBinaryOperator_Mul_Add", "term")
+    assert is_in_place("core/ReplaceTrueWithFalse", "parameters")
     assert is_of_interest("core/ReplaceComparisonOperator_Eq_IsNot")
 
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from aiokafka08.errors import KafkaConnectionError
-from aiokafka08.net.connect import connect_to_any_ip
+from aiokafka08.net.connect import connect_to_any_ip, timeout_text
 from tests.net.conftest import MakeConfig
 
 
@@ -28,3 +28,8 @@ async def test_resolving_without_a_thread_fails_retriably(
     with pytest.raises(KafkaConnectionError, match=text) as caught:
         await connect_to_any_ip(("localhost", 9092), make_config("localhost"), connect, repr)
     assert caught.value.retriable
+
+
+def test_timeout_is_told_in_milliseconds(make_config: MakeConfig) -> None:
+    config, address = make_config("kafka1"), ("kafka1", 9092)
+    assert timeout_text(address, config, 1.5) == "kafka1:9092: no connection within 1500 ms"

@@ -122,7 +122,7 @@ async def test_an_http_server_is_recognised(config: NetConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"220 smtp ready\r\n", b"\0\0\0\0", b"\xff" * 100]
+    "greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"220 smtp ready\r\n", b"\0\0\0\3abc", b"\xff" * 100]
 )
 async def test_the_first_bytes_of_another_protocol_are_quoted(
     config: NetConfig, greeting: bytes

@@ -606,6 +606,45 @@ async def test_silence_is_judged_with_a_percent_of_tolerance(
         call.cancel()
 
 
+async def test_silence_without_callers_is_closed_a_bit_later(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a twentieth of the timeout; until then the check is due again at that moment."""
+    config = make_config(request_timeout_ms=10_000)
+    async with listening() as peer, connected(peer, config) as connection:
+        call = asyncio.create_task(connection.request(requesting(1)))
+        await (await peer.link()).read()
+        monkeypatch.setattr(BrokerConnection, "response_wait_s", 10.1)
+        connection._check_silence()
+        assert connection.close_reason is None
+        assert connection._silence_timer is not None
+        left_s = connection._silence_timer.when() - connection._loop.time()
+        assert left_s == pytest.approx(0.4, abs=0.1)
+        monkeypatch.setattr(BrokerConnection, "response_wait_s", 10.6)
+        connection._check_silence()
+        assert connection.close_reason == "no response for 10000 ms"
+        call.cancel()
+
+
+async def test_full_buffer_is_judged_as_silence_is(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(request_timeout_ms=10_000)
+    async with (
+        listening(receive_buffer=65536) as peer,
+        connected(peer, config) as connection,
+    ):
+        await peer.link()
+        while connection.writable:
+            connection.send(produce(1 << 20, acks=0), asyncio.Future())
+        began = connection._loop.time()
+        for waited_s, closes in ((9.5, False), (10.5, True)):
+            with monkeypatch.context() as patch:
+                patch.setattr(connection._loop, "time", lambda at=began + waited_s: at)
+                connection.close_if_silent(10.0)
+            assert (connection.close_reason is not None) == closes
+
+
 async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
     # JoinGroup waits for the other members, longer than request_timeout_ms.
     config = make_config(request_timeout_ms=50)

@@ -511,3 +511,12 @@ def test_delivery_of_a_split_batch_finds_each_half() -> None:
     assert batch.delivery.locate(4) == (first.delivery, 4)
     assert batch.delivery.locate(5) == (second.delivery, 0)
     assert first.delivery.metadata(4, -1).offset == 104
+
+
+def test_repr_says_whether_a_batch_is_in_flight() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    [batch] = add(accumulator, queue)
+    assert repr(batch) == "<Batch t/0 messages=1 attempts=0 buffered>"
+    drain(accumulator)
+    assert repr(batch) == "<Batch t/0 messages=1 attempts=0 in flight>"

@@ -171,6 +171,7 @@ async def test_callbacks_run_in_the_loop_in_their_context() -> None:
 
     context = contextvars.copy_context()
     context.run(variable.set, "inner")
+    assert future.remove_done_callback(never) == 0
     future.add_done_callback(note)
     future.add_done_callback(never)
     future.add_done_callback(note, context=context)

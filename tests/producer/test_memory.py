@@ -25,6 +25,7 @@ async def done_soon(tasks: list[asyncio.Task[None]]) -> list[bool]:
 async def test_waiters_are_served_in_fifo_order() -> None:
     memory = BufferMemory(100)
     await memory.acquire(90)
+    assert memory.available_bytes() == 10
     tasks = await waiters(memory, 50, 10, 40)
     assert memory.waiters == 3
     assert memory.available_bytes() == 0

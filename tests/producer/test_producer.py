@@ -542,6 +542,12 @@ def test_names_arguments_and_defaults_are_those_of_aiokafka() -> None:
         assert all(our_parameters[one].default is not inspect.Parameter.empty for one in extra)
 
 
+def test_times_are_kept_in_seconds() -> None:
+    producer = AIOKafkaProducer(linger_ms=1500, delivery_timeout_ms=2500, max_block_ms=3500)
+    options = producer._options
+    assert (options.linger_s, options.delivery_timeout_s, options.max_block_s) == (1.5, 2.5, 3.5)
+
+
 async def test_metrics_and_health(cluster: EmbeddedCluster, producer_for: ProducerFor) -> None:
     producer = await producer_for(cluster, linger_ms=60000)
     assert producer.ready()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -461,3 +463,18 @@ async def test_order_is_kept_through_all_faults(seed: int, producer_for: Produce
             ]
         assert producer.metrics()["buffer_used_bytes"] == 0
         assert producer.metrics()["batches_unfinished"] == 0
+
+
+async def test_leader_whose_broker_comes_back_gets_the_batch(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    """The topic's metadata stay the same: only the list of brokers changes."""
+    producer = await producer_for(cluster)
+    await producer.partitions_for("t")
+    metadata, leader = producer._router.metadata, cluster.leader("t", 0)
+    whole = metadata.snapshot
+    others = {node: broker for node, broker in whole.brokers.items() if node != leader}
+    metadata.adopt(replace(whole, brokers=MappingProxyType(others)))
+    future = await producer.send("t", b"v", partition=0)
+    metadata.adopt(whole)
+    await asyncio.wait_for(future, 10)

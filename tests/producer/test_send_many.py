@@ -114,10 +114,13 @@ async def test_wrong_arguments_raise_before_anything_is_buffered(
         await producer.send_many("t", [b"", b""], timestamps_ms=[1, -5])
     with pytest.raises(UnsupportedVersionError, match="timestamp"):
         await producer.send_many("t", [b""], timestamps_ms=[1])
-    with pytest.raises(MessageSizeTooLargeError, match="message 1 takes 1034 bytes"):
-        await producer.send_many("t", [b"", b"v" * 1000])
+    with pytest.raises(MessageSizeTooLargeError, match="message 1 takes 1001 bytes"):
+        await producer.send_many("t", [b"", b"v" * 967])
+    with pytest.raises(MessageSizeTooLargeError, match="message 1 takes 1001 bytes"):
+        await producer.send_many("t", [b"", b"v" * 900], [b"", b"k" * 67])
     assert cluster.requests(ProduceRequest) == []
     assert producer.metrics()["buffer_used_bytes"] == 0
+    await (await producer.send_many("t", [b"v" * 966]))
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
