@@ -47,6 +47,26 @@ async def test_getmany_arrow_returns_columns_and_respects_limits(
     ]
 
 
+@pytest.mark.parametrize("decoded", [0, 1])
+async def test_limited_arrow_batch_moves_the_position_behind_it(
+    cluster: EmbeddedCluster,
+    make_consumer: MakeConsumer,
+    monkeypatch: pytest.MonkeyPatch,
+    decoded: int,
+) -> None:
+    """Whether or not `getone()` has decoded the messages before."""
+    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 10.0)  # on any machine
+    cluster.append("t", 0, values(0, 50))
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    for _ in range(decoded):
+        await consumer.getone()
+    batch = await consumer.getmany_arrow(timeout_ms=1000, max_records=20)
+    assert batch.column("offset").to_pylist() == [*range(decoded, decoded + 20)]
+    assert await consumer.position(tp(0)) == decoded + 20
+
+
 async def test_getmany_arrow_needs_pyarrow_and_no_deserializers(
     make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
