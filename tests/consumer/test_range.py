@@ -28,6 +28,7 @@ from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import tp, values
 from tests.waiting import until
 
@@ -290,6 +291,19 @@ def fetch_sizes(cluster: EmbeddedCluster) -> list[int]:
     ]
 
 
+def test_offset_without_a_message_is_no_message_that_is_too_large() -> None:
+    """A broker from 0.11 on may show nothing of either; for the first it waits for data."""
+    with simulate(1, brokers=1, version="0.10", topics={"t": 1}) as world:
+
+        async def scenario() -> list[int]:
+            world.cluster.append("t", 0, values(0, 10))
+            world.cluster.remove("t", 0, [9])
+            async with started_router(world.cluster) as router:
+                return await read(router, 0, 10)
+
+        assert world.run(scenario) == [*range(9)]
+
+
 async def test_fetches_are_smaller_after_a_timeout(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
@@ -312,6 +326,7 @@ async def test_fetches_grow_again_after_a_timeout(
     assert await read(router, 0, 1000, max_bytes=2_000, timeout_s=2) == list(range(1000))
     sizes = fetch_sizes(cluster)
     assert (sizes[0], min(sizes), sizes[-1]) == (2_000, 250, 2_000)
+    assert min(sizes.count(smaller) for smaller in (250, 500, 1_000)) >= 8
 
 
 async def test_range_without_responses_times_out(cluster: EmbeddedCluster, router: Router) -> None:

@@ -399,6 +399,9 @@ async def test_partitions_without_leaders_are_waited_for(connect: Connect) -> No
         waiting = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
         await asyncio.wrap_future(cluster.next_request(MetadataRequest, nth=2))
         assert not waiting.done()
+        timed_out = router.metadata.timed_out("t", 1.5)
+        assert "within 1500 ms" in str(timed_out)
+        assert "partitions [1] have no leader" in str(timed_out)
         cluster.elect()
         assert [one.leader for one in (await waiting).partitions.values()] == [0, 0]
 

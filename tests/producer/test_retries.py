@@ -7,17 +7,19 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from aiokafka08.errors import (
     BrokerResponseError,
+    KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
+from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
@@ -478,3 +480,22 @@ async def test_leader_whose_broker_comes_back_gets_the_batch(
     future = await producer.send("t", b"v", partition=0)
     metadata.adopt(whole)
     await asyncio.wait_for(future, 10)
+
+
+async def test_batch_whose_connection_is_closed_just_now_is_retried(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its request is written: the messages can't be in the log."""
+    producer = await producer_for(cluster, acks="all")
+    await producer.send_and_wait("t", b"first", partition=0)
+    with monkeypatch.context() as patch:
+
+        def refuse(connection: BrokerConnection, *args: Any, **options: Any) -> NoReturn:
+            patch.undo()
+            raise KafkaConnectionError("closed just now")
+
+        patch.setattr(BrokerConnection, "send", refuse)
+        await asyncio.wait_for(producer.send_and_wait("t", b"second", partition=0), 10)
+    [retried] = producer.events_of(BatchRetried)
+    assert not retried.may_be_stored
+    assert values(cluster, 0) == [b"first", b"second"]

@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Hang
 from aiokafka08.testing.simulation import World, simulate
@@ -50,6 +51,39 @@ def test_send_many_waits_for_its_turn_for_the_delivery_timeout() -> None:
     """Then it may wait as long for memory."""
     with simulate(1, brokers=1, topics={"t": 1}) as world:
         assert max(world.run(durations, world, "send_many")) <= 2 * DELIVERY_S + 1
+
+
+def test_topic_is_looked_up_no_longer_than_max_block_ms() -> None:
+    async def scenario(world: World) -> float:
+        async with AIOKafkaProducer(
+            bootstrap_servers=world.cluster.bootstrap_servers, max_block_ms=300
+        ) as producer:
+            world.cluster.fault(MetadataRequest, then=Hang(), times=None)
+            begin = world.virtual_s
+            with pytest.raises(KafkaTimeoutError, match="no metadata within 300 ms"):
+                await producer.send("t", b"v")
+            return world.virtual_s - begin
+
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        assert world.run(scenario, world) == pytest.approx(0.3, abs=0.05)
+
+
+def test_memory_is_waited_for_no_longer_than_the_delivery_timeout() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.fault(ProduceRequest, then=Hang(), times=None)
+        async with AIOKafkaProducer(
+            bootstrap_servers=world.cluster.bootstrap_servers,
+            buffer_memory=100,
+            delivery_timeout_ms=2500,
+            request_timeout_ms=20_000,
+        ) as producer:
+            await producer.send("t", b"v" * 74)
+            await asyncio.sleep(1)
+            with pytest.raises(KafkaTimeoutError, match="no memory within 2500 ms"):
+                await producer.send("t", b"v" * 74)
+
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        world.run(scenario, world)
 
 
 def test_oldest_batch_ms_is_the_age_of_the_first_batch() -> None:
