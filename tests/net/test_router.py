@@ -113,6 +113,32 @@ async def test_router_connects_to_every_line(make_router: MakeRouter, version: s
             assert str((await router.exact_version(leader)).line) == version
 
 
+async def test_router_starts_with_what_another_one_knows(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(2, topics={"t": 2}) as cluster:
+        first, second = make_router(cluster), make_router(cluster)
+        await first.start()
+        await first.metadata.wait_for_topic("t", timeout_s=10)
+        known = first.leaders()
+        assert known.by_partition == {
+            TopicPartition("t", number): cluster.leader("t", number) for number in range(2)
+        }
+        requests = len(cluster.requests(MetadataRequest))
+        await second.start(known)
+        assert second.leaders().by_partition == known.by_partition
+        assert len(cluster.requests(MetadataRequest)) == requests
+
+
+async def test_open_lane_is_returned_without_connecting(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        router = make_router(cluster)
+        await router.start()
+        await router.metadata.wait_for_topic("t", timeout_s=10)
+        assert router.open_lane(0, Lane.FETCH) is None
+        assert router.open_lane(99, Lane.FETCH) is None
+        connection = await router.connection(0, Lane.FETCH)
+        assert router.open_lane(0, Lane.FETCH) is connection
+
+
 async def test_exact_line_is_known_while_a_broker_is_dead(make_router: MakeRouter) -> None:
     async with EmbeddedCluster(brokers=3, version="0.8.2", topics={"t": 3}) as cluster:
         router = make_router(cluster)

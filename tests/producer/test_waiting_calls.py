@@ -102,3 +102,20 @@ def test_oldest_batch_ms_is_the_age_of_the_first_batch() -> None:
 
     with simulate(1, brokers=1, topics={"t": 2}) as world:
         world.run(scenario, world)
+
+
+def test_batch_that_was_never_written_is_not_in_the_log() -> None:
+    async def scenario(world: World) -> str:
+        async with AIOKafkaProducer(
+            bootstrap_servers=world.cluster.bootstrap_servers,
+            delivery_timeout_ms=2000,
+            request_timeout_ms=1000,
+        ) as producer:
+            await producer.partitions_for("t")
+            world.cluster.kill(0, "unnoticed")
+            with pytest.raises(KafkaTimeoutError, match="not acknowledged within 2000") as caught:
+                await producer.send_and_wait("t", b"v")
+            return str(caught.value)
+
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        assert "in the log" not in world.run(scenario, world)
