@@ -275,6 +275,16 @@ def test_unused_size_shrinks_in_halves() -> None:
     assert sizes == [large // 2, large // 4, large // 8, large // 16]
 
 
+@pytest.mark.parametrize(("more", "shrinks"), [(0, True), (1, False)])
+def test_size_shrinks_if_half_of_it_would_do(more: int, shrinks: bool) -> None:
+    next_fetch = NextFetch(5)
+    respond(next_fetch, message(5, 100_000)[:BASE])
+    large = next_fetch.size_bytes
+    overhead = large - 100_000
+    respond(next_fetch, message(5, large // 2 - overhead + more), requested=large)
+    assert next_fetch.size_bytes == (large // 2 if shrinks else large)
+
+
 # --- whole logs ---------------------------------------------------------------------------------
 
 

@@ -556,14 +556,6 @@ async def test_topic_is_open_for_the_fast_path_between_calls(
     assert route.is_open
 
 
-async def test_instrumentors_find_both_serializers(
-    cluster: EmbeddedCluster, producer_for: ProducerFor
-) -> None:
-    """By the names that they have in aiokafka."""
-    producer = await producer_for(cluster, key_serializer=str.encode, value_serializer=repr)
-    assert (producer._key_serializer, producer._value_serializer) == (str.encode, repr)
-
-
 def test_times_are_kept_in_seconds() -> None:
     producer = AIOKafkaProducer(linger_ms=1500, delivery_timeout_ms=2500, max_block_ms=3500)
     options = producer._options
