@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.errors import CommitFailedError
 from aiokafka08.testing.simulation import World, simulate
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 
@@ -78,3 +79,45 @@ def test_partitions_claimed_during_connection_loss_are_read(
             return owned
 
         assert world.run(scenario) == [{TopicPartition("t", 0)}, {TopicPartition("t", 1)}]
+
+
+def test_commit_after_blocked_loop_is_refused() -> None:
+    """The session may have ended unnoticed; before, while the loop ran, a commit is accepted."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example")
+            await asyncio.sleep(10 * SESSION_S)
+            await member.commit({TopicPartition("t", 0): 0})
+            world.hold(SESSION_S)
+            with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
+                await member.commit({TopicPartition("t", 0): 0})
+            await asyncio.sleep(3 * SESSION_S)
+            assert member.assignment() == WHOLE_TOPIC
+            await member.stop()
+
+        world.run(scenario)
+
+
+def test_error_that_ended_the_membership_is_raised_at_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with simulate(1, version="0.8.2") as world:
+
+        def fail(registry: Any, wanted: Any) -> str | None:
+            raise RuntimeError("a bug")
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example")
+            monkeypatch.setattr(ScalaRegistry, "claim", fail)
+            world.cluster.create_topic("u", 1)
+            member.subscribe(["t", "u"])
+            await asyncio.sleep(SESSION_S)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="a bug"):
+                    await member.getmany()
+            await member.stop()
+
+        world.run(scenario)
