@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,6 +171,12 @@ def test_filler_passes_one_offset() -> None:
         assert respond(next_fetch, FILLER, 20).step is FetchStep.RETRY
         assert next_fetch.offset == offset
     assert next_fetch.size_bytes == 0
+
+
+@pytest.mark.parametrize(("size", "step"), [(9, FetchStep.RETRY), (8, FetchStep.CORRUPT)])
+def test_filler_has_a_size_that_exceeds_the_rest(size: int, step: FetchStep) -> None:
+    rest = struct.pack(">qi", -1, size) + bytes(8)
+    assert respond(NextFetch(5), message(3, 10) + rest).step is step
 
 
 def test_old_messages_alone_pass_one_offset() -> None:

@@ -259,6 +259,35 @@ async def test_commit_after_garbage_assignment_is_refused(
     await member.commit({TopicPartition("t", 0): 1})
 
 
+async def test_join_may_take_as_long_as_the_other_members_need(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    """They have the session timeout to join again; until then the coordinator doesn't respond."""
+    member = make_member("t", session_timeout_ms=1000, request_timeout_ms=10_000)
+    cluster.fault(JoinGroupRequest, then=Delay(0.5))
+    await member.start()
+    assert member.assignment() == ALL
+    assert member.metrics()["group_join_failures"] == 0
+
+
+async def test_nothing_is_returned_once_the_revocation_has_begun(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    """The listener commits what calls have returned so far; the next owner begins there."""
+    member, listener = make_member(), RecordingListener()
+    member.subscribe(["t"], listener=listener)
+    await member.start()
+    cluster.append("t", 0, [b"v"])
+    await until(lambda: member.metrics()["buffered_bytes"], "a message in the buffer")
+    listener.gate.clear()
+    calls = len(listener.calls)
+    cluster.fault(HeartbeatRequest, then=Answer(27))
+    await until(lambda: len(listener.calls) > calls, "the revocation")
+    assert await member.getmany(timeout_ms=0) == {}
+    listener.gate.set()
+    assert len(await take(member, 1)) == 1
+
+
 async def test_join_hides_partitions_whose_offsets_nobody_fences(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
