@@ -322,6 +322,16 @@ async def test_a_pinned_version_is_not_probed(make_node: MakeNode, make_config: 
         assert [type(one.request) for one in cluster.history] == [ListOffsetsRequest]
 
 
+async def test_request_without_a_response_ends_at_its_deadline(make_node: MakeNode) -> None:
+    async with EmbeddedCluster(1) as cluster:
+        node = make_node(cluster)
+        await node.request(ASK)
+        cluster.fault(ListOffsetsRequest, then=Hang())
+        async with asyncio.timeout(10):
+            with pytest.raises(KafkaTimeoutError, match="no response to ListOffsetsRequest"):
+                await node.request(ASK, timeout_s=0.1)
+
+
 async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
