@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,6 +18,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,8 @@ async def test_waits_above_int32_are_capped(
 ) -> None:
     consumer = make_consumer("t", fetch_min_bytes=2**31, fetch_max_wait_ms=2**31)
     await consumer.start()
-    request = (await asyncio.wrap_future(cluster.next_request(FetchRequest))).request
+    await until(lambda: cluster.requests(FetchRequest), "a fetch")
+    request = cluster.requests(FetchRequest)[0]
     assert (request.min_bytes, request.max_wait_ms) == (2**31 - 1, 2**31 - 1)
 
 
