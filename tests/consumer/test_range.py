@@ -291,7 +291,7 @@ def fetch_sizes(cluster: EmbeddedCluster) -> list[int]:
     ]
 
 
-def test_offset_without_a_message_is_no_message_that_is_too_large() -> None:
+def test_offset_without_a_message_is_no_large_message() -> None:
     """A broker from 0.11 on may show nothing of either; for the first it waits for data."""
     with simulate(1, brokers=1, version="0.10", topics={"t": 1}) as world:
 

@@ -68,7 +68,7 @@ def test_topic_is_looked_up_no_longer_than_max_block_ms() -> None:
         assert world.run(scenario, world) == pytest.approx(0.3, abs=0.05)
 
 
-def test_memory_is_waited_for_no_longer_than_the_delivery_timeout() -> None:
+def test_memory_is_waited_for_within_the_delivery_timeout() -> None:
     async def scenario(world: World) -> None:
         world.cluster.fault(ProduceRequest, then=Hang(), times=None)
         async with AIOKafkaProducer(
