@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import threading
+import time
 
 import pytest
 
@@ -99,6 +101,25 @@ def test_worker_waits_while_its_buffer_is_unacknowledged() -> None:
     assert committed.records == 1000
     assert [(run.source, run.length) for run in committed.runs[TP]] == [(0, 1000)]
     assert max(running.unacknowledged) < BUFFER_BYTES + chunks[0].memory
+
+
+def test_transactions_leave_no_error_of_librdkafka() -> None:
+    """confluent-kafka never frees an error that it has raised: a day of copying had left 150 MB."""
+
+    def errors() -> int:
+        gc.collect()
+        return sum(type(one).__name__ == "KafkaError" for one in gc.get_objects())
+
+    before = errors()
+    running = Running(transaction_s=0.1, **{"test.mock.broker.rtt": 100})
+    for first in range(0, 50, 10):
+        running.worker.put(chunk(first, 10, 10))
+        committed = TransactionCommitted
+        while sum(isinstance(one, committed) for one in running.events) <= first / 10:
+            time.sleep(0.01)
+    running.finish()
+    assert not running.failed.is_set()
+    assert errors() == before
 
 
 @pytest.mark.parametrize("index", [0, 3, 9])

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import RunLog
+from aiokafka08.bridge.offset_runs import OffsetRun, RunLog
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
@@ -63,6 +63,8 @@ _PURGE_S = 10.0
 """How long the callbacks of purged messages may take."""
 _POLL_S = 0.05
 _RETRY_S = 0.2
+_STUCK_S = 1.0
+"""How long no acknowledgement may come before librdkafka is asked for the reason."""
 _VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 _FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED_NAMES = frozenset(
@@ -79,6 +81,21 @@ class _Abort(Exception):
 
 class _Stopped(Exception):
     """`stop()` was called, and its deadline has passed."""
+
+
+class _Stuck:
+    """Tells when no message was acknowledged for `_STUCK_S`, and again after as long."""
+
+    def __init__(self) -> None:
+        self._left, self._since = -1, 0.0
+
+    def is_stuck(self, left: int) -> bool:
+        """Return whether it is time to look; `left` messages wait for their acknowledgement."""
+        now = time.monotonic()
+        is_stuck = left == self._left and now - self._since >= _STUCK_S
+        if is_stuck or left != self._left:
+            self._left, self._since = left, now
+        return is_stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +305,12 @@ class TransactionWorker:
         finally:
             self._report(ChunkTaken(chunk.memory))
         self._producer.poll(0)
+        stuck = _Stuck()
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
             self._check_stop()
-            self._check_open()
+            if stuck.is_stuck(len(self._producer)):
+                self._check_open()
 
     def _produce(self, transaction: OpenTransaction, chunk: Chunk, sent: SentChunk) -> None:
         last = len(chunk.records) - 1
@@ -320,6 +339,7 @@ class TransactionWorker:
         for piece in pieces or [slice(0, len(chunk.records))]:
             if pieces:
                 self._flush()
+                self._check_open()
             failed = self._queue(chunk, piece, callbacks[piece])
             if failed is not None:
                 index, error = failed
@@ -328,6 +348,7 @@ class TransactionWorker:
                 raise _Abort(f"{chunk.target.topic}/{chunk.target.partition}: {error.str()}")
         if pieces:
             self._flush()
+            self._check_open()
 
     def _queue(
         self, chunk: Chunk, piece: slice, callbacks: list[Callback | None]
@@ -362,6 +383,7 @@ class TransactionWorker:
             runs = transaction.runs()
         except ValueError as error:
             # A record failed, or the offsets of its batch are unknown. The commit would fail too.
+            self._check_open()
             self._acknowledge_all = True
             raise _Abort(str(error)) from None
         if runs is None:
@@ -369,16 +391,11 @@ class TransactionWorker:
             raise _Abort(
                 "another producer writes to a target topic: each record's offset is needed"
             )
-        logs = {}
-        for tp, of_partition in runs.items():
-            records, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
-            for one in records:
-                self._producer.produce(
-                    self._settings.offsets_topic,
-                    None if one.runs is None else encode_runs(one.runs),
-                    encode_runs_key(RunsKey(*tp, one.source)),
-                    0,
-                )
+        try:
+            logs = self._produce_runs(runs)
+        except self._confluent.KafkaException:
+            self._check_open()  # a record without a callback was refused
+            raise
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
@@ -394,12 +411,29 @@ class TransactionWorker:
             )
         )
 
+    def _produce_runs(
+        self, runs: Mapping[TopicPartition, Sequence[OffsetRun]]
+    ) -> dict[TopicPartition, RunLog]:
+        """Pass the exact offsets to librdkafka; return the logs as they are after the commit."""
+        logs = {}
+        for tp, of_partition in runs.items():
+            records, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
+            for one in records:
+                self._producer.produce(
+                    self._settings.offsets_topic,
+                    None if one.runs is None else encode_runs(one.runs),
+                    encode_runs_key(RunsKey(*tp, one.source)),
+                    0,
+                )
+        return logs
+
     def _flush(self) -> None:
         """Wait until each record of the transaction is acknowledged, or has failed."""
-        while self._producer.flush(_POLL_S):
+        stuck = _Stuck()
+        while left := self._producer.flush(_POLL_S):
             self._check_stop()
-            self._check_open()
-        self._check_open()
+            if stuck.is_stuck(left):
+                self._check_open()
 
     def _send_positions(self, transaction: OpenTransaction) -> None:
         positions = [
@@ -469,7 +503,8 @@ class TransactionWorker:
 
         Once a record was refused, librdkafka sends no others, and keeps them until they time out.
         Only few records have a callback, so its own state is asked: a second `begin_transaction` is
-        always an error, which says whether the transaction must be aborted.
+        always an error, which says whether the transaction must be aborted. confluent-kafka 2.16
+        never frees such an error (180 bytes), so it is asked only where something may be wrong.
         """
         try:
             self._producer.begin_transaction()
