@@ -68,6 +68,16 @@ class CopiedPartition:
         found = self.known.to_source(one, self.position)
         return found is not None and found == self.known.to_source(other, self.position)
 
+    def lacks_copies_from(self, offset: int) -> bool:
+        """Return whether the source's log has offsets from this one on that weren't copied.
+
+        It may have no messages there: see `groups.without_head_holes`.
+        """
+        first = self.known.first_source
+        if first is None or offset >= first:
+            return False
+        return self.source.start is None or self.source.start < first
+
     @property
     def lag(self) -> int | None:
         """How many offsets of the source aren't copied yet; None if the source doesn't say."""
@@ -120,7 +130,7 @@ def plan_group(
         outcome: GroupOutcome
         if target is None:
             outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
-        elif _lost(one.offset, part):
+        elif part.lacks_copies_from(one.offset):
             outcome = "missing"
             reason = f"messages {one.offset} to {part.known.first_source} were never copied"
         else:
@@ -172,14 +182,6 @@ def refuse_changed(
         else one
         for one in moves
     ]
-
-
-def _lost(offset: int, part: CopiedPartition) -> bool:
-    """Return whether the source has messages from the offset on that weren't copied."""
-    first = part.known.first_source
-    if first is None or offset >= first:
-        return False
-    return part.source.start is None or part.source.start < first
 
 
 def merge_stores(

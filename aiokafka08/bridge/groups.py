@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -43,7 +43,8 @@ from aiokafka08.bridge.group_plan import (
     refuse_changed,
 )
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.source_clients import copied_topics, source_admin
+from aiokafka08.bridge.range_records import RangeRecords
+from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
 from aiokafka08.bridge.target_cluster import TargetCluster
@@ -178,6 +179,7 @@ class GroupTransfer:
             # The groups first: a position of the bridge that is read later may only be larger.
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             partitions = await copied_partitions(self._config, admin, self.target)
+        partitions = await without_head_holes(self._config, partitions, offsets.values())
         cluster = CopiedCluster(partitions, offsets)
         copies = [one.copy for one in partitions.values() if one.position is not None]
         members = await when_available(lambda: self.groups.members(sorted(offsets)))
@@ -374,3 +376,40 @@ async def copied_partitions(
         )
         for tp, copy in copies.items()
     }
+
+
+async def without_head_holes(
+    config: BridgeConfig,
+    partitions: Mapping[TopicPartition, CopiedPartition],
+    offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
+) -> dict[TopicPartition, CopiedPartition]:
+    """Return the partitions; a log without messages in front of the first copy begins there.
+
+    A compacted log may have no messages from its first offset on: a group that is there misses
+    none. Read are only partitions with a group in front of the first copy, from that group on.
+
+    Args:
+        config: the file of the bridge.
+        partitions: those of the source.
+        offsets: what each group has committed at the source.
+
+    Raises:
+        KafkaError: the source doesn't respond.
+    """
+    gaps: dict[TopicPartition, tuple[int, int]] = {}
+    for tp, at in sorted((tp, one.offset) for of_group in offsets for tp, one in of_group.items()):
+        part = partitions.get(tp)
+        if part is not None and part.lacks_copies_from(at):
+            gaps.setdefault(tp, (max(at, part.source.start or 0), part.known.first_source or 0))
+    found = dict(partitions)
+    if gaps:
+        async with source_router(config) as router:
+            records = RangeRecords(router)
+            try:
+                for tp, (start, first) in gaps.items():
+                    if not await records.has_any(tp, start, first):
+                        log = found[tp].source._replace(start=first)
+                        found[tp] = replace(found[tp], source=log)
+            finally:
+                await records.close()
+    return found

@@ -59,3 +59,10 @@ class RangeRecords:
                     if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
                         break
                     await self._offload.run(wrapper.open)
+
+    async def has_any(self, tp: TopicPartition, start: int, end: int) -> bool:
+        """Return whether there is a message from `start` to before `end`; raises as `read`."""
+        async with aclosing(self.read(tp, start, end)) as slices:
+            async for _ in slices:
+                return True
+        return False

@@ -242,6 +242,33 @@ async def test_latest_start_that_was_not_committed_is_kept(
     assert f"{topic}/0: 2 offsets of the source are in front of the first" in verified.err
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(("removed", "outcome"), [(range(5), "move"), (range(4), "missing")])
+async def test_group_in_a_hole_at_the_head_of_a_log_moves(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    removed: range,
+    outcome: str,
+) -> None:
+    """Compaction has removed what it would have read; it is missing if a message is left."""
+    topic = unique_topic("head")
+    old.create_topic(topic)
+    append(old, topic, 0, 5)
+    files = '[copy]\nstart = "latest"\n[groups]\ninclude = ["g"]\nstore = "file"\nfile = "f"\n'
+    config = config_without_zookeeper(topic, old, target, topic, files)
+    await copy(config)
+    append(old, topic, 0, 5, 5)
+    await copy(config)
+    old.remove(topic, 0, removed)
+    transfer = GroupTransfer(config, {"g": {TopicPartition(topic, 0): (1, "")}})
+    try:
+        [move] = await transfer.plan()
+    finally:
+        await transfer.close()
+    assert (move.outcome, move.target_offset) == (outcome, 0)
+
+
 async def test_wait_for_room_ends_when_a_worker_has_failed() -> None:
     """Nobody would free the memory any more."""
     sink = TransactionSink(CONFIG, Target(CONFIG), BridgeRun())
