@@ -119,7 +119,8 @@ async def refused_by_target(
 ) -> dict[str, RefusedTopic]:
     """Return which topics of the target can't be created, and what to do; change nothing.
 
-    If there is none to create, a topic is tried that a new topic of the source would get.
+    If there is none to create, a topic is tried that a new topic of the source would get. Of this
+    one only refused settings are returned: its name is made up, and it may never be created.
 
     Args:
         config: the file of the bridge.
@@ -137,6 +138,7 @@ async def refused_by_target(
     return {
         name: RefusedTopic(code, f"{code}: {text}{_ADVICE.get(code, '')}")
         for name, (code, text) in (await target.refused_topics(specs)).items()
+        if plan.create or code == "INVALID_CONFIG"
     }
 
 

@@ -10,8 +10,8 @@ import pytest
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
-from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
-from aiokafka08.bridge.topics import plan_topics, target_config
+from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
+from aiokafka08.bridge.topics import TopicPlan, plan_topics, refused_by_target, target_config
 
 
 def config(more: str = "") -> BridgeConfig:
@@ -72,6 +72,24 @@ async def test_own_topics_that_exist_get_the_settings_they_lack(
     assert done.endswith(f"topic {of.state_topic!r} now has segment.ms=600000")
     assert "segment.bytes=8388608" in failed
     assert failed.endswith("Set them by hand: no permission")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["POLICY_VIOLATION", "TOPIC_AUTHORIZATION_FAILED", "INVALID_REPLICATION_FACTOR"],
+)
+async def test_without_a_topic_to_create_only_settings_count(code: str) -> None:
+    """A policy about names, a permission, a broker that is down: all topics are there."""
+    of = config('[target.topic_config]\n"retention.ms" = 7')
+    target = create_autospec(TargetCluster, instance=True)
+    name = f"{of.client_id}.new-topic"
+    target.refused_topics.return_value = {name: RefusedTopic(code, "no")}
+    nothing = TopicPlan((), {}, {})
+    assert await refused_by_target(of, target, nothing) == {}
+    wanted = TopicPlan((TopicSpec(name, 1, -1, {}),), {}, {})
+    assert [one.code for one in (await refused_by_target(of, target, wanted)).values()] == [code]
+    target.refused_topics.return_value = {name: RefusedTopic("INVALID_CONFIG", "no")}
+    assert list(await refused_by_target(of, target, nothing)) == [name]
 
 
 def test_grown_topic_of_ours_grows_at_the_target() -> None:
