@@ -51,6 +51,7 @@ async def test_topics_of_an_old_target_have_clean_elections() -> None:
 
 async def created_own_topics(of: BridgeConfig) -> list[TopicSpec]:
     target = create_autospec(TargetCluster, instance=True)
+    target.refused_topics.return_value = {}
     await create_own_topics(of, target, {})
     return [one.args[0] for one in target.create_topic.await_args_list]
 
@@ -90,6 +91,24 @@ async def test_without_a_topic_to_create_only_settings_count(code: str) -> None:
     assert [one.code for one in (await refused_by_target(of, target, wanted)).values()] == [code]
     target.refused_topics.return_value = {name: RefusedTopic("INVALID_CONFIG", "no")}
     assert list(await refused_by_target(of, target, nothing)) == [name]
+
+
+@pytest.mark.parametrize("code", ["POLICY_VIOLATION", "INVALID_CONFIG"])
+async def test_own_topics_are_created_though_settings_are_refused(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hosted cluster may allow few settings; without compaction the topics would lose state."""
+    of = config()
+    target = create_autospec(TargetCluster, instance=True)
+    target.refused_topics.return_value = {
+        of.state_topic: RefusedTopic(code, "segment.ms may not be set")
+    }
+    await create_own_topics(of, target, {})
+    created = {one.args[0].name: one.args[0].config for one in target.create_topic.await_args_list}
+    assert created == {of.state_topic: {"cleanup.policy": "compact"}, of.offsets_topic: OWN_CONFIG}
+    (told,) = caplog.messages
+    assert f"each start reads topic {of.state_topic!r}, which grows for long without" in told
+    assert told.endswith("Set them by hand: segment.ms may not be set")
 
 
 def test_grown_topic_of_ours_grows_at_the_target() -> None:
