@@ -386,7 +386,8 @@ async def without_head_holes(
     """Return the partitions; a log without messages in front of the first copy begins there.
 
     A compacted log may have no messages from its first offset on: a group that is there misses
-    none. Read are only partitions with a group in front of the first copy, from that group on.
+    none. Read are only partitions with a group in front of the first copy, from that group on. A
+    partition without a leader can't be read: its groups stay in front of the first copy.
 
     Args:
         config: the file of the bridge.
@@ -399,8 +400,10 @@ async def without_head_holes(
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted((tp, one.offset) for of_group in offsets for tp, one in of_group.items()):
         part = partitions.get(tp)
-        if part is not None and part.lacks_copies_from(at):
-            gaps.setdefault(tp, (max(at, part.source.start or 0), part.known.first_source or 0))
+        if part is None or (log_start := part.source.start) is None:
+            continue
+        if part.lacks_copies_from(at):
+            gaps.setdefault(tp, (max(at, log_start), part.known.first_source or 0))
     found = dict(partitions)
     if gaps:
         async with source_router(config) as router:

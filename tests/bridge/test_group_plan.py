@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka08.admin.group_lag import LogBounds
+from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.group_plan import (
     CopiedPartition,
     GroupOutcome,
@@ -13,6 +14,7 @@ from aiokafka08.bridge.group_plan import (
     plan_group,
     refuse_changed,
 )
+from aiokafka08.bridge.groups import without_head_holes
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
 from aiokafka08.bridge.rollback import RollbackOutcome, plan_rollback
 from aiokafka08.structs import TopicPartition
@@ -73,6 +75,19 @@ def test_offset_committed_meanwhile_is_not_moved(
     [move] = refuse_changed(moves, {} if now is None else {COPY: now})
     assert move.outcome == outcome
     assert (f"committed {now} meanwhile" in move.reason) == (outcome == "refused")
+
+
+async def test_partition_without_leader_is_not_read() -> None:
+    """The read would wait, and fail: then no group at all was carried over."""
+    nowhere = parse_config(
+        'name = "x"\n[source]\nbootstrap = "127.0.0.1:1"\n[target]\nbootstrap = "127.0.0.1:1"\n'
+        '[topics]\ninclude = ["orders"]'
+    )
+    part = CopiedPartition(COPY, COPIED.known, 20, LogBounds(None, None), 12)
+    offsets = {TP: SourceOffset(5, "", "kafka")}
+    assert await without_head_holes(nowhere, {TP: part}, [offsets]) == {TP: part}
+    [move] = plan_group("g", offsets, {TP: part}, {}, [])
+    assert move.outcome == "missing"
 
 
 def test_messages_that_were_never_copied_are_named() -> None:
