@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -382,7 +382,7 @@ class CopySession:
             "%s: what producer %d has not committed is read again: %s",
             self._client_id, event.worker, failed,
         )  # fmt: skip
-        if time.time() - failed.since >= self._config.copy.outage_s:
+        if failed.lasted_s >= self._config.copy.outage_s:
             raise BridgeError(
                 f"producer {event.worker} has committed nothing for {self._config.copy.outage_s:g} "
                 f"s; the last transaction was aborted: {failed}"
@@ -410,6 +410,7 @@ class CopySession:
             if tp in self._topics and self._sink.worker_of(tp) == worker:
                 is_dropped = self._put.get(tp, 0) > status.position
                 self._put[tp] = status.position
+                self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
                 if status.stopped is None or is_dropped:
                     if tp not in self._refused:
                         status.stopped = None  # what has stopped it is met again, behind these

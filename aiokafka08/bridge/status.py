@@ -67,12 +67,18 @@ class RepeatedError:
     text: str = ""
     since: float = 0.0
     count: int = 0
+    _began: float = 0.0
 
     def note(self, text: str) -> None:
         """Count the error once more; `text` is what it says now."""
         if self.count == 0:
-            self.since = time.time()
+            self.since, self._began = time.time(), time.monotonic()
         self.text, self.count = text, self.count + 1
+
+    @property
+    def lasted_s(self) -> float:
+        """The time since the first one, whatever became of the system's clock."""
+        return time.monotonic() - self._began
 
     def __str__(self) -> str:
         if self.count == 1:

@@ -17,8 +17,8 @@ from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
 from aiokafka08.bridge.pages import health_page, metrics_page
 from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.sink.events import TransactionAborted
-from aiokafka08.bridge.status import CopyStatus, RepeatedError
+from aiokafka08.bridge.sink.events import Chunk, TransactionAborted
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy, running_bridge
@@ -104,6 +104,28 @@ async def test_transactions_that_are_always_aborted_end_the_run() -> None:
     wanted = r"producer 0 has committed nothing for 1 s; .*REPLICAS \(4 times since 1970"
     with pytest.raises(BridgeError, match=wanted):
         await session._apply_events()
+    await session._source.stop()
+    await session._target.close()
+
+
+async def test_position_of_an_aborted_transaction_is_put_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had no records, so nothing is read again; without this it waited for `recommit_s`."""
+    status, tp, chunks = CopyStatus(), TopicPartition("t", 0), list[Chunk]()
+    session = CopySession(CONFIG, status, BridgeRun())
+    status.partitions[tp] = PartitionStatus(5)
+    session._topics[tp], session._put[tp] = tp, 5
+    session._committed_at[tp] = asyncio.get_running_loop().time()
+    session._source.add({tp: 5})
+    monkeypatch.setattr(session._sink, "put", chunks.append)
+    await session._recommit()
+    assert chunks == []
+    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await session._apply_events()
+    await session._recommit()
+    await session._recommit()
+    assert [(one.source, one.next_offset, one.epoch) for one in chunks] == [(tp, 5, 1)]
     await session._source.stop()
     await session._target.close()
 

@@ -6,6 +6,8 @@ import dataclasses
 import gc
 import threading
 import time
+import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -15,14 +17,18 @@ from aiokafka08.bridge.sink.events import (
     ChunkTaken,
     RecordRefused,
     SinkEvent,
+    TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
 )
 from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
 from aiokafka08.structs import ConsumerRecord, TopicPartition
+from tests.bridge.hand_copy import create_topics
+from tests.brokers import RealCluster
 
 TP = TopicPartition("t", 0)
+ABORTED = (TransactionAborted, RecordRefused)
 BUFFER_BYTES = 100_000
 MINIMAL = """
 name = "b"
@@ -37,9 +43,9 @@ transaction_s = 60
 """
 
 
-def chunk(first: int, count: int, size: int) -> Chunk:
+def chunk(first: int, count: int, size: int, key: bytes | None = None) -> Chunk:
     records = [
-        ConsumerRecord("t", 0, offset, 5000, 0, None, b"x" * size, None, -1, size, ())
+        ConsumerRecord("t", 0, offset, 5000, 0, key, b"x" * size, None, -1, size, ())
         for offset in range(first, first + count)
     ]
     return Chunk(0, TP, TP, records, first + count, count * size)
@@ -133,6 +139,50 @@ def test_refused_record_is_named_by_its_offset(index: int) -> None:
     (refused,) = [one for one in running.events if isinstance(one, RecordRefused)]
     assert (refused.source, refused.offset) == (TP, 50 + index)
     assert not any(isinstance(one, TransactionCommitted) for one in running.events)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+def test_refused_record_is_named_while_chunks_come(
+    target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """librdkafka takes no more records then, and says only that its state is wrong."""
+    copy = TopicPartition(unique_topic("compacted"), 0)
+    create_topics(target.bootstrap_servers, {copy.topic: 1}, {"cleanup.policy": "compact"})
+    running = Running(
+        1.0, **{"bootstrap.servers": target.bootstrap_servers, "test.mock.num.brokers": 0}
+    )
+    keyless = chunk(7, 1, 10).records
+    bad = chunk(0, 10, 10, b"k")
+    bad = bad._replace(records=[*bad.records[:7], *keyless, *bad.records[8:]], target=copy)
+    first, refused = 0, list[RecordRefused]()
+    epoch = -1
+    while not refused:
+        last = max((one.epoch for one in running.events if isinstance(one, ABORTED)), default=0)
+        if last > epoch:
+            epoch, first = last, 0  # read from the position again
+        part = bad if first == 0 else chunk(first, 10, 10, b"k")
+        running.worker.put(part._replace(epoch=epoch, target=copy))
+        first += 10
+        time.sleep(0.02)  # a steady feed
+        refused = [one for one in running.events if isinstance(one, RecordRefused)]
+    running.finish()
+    assert (refused[0].source, refused[0].offset) == (TP, 7)
+
+
+def test_worker_is_freed_after_unacknowledged_records() -> None:
+    """confluent-kafka keeps the exception in whose handler one of its calls is refused."""
+    late = {"test.mock.broker.rtt": 400, "delivery.timeout.ms": 200, "linger.ms": 0}
+    running = Running(**late)
+    running.worker.put(chunk(0, 10, 10))
+    running.worker.request_stop(60)
+    running.worker.join(60)
+    assert any(isinstance(one, ABORTED) for one in running.events)
+    running.worker.close()
+    worker = weakref.ref(running.worker)
+    del running
+    gc.collect()
+    assert worker() is None
 
 
 def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

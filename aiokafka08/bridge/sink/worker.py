@@ -127,6 +127,7 @@ class TransactionWorker:
         self._epoch = 0
         self._open: OpenTransaction | None = None
         self._run_logs: dict[TopicPartition, RunLog] = {}
+        self._new_logs: dict[TopicPartition, RunLog] = {}  # after the commit
         self._acknowledge_all = False
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
@@ -345,6 +346,8 @@ class TransactionWorker:
                 index, error = failed
                 if error.name() in _REFUSED_NAMES:
                     self._refusals.note(refused(index, error), alone=True)
+                else:  # an earlier record was refused: librdkafka takes no others
+                    self._check_open()
                 raise _Abort(f"{chunk.target.topic}/{chunk.target.partition}: {error.str()}")
         if pieces:
             self._flush()
@@ -379,28 +382,24 @@ class TransactionWorker:
 
     def _commit(self, transaction: OpenTransaction) -> None:
         self._flush()
+        failed = "another producer writes to a target topic: each record's offset is needed"
         try:
             runs = transaction.runs()
         except ValueError as error:
             # A record failed, or the offsets of its batch are unknown. The commit would fail too.
+            runs, failed = None, str(error)
+        if runs is None:
             self._check_open()
             self._acknowledge_all = True
-            raise _Abort(str(error)) from None
-        if runs is None:
-            self._acknowledge_all = True
-            raise _Abort(
-                "another producer writes to a target topic: each record's offset is needed"
-            )
-        try:
-            logs = self._produce_runs(runs)
-        except self._confluent.KafkaException:
-            self._check_open()  # a record without a callback was refused
-            raise
+            raise _Abort(failed)
+        if (refused := self._produce_runs(runs)) is not None:
+            self._check_open()
+            raise refused
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
         self._acknowledge_all = self._refusals.is_on(transaction.positions)
-        self._run_logs |= logs
+        self._run_logs |= self._new_logs
         self._report(
             TransactionCommitted(
                 self._settings.number,
@@ -411,21 +410,22 @@ class TransactionWorker:
             )
         )
 
-    def _produce_runs(
-        self, runs: Mapping[TopicPartition, Sequence[OffsetRun]]
-    ) -> dict[TopicPartition, RunLog]:
-        """Pass the exact offsets to librdkafka; return the logs as they are after the commit."""
-        logs = {}
+    def _produce_runs(self, runs: Mapping[TopicPartition, Sequence[OffsetRun]]) -> Any:
+        """Pass the exact offsets to librdkafka; return its exception if it doesn't take them."""
+        self._new_logs = {}
         for tp, of_partition in runs.items():
-            records, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
+            records, self._new_logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
             for one in records:
-                self._producer.produce(
-                    self._settings.offsets_topic,
-                    None if one.runs is None else encode_runs(one.runs),
-                    encode_runs_key(RunsKey(*tp, one.source)),
-                    0,
-                )
-        return logs
+                try:
+                    self._producer.produce(
+                        self._settings.offsets_topic,
+                        None if one.runs is None else encode_runs(one.runs),
+                        encode_runs_key(RunsKey(*tp, one.source)),
+                        0,
+                    )
+                except self._confluent.KafkaException as error:
+                    return error
+        return None
 
     def _flush(self) -> None:
         """Wait until each record of the transaction is acknowledged, or has failed."""
@@ -505,6 +505,8 @@ class TransactionWorker:
         Only few records have a callback, so its own state is asked: a second `begin_transaction` is
         always an error, which says whether the transaction must be aborted. confluent-kafka 2.16
         never frees such an error (180 bytes), so it is asked only where something may be wrong.
+        Don't call this in an exception's handler: that exception wouldn't be freed either, nor
+        would what its frames have, such as this worker.
         """
         try:
             self._producer.begin_transaction()
