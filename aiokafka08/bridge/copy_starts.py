@@ -92,7 +92,9 @@ class CopyStarts:
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        found = await find_positions(self._config, self._target, pairs, stored, has_run=has_run)
+        # A topic that comes later may be filled at the target: the start has only looked at others.
+        judged = has_run or self._has_begun
+        found = await find_positions(self._config, self._target, pairs, stored, has_run=judged)
         found |= {tp: FoundPosition(0, "anew") for tp in found if tp in self._identities.begun_anew}
         starts = FoundStarts()
         for tp in pairs:

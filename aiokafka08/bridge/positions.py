@@ -8,7 +8,8 @@ that the last records of the target's partition do (`tail`).
 
 Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
 its position, and the target's partition isn't empty, it isn't copied, unless `topics.append` names
-it. A bridge that has never run doesn't start then (`filled_topics`).
+it. The same counts for what a session finds behind its start. A bridge that has never run doesn't
+start then (`filled_topics`).
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ async def find_positions(
         target: the connection; the sink has fenced older starts.
         pairs: partition of the source → partition of the target.
         stored: the offsets topic.
-        has_run: whether the bridge has been started before.
+        has_run: whether the bridge has been started before, or its session has begun to copy.
 
     Raises:
         TargetError: the target doesn't respond.
