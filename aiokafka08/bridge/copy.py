@@ -263,8 +263,9 @@ class CopySession:
         for tp in self._watch.expired & self._refused.keys():
             self._source.seek(tp, self._put[tp])  # the read finds the loss
         self._watch.expired.clear()
-        for tp in self._watch.leaderless if ends is not None else ():
-            self._stop_leaderless(tp, f"for {self._config.copy.outage_s:g} s")
+        for tp, end in (ends or {}).items():
+            if tp in self._watch.leaderless and not self._has_all(tp, end):
+                self._stop_leaderless(tp, f"for {self._config.copy.outage_s:g} s")
         if not self._sink.has_room:
             await self._sink.wait_room()
             return
@@ -469,14 +470,17 @@ class CopySession:
         return {tp: last for tp, (_, last) in bounds.items()}
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether all is committed, and a fetch has shown that the logs aren't shorter."""
+        """Return whether each partition has all that it will have."""
         for tp, end in ends.items():
             status = self._status.partitions[tp]
             if status.stopped is not None:
                 if status.position < self._refused.get(tp, 0):
                     return False
-                continue
-            known_end = self._source.end_of(tp)
-            if known_end is None or not end <= status.position <= known_end:
+            elif not self._has_all(tp, end):
                 return False
         return True
+
+    def _has_all(self, tp: TopicPartition, end: int) -> bool:
+        """Return whether all is committed, and a fetch has shown that the log isn't shorter."""
+        known_end = self._source.end_of(tp)
+        return known_end is not None and end <= self._status.partitions[tp].position <= known_end

@@ -18,6 +18,7 @@ from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnava
 from aiokafka08.bridge.pages import health_page, metrics_page
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import Chunk, TransactionAborted
+from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
@@ -91,6 +92,29 @@ async def test_copy_until_caught_up_gives_up_a_lost_leader(
     assert status.stopped == {
         gone: f"topic {topic!r}, partition 0: the source has no leader for it, for 2 s"
     }
+
+
+@pytest.mark.parametrize(
+    ("position", "log_end", "stopped"), [(3, 3, 0), (3, 5, 0), (2, 3, 1), (3, None, 1), (3, 2, 1)]
+)
+async def test_copied_partition_is_not_given_up_for_its_leader(
+    position: int, log_end: int | None, stopped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are still copied: `--until-caught-up` ended with exit code 1, and nothing is missing.
+
+    Without a fetch nobody knows that the log isn't shorter, so that would be waited for.
+    """
+    monkeypatch.setattr(SourceReader, "end_of", lambda self, tp: log_end)
+    monkeypatch.setattr(SourceReader, "suspend", lambda self, tp: None)
+    gone, status = TopicPartition("t", 0), CopyStatus()
+    session = CopySession(CONFIG, status, BridgeRun())
+    status.partitions[gone] = PartitionStatus(position)
+    session._watch.leaderless = {gone}
+    await session._step({gone: 3})
+    assert len(status.stopped) == stopped
+    assert session._has_reached({gone: 3})
+    await session._source.stop()
+    await session._target.close()
 
 
 async def test_transactions_that_are_always_aborted_end_the_run() -> None:
