@@ -140,8 +140,8 @@ class CopyStatus:
         self.errors.pop(what, None)
 
     def lag(self) -> int:
-        """Return the messages between positions and ends, over all partitions."""
-        return sum(one.lag or 0 for one in list(self.partitions.values()))
+        """Return the messages between positions and ends, over all that is copied: not stopped."""
+        return sum(one.lag or 0 for one in list(self.partitions.values()) if one.stopped is None)
 
     def lag_s(self, now: float) -> float:
         """Return the largest lag of a partition in seconds."""

@@ -46,6 +46,15 @@ def test_lag_grows_while_nothing_is_copied() -> None:
     assert (status.lag, status.lag_s(1000.0)) == (0, 0.0)
 
 
+def test_stopped_partition_is_no_backlog() -> None:
+    """Else no session would count as idle, and an outage that has ended would go on."""
+    status = CopyStatus()
+    status.partitions[TopicPartition("t", 0)] = PartitionStatus(3, end=9, stopped="refused")
+    assert status.lag() == 0
+    status.partitions[TopicPartition("t", 1)] = PartitionStatus(3, end=5)
+    assert status.lag() == 2
+
+
 def test_repeated_error_says_how_often_and_since_when() -> None:
     status, error = CopyStatus(problem=None), RepeatedError()
     before = time.time()
