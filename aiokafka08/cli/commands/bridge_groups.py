@@ -92,11 +92,11 @@ async def _groups(
     try:
         while True:
             try:
+                nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
                 if execute:
                     moves = await transfer.carry_over(rewind=may_rewind)
                 else:
                     moves = await transfer.plan(rewind=may_rewind)
-                nothing = await transfer.unmatched()
             except KafkaError as error:
                 if not continuous:
                     raise

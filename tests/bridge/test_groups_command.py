@@ -1,0 +1,40 @@
+"""What `bridge groups` asks for before it commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import create_autospec
+
+import pytest
+
+from aiokafka08.bridge import groups, target_choice
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.errors import KafkaConnectionError
+from tests.cli.conftest import RunCommand
+
+FILE = (
+    'name = "b"\n[source]\nbootstrap = "127.0.0.1:1"\n[target]\nbootstrap = "127.0.0.1:1"\n'
+    '[topics]\ninclude = ["orders"]\n[groups]\ninclude = ["billing"]\nstore = "kafka"\n'
+)
+
+
+def test_source_that_fails_leaves_no_commit_untold(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else the error is all that is shown of offsets that were committed."""
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.unmatched.side_effect = KafkaConnectionError("the source is away")
+    transfer.carry_over.return_value = []
+
+    async def modern(config: BridgeConfig) -> BridgeConfig:
+        return config
+
+    monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
+    monkeypatch.setattr(target_choice, "with_releases", modern)
+    path = tmp_path / "bridge.toml"
+    path.write_text(FILE)
+    done = cli("bridge", "groups", str(path), "--execute")
+    assert "the source is away" in done.err
+    assert not transfer.carry_over.await_args_list
+    transfer.close.assert_awaited_once()
