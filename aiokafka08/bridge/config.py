@@ -144,7 +144,7 @@ class CopyConfig:
 
     `producers` is the number of transactional ids. A transaction ends at `transaction_records`, at
     `transaction_bytes` of keys and values, or at `transaction_s`. `rate` is the limit in bytes per
-    second, None for none. `refresh_s` is the time between two looks for new topics and partitions.
+    second, None for none. `refresh_s` is the time between two looks for new topics and for leaders.
     `recommit_s` is the time after which idle positions are committed again. `start` is where a
     partition begins that was never copied. `outage_s` is how long a cluster may be away until the
     run fails.
