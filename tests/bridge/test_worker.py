@@ -172,7 +172,7 @@ def test_refused_record_is_named_while_chunks_come(
 
 def test_worker_is_freed_after_unacknowledged_records() -> None:
     """confluent-kafka keeps the exception in whose handler one of its calls is refused."""
-    late = {"test.mock.broker.rtt": 400, "delivery.timeout.ms": 200, "linger.ms": 0}
+    late = {"test.mock.broker.rtt": 2000, "delivery.timeout.ms": 500, "linger.ms": 0}
     running = Running(**late)
     running.worker.put(chunk(0, 10, 10))
     running.worker.request_stop(60)
