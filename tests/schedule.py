@@ -13,7 +13,6 @@ that another process has too.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
@@ -92,15 +91,16 @@ def _seconds(group: str) -> float:
     return SECONDS.get(group, LINE_SECONDS if group in VERSIONS else OWN_SECONDS)
 
 
-def _processes() -> int:
-    """Return the number of xdist's processes; 0 in a run without xdist, and in its controller."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+def _is_process_of_xdist(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     yield  # others deselect and sort
-    if _processes():
+    if _is_process_of_xdist(config):
         units = dict(zip(items, units_of(items), strict=True))
         items.sort(key=lambda item: -units[item].seconds)  # else the order stays
 
@@ -119,7 +119,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
     test of such an id.
     """
     items = session.items
-    if _processes():
+    if _is_process_of_xdist(session.config):
         units = zip(items, units_of(items), strict=True)
         named = [_Reported(f"{item.nodeid}@{unit.name}") for item, unit in units]
         session.items = named  # type: ignore[assignment]
@@ -129,5 +129,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    if _processes() and (group := group_of(item)) and group != group_of(nextitem):
+    if not _is_process_of_xdist(item.config):
+        return
+    if (group := group_of(item)) and group != group_of(nextitem):
         close_clusters(item.config)

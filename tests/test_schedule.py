@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,8 +60,11 @@ def test_unit_is_a_group_a_file_or_a_long_test() -> None:
     assert seconds[2] > seconds[3] > seconds[1] > seconds[0] == seconds[5] == 0
 
 
-def test_units_run_whole_with_the_longest_first(pytester: pytest.Pytester) -> None:
+def test_units_run_whole_with_the_longest_first(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ids in reports are those by which a test can be run."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parent.parent))
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makeconftest("""
         import os, pytest
