@@ -144,7 +144,7 @@ class CopyConfig:
 
     `producers` is the number of transactional ids. A transaction ends at `transaction_records`, at
     `transaction_bytes` of keys and values, or at `transaction_s`. `rate` is the limit in bytes per
-    second, None for none. `refresh_s` is the time between two looks for new topics and for leaders.
+    second, None for none. `refresh_s` is the longest time between two looks (`look_s`).
     `recommit_s` is the time after which idle positions are committed again. `start` is where a
     partition begins that was never copied. `outage_s` is how long a cluster may be away until the
     run fails.
@@ -163,6 +163,11 @@ class CopyConfig:
     refresh_s: float
     recommit_s: float
     outage_s: float
+
+    @property
+    def look_s(self) -> float:
+        """The time between two looks for new topics and for leaders, four of them in `outage_s`."""
+        return min(self.refresh_s, self.outage_s / 4)
 
 
 @dataclass(frozen=True, slots=True)

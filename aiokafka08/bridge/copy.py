@@ -246,7 +246,7 @@ class CopySession:
         """Leave out a partition that was never copied; the watch finds it again."""
         reason = (
             f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it; "
-            f"looked for again every {self._config.copy.refresh_s:g} s"
+            f"looked for again every {self._config.copy.look_s:g} s"
         )
         if tp not in self._status.stopped:
             _log.error("%s: %s", self._client_id, reason)

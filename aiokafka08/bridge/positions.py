@@ -194,11 +194,12 @@ async def find_positions(
     unknown = [tp for tp, there in pairs.items() if there not in committed]
     judged = [pairs[tp] for tp in unknown if not config.topics.appends(tp.topic)]
     written = await target.ever_had_records(judged) if has_run else {}
-    maps = {tp: await environment.run_in_thread(stored.offset_map, tp) for tp in unknown}
     return {
         tp: choose_position(
             committed.get(there),
-            maps.get(tp, OffsetMap()),
+            OffsetMap()
+            if there in committed
+            else await environment.run_in_thread(stored.offset_map, tp),
             has_run=has_run,
             is_empty=not written.get(there, False),
         )

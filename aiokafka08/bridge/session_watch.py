@@ -33,7 +33,7 @@ _LEADERS: Final = "look for leaders"
 
 
 class SessionWatch:
-    """The looks of one session, every `copy.refresh_s` seconds, or a quarter of `copy.outage_s`.
+    """The looks of one session, every `copy.look_s` seconds.
 
     Args:
         config: the file of the bridge.
@@ -81,7 +81,7 @@ class SessionWatch:
             TopicRecreatedError: a topic was created again.
         """
         while True:
-            await asyncio.sleep(min(self._config.copy.refresh_s, self._config.copy.outage_s / 4))
+            await asyncio.sleep(self._config.copy.look_s)
             if new_pairs is not None:
                 await self._look(_NEW_TOPICS, lambda: self._find_new(refused, new_pairs))
             await self._look(_LEADERS, self._find_leaderless)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 OPEN_TIMEOUT_S = 10.0
-"""How long a temporary session may take to open: a wrong address is told after that."""
+"""How long a temporary session may take to open, before an error names the address."""
 
 
 def require_kazoo() -> None:

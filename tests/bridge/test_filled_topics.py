@@ -1,4 +1,4 @@
-"""A bridge that has never run copies nothing behind messages that are there, unless it is told."""
+"""A bridge that has never run copies behind other messages only if `topics.append` allows it."""
 
 from __future__ import annotations
 

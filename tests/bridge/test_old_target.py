@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -249,10 +249,11 @@ async def test_record_above_the_buffer_stops_its_partition(
     assert stored(target, 1) == list(range(50))
 
 
-async def test_recreated_topic_is_copied_from_its_beginning(
+@pytest.fixture
+async def recreated(
     old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `on_loss="skip"`: the positions are 0 again, and the offsets those of the new topic."""
+) -> AsyncIterator[BridgeConfig]:
+    """A bridge that has copied 5 messages, and whose topic was created again with 9 others."""
     append(old, 0, 5)
     identity = "zookeeper 1"
 
@@ -262,13 +263,19 @@ async def test_recreated_topic_is_copied_from_its_beginning(
     monkeypatch.setattr(TopicIdentities, "_read", read)
     await copy(config_of(old, target))
     identity = "zookeeper 2"
-    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as recreated:
-        append(recreated, 0, 9, 100)
-        config = config_of(recreated, target, of_copy='on_loss = "skip"')
-        assert (await copy(config)).records == 9
+    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as source:
+        append(source, 0, 9, 100)
+        yield config_of(source, target, of_copy='on_loss = "skip"')
+
+
+async def test_recreated_topic_is_copied_from_its_beginning(
+    recreated: BridgeConfig, target: EmbeddedCluster
+) -> None:
+    """With `on_loss="skip"`: the positions are 0 again, and the offsets those of the new topic."""
+    assert (await copy(recreated)).records == 9
     assert stored(target) == [*range(5), *range(100, 109)]
-    connection = OldTarget(await with_releases(config))
-    runs = (await read_stored_runs(config, connection)).offset_map(TP)
+    connection = OldTarget(await with_releases(recreated))
+    runs = (await read_stored_runs(recreated, connection)).offset_map(TP)
     await connection.close()
     assert [runs.to_target(offset) for offset in range(9)] == list(range(5, 14))
 
@@ -296,29 +303,17 @@ async def test_claim_during_a_round_keeps_its_positions_away(
 
 
 async def test_recreated_topic_begins_at_0_whatever_is_committed(
-    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    recreated: BridgeConfig, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older start may commit its position once more behind the 0."""
-    append(old, 0, 5)
-    identity = "zookeeper 1"
+    begin_anew = OrderedSink.begin_anew
 
-    async def read(_: TopicIdentities) -> dict[str, str]:
-        return {"t": identity}
+    async def commit_behind(self: OrderedSink, *arguments: Any) -> None:
+        await begin_anew(self, *arguments)
+        await self._target.commit(recreated.position_group, {TP: (5, "")})
 
-    monkeypatch.setattr(TopicIdentities, "_read", read)
-    await copy(config_of(old, target))
-    identity = "zookeeper 2"
-    with EmbeddedCluster(version="0.8.2", topics={"t": 2}) as recreated:
-        append(recreated, 0, 9, 100)
-        config = config_of(recreated, target, of_copy='on_loss = "skip"')
-        begin_anew = OrderedSink.begin_anew
-
-        async def commit_behind(self: OrderedSink, *arguments: Any) -> None:
-            await begin_anew(self, *arguments)
-            await self._target.commit(config.position_group, {TP: (5, "")})
-
-        monkeypatch.setattr(OrderedSink, "begin_anew", commit_behind)
-        assert (await copy(config)).records == 9
+    monkeypatch.setattr(OrderedSink, "begin_anew", commit_behind)
+    assert (await copy(recreated)).records == 9
     assert stored(target) == [*range(5), *range(100, 109)]
 
 

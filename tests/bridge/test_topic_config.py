@@ -1,4 +1,4 @@
-"""Settings of topics that the target refuses are told before anything is created."""
+"""If the target refuses settings of a topic, an error names them before anything is created."""
 
 from __future__ import annotations
 

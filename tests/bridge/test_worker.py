@@ -26,6 +26,7 @@ from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
+from tests.brokers.waiting import wait_for
 
 TP = TopicPartition("t", 0)
 ABORTED = (TransactionAborted, RecordRefused)
@@ -88,6 +89,12 @@ class Running:
         if self.worker._open is not None:
             self.unacknowledged.append(self.worker._open.unacknowledged)
 
+    def wait_commits(self, count: int) -> None:
+        def commits() -> int:
+            return sum(isinstance(one, TransactionCommitted) for one in self.events)
+
+        wait_for(lambda: commits() == count, 30, f"commit {count}")
+
     def finish(self) -> None:
         """Let it commit, and wait for its end."""
         self.worker.request_stop(60)
@@ -118,11 +125,9 @@ def test_transactions_leave_no_error_of_librdkafka() -> None:
 
     before = errors()
     running = Running(transaction_s=0.1, **{"test.mock.broker.rtt": 100})
-    for first in range(0, 50, 10):
-        running.worker.put(chunk(first, 10, 10))
-        committed = TransactionCommitted
-        while sum(isinstance(one, committed) for one in running.events) <= first / 10:
-            time.sleep(0.01)
+    for number in range(5):
+        running.worker.put(chunk(10 * number, 10, 10))
+        running.wait_commits(number + 1)
     running.finish()
     assert not running.failed.is_set()
     assert errors() == before
@@ -181,8 +186,12 @@ def test_worker_is_freed_after_unacknowledged_records() -> None:
     running.worker.close()
     worker = weakref.ref(running.worker)
     del running
-    gc.collect()
-    assert worker() is None
+
+    def is_freed() -> bool:
+        gc.collect()
+        return worker() is None
+
+    wait_for(is_freed, 10, "the worker is freed")  # the thread of a watchdog may have to end
 
 
 def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

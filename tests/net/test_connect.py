@@ -36,7 +36,7 @@ def test_timeout_is_told_in_milliseconds(make_config: MakeConfig) -> None:
     assert timeout_text(address, config, 1.5) == "kafka1:9092: no connection within 1500 ms"
 
 
-def test_only_a_lost_handshake_is_told_as_one(make_config: MakeConfig) -> None:
+def test_only_a_lost_handshake_is_named_as_one(make_config: MakeConfig) -> None:
     address, reset = ("kafka1", 9092), ConnectionResetError(104, "Connection reset by peer")
     plain = make_config("kafka1")
     tls = make_config("kafka1", security_protocol="SSL", ssl_context=ssl.create_default_context())

@@ -71,7 +71,7 @@ def state_document(value: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("no JSON object")
     if (version := document.get("version")) != 0:
-        raise ValueError(f"version {version}")
+        raise ValueError(f"version {version}: expected 0")
     return document
 
 

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import OffsetRun, RunLog
+from aiokafka08.bridge.offset_runs import RunLog, RunRecord
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
@@ -127,7 +127,6 @@ class TransactionWorker:
         self._epoch = 0
         self._open: OpenTransaction | None = None
         self._run_logs: dict[TopicPartition, RunLog] = {}
-        self._new_logs: dict[TopicPartition, RunLog] = {}  # after the commit
         self._acknowledge_all = False
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
@@ -392,14 +391,18 @@ class TransactionWorker:
             self._check_open()
             self._acknowledge_all = True
             raise _Abort(failed)
-        if (refused := self._produce_runs(runs)) is not None:
+        logs, records = dict[TopicPartition, RunLog](), list[tuple[TopicPartition, RunRecord]]()
+        for tp, of_partition in runs.items():
+            added, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
+            records += ((tp, one) for one in added)
+        if (refused := self._produce_runs(records)) is not None:
             self._check_open()
             raise refused
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
         self._acknowledge_all = self._refusals.is_on(transaction.positions)
-        self._run_logs |= self._new_logs
+        self._run_logs |= logs
         self._report(
             TransactionCommitted(
                 self._settings.number,
@@ -410,21 +413,18 @@ class TransactionWorker:
             )
         )
 
-    def _produce_runs(self, runs: Mapping[TopicPartition, Sequence[OffsetRun]]) -> Any:
+    def _produce_runs(self, records: Sequence[tuple[TopicPartition, RunRecord]]) -> Any:
         """Pass the exact offsets to librdkafka; return its exception if it doesn't take them."""
-        self._new_logs = {}
-        for tp, of_partition in runs.items():
-            records, self._new_logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
-            for one in records:
-                try:
-                    self._producer.produce(
-                        self._settings.offsets_topic,
-                        None if one.runs is None else encode_runs(one.runs),
-                        encode_runs_key(RunsKey(*tp, one.source)),
-                        0,
-                    )
-                except self._confluent.KafkaException as error:
-                    return error
+        for tp, one in records:
+            try:
+                self._producer.produce(
+                    self._settings.offsets_topic,
+                    None if one.runs is None else encode_runs(one.runs),
+                    encode_runs_key(RunsKey(*tp, one.source)),
+                    0,
+                )
+            except self._confluent.KafkaException as error:
+                return error
         return None
 
     def _flush(self) -> None:
