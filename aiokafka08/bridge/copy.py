@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy_starts import CopyStarts, LeftOut
 from aiokafka08.bridge.errors import BridgeError, TargetError
-from aiokafka08.bridge.own_topics import create_own_topics
+from aiokafka08.bridge.own_topics import create_own_topics, own_batch_limit
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.session_watch import SessionWatch
 from aiokafka08.bridge.sink.base import BridgeRun
@@ -37,6 +37,7 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.target_choice import make_sink, make_target
+from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
@@ -101,13 +102,15 @@ class CopySession:
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
-        self._identities = TopicIdentities(config, self._target, self._sink)
+        self._identities = TopicIdentities(config, self._target, self._sink, run)
         self._starts = CopyStarts(config, self._source, self._target, self._identities, run)
-        self._target_topics = TargetTopics(config, self._source, self._target, status)
+        self._target_topics = TargetTopics(config, self._source, self._target, status, run)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
         """The offset behind what was put into the sink."""
+        self._begins: set[TopicPartition] = set()
+        """Partitions that have no position at the target, before their first records."""
         self._refused: dict[TopicPartition, int] = {}
         """Offsets that the target refuses: what is in front of them is copied."""
         self._watch = SessionWatch(config, self._source, self._sink, self._identities, status)
@@ -198,13 +201,17 @@ class CopySession:
             self._run.has_warned = True
         there = await self._target.partition_counts()
         await self._target_topics.check(there, may_come_later=may_come_later)
-        await create_own_topics(self._config, self._target, there)
+        await create_own_topics(self._config, self._target, there, self._run)
         self._batch_bytes = await self._target_topics.batch_limit(there)
+        # A broker that is asked may not know a new topic yet.
+        own = await when_available(lambda: own_batch_limit(self._config, self._target))
+        self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
         await self._sink.start(self._batch_bytes)
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
         await self._add(await self._new_pairs(), LEADER_S)
+        self._run.has_begun = True
 
     async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
         """Return the partitions that aren't copied yet, and where they go."""
@@ -224,6 +231,7 @@ class CopySession:
             self._wait_leader(tp)
             del pairs[tp]
         self._topics |= pairs
+        self._begins |= found.begins
         loop = asyncio.get_running_loop()
         for tp, (offset, _) in found.positions.items():
             status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
@@ -318,6 +326,9 @@ class CopySession:
             await self._sink.wait_room()
             if (failure := self._sink.failure) is not None:
                 await self._worker_failed(failure)
+        if records and tp in self._begins:
+            self._begins.discard(tp)
+            self._run.begun.add(tp)
         self._sink.put(Chunk(epoch, tp, self._topics[tp], records, next_offset, size))
         self._put[tp] = next_offset
         if self._rate is not None and size:
@@ -396,6 +407,8 @@ class CopySession:
         self._status.committed_at = now
         self._status.records += event.records
         self._status.size += event.size
+        for begun in (self._begins, self._run.begun):
+            begun.difference_update(event.positions)
         for tp, offset in event.positions.items():
             self._committed_at[tp] = now
             status = self._status.partitions[tp]

@@ -43,11 +43,15 @@ class LeftOut(NamedTuple):
 
 @dataclass(slots=True)
 class FoundStarts:
-    """What becomes of partitions of the source; `leaderless` ones have no position, and no end."""
+    """What becomes of partitions of the source; `leaderless` ones have no position, and no end.
+
+    Of those in `positions` the ones in `begins` have none at the target: nothing was copied.
+    """
 
     positions: dict[TopicPartition, CopyStart] = field(default_factory=dict)
     left_out: dict[TopicPartition, LeftOut] = field(default_factory=dict)
     leaderless: list[TopicPartition] = field(default_factory=list)
+    begins: set[TopicPartition] = field(default_factory=set)
 
 
 class CopyStarts:
@@ -71,7 +75,6 @@ class CopyStarts:
     ) -> None:
         self._config, self._source, self._target = config, source, target
         self._identities, self._run = identities, run
-        self._has_begun = False
 
     async def find(
         self,
@@ -93,16 +96,15 @@ class CopyStarts:
             KafkaError: one of the clusters doesn't respond.
         """
         # A topic that comes later may be filled at the target: the start has only looked at others.
-        judged = has_run or self._has_begun
-        found = await find_positions(self._config, self._target, pairs, stored, has_run=judged)
+        judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
+        found = await find_positions(self._config, self._target, pairs, stored, judged)
         found |= {tp: FoundPosition(0, "anew") for tp in found if tp in self._identities.begun_anew}
         starts = FoundStarts()
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
                 starts.left_out[tp] = LeftOut(found.pop(tp).offset or 0, reason)
         # Another process may have ended before it had committed each of its first positions.
-        has_begun = self._has_begun or any(one.origin != "none" for one in found.values())
-        self._has_begun = True
+        has_begun = self._run.has_begun or any(one.origin != "none" for one in found.values())
         unknown = [tp for tp, one in found.items() if one.offset is None]
         bounds = await self._source.reachable_bounds(unknown, wait_s)
         for tp, one in found.items():
@@ -120,6 +122,7 @@ class CopyStarts:
                 offset = self._first(tp, bounds[tp], has_begun=has_begun, has_run=has_run)
                 is_chosen = self._config.copy.start == "latest"
                 starts.positions[tp] = CopyStart(offset, is_chosen or offset > 0)
+                starts.begins.add(tp)
         return starts
 
     def _known(self, tp: TopicPartition, offset: int, found: FoundPosition) -> CopyStart:

@@ -4,7 +4,9 @@ Another bridge may have copied there before, under another name, or this one, an
 group were deleted. Nothing tells which messages these are, so the bridge doesn't start, unless
 `topics.append` allows it.
 
-Invariant: the look changes nothing, so a bridge that is refused once is refused again.
+Invariant: the look changes nothing, so a bridge that is refused at its start is refused again. A
+later session of the first process has the claim of an earlier one: if it is refused, the next start
+isn't the first. It leaves out the partitions that have messages, and copies the others.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.sink.base import read_claims
+from aiokafka08.bridge.sink.base import BridgeRun, read_claims
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.wording import some_of
 from aiokafka08.structs import TopicPartition
 
 
 async def filled_topics(
-    config: BridgeConfig, target: TargetCluster, source: Mapping[str, int], there: Mapping[str, int]
+    config: BridgeConfig,
+    target: TargetCluster,
+    source: Mapping[str, int],
+    there: Mapping[str, int],
+    run: BridgeRun,
 ) -> list[str]:
     """Return the names of target topics that keep the bridge from its first start, sorted.
 
@@ -31,6 +37,8 @@ async def filled_topics(
         target: the connection.
         source: all topics of the source, with their partition counts.
         there: all topics of the target, with their partition counts.
+        run: the start of the process. Its first sessions may end before they have written, so each
+            looks until one has begun.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -42,7 +50,9 @@ async def filled_topics(
         if not config.topics.appends(topic)
         for number in range(min(source[topic], there.get(name, 0)))
     ]
-    if not copies or await read_claims(config, target):
+    if not copies or run.has_begun or not run.is_first:
+        return []
+    if any(claim.run != run.id for claim in await read_claims(config, target)):
         return []
     committed = await target.committed(config.position_group, copies)
     bounds = await target.log_bounds([tp for tp in copies if tp not in committed])

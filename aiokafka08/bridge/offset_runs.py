@@ -28,6 +28,10 @@ PAGE_RUNS = 128
 """The fewest runs of a page. Fewer are kept as one record per transaction."""
 RECORD_RUNS = 4096
 """The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
+RECORD_BYTES = 24 * RECORD_RUNS + 1024
+"""The most bytes of a record: its runs, and its key and the batch around it."""
+MOST_OFFSET = 2**63 - 1
+"""The largest offset of Kafka."""
 
 
 class OffsetRun(NamedTuple):
@@ -43,6 +47,26 @@ class RunRecord(NamedTuple):
 
     source: int
     runs: tuple[OffsetRun, ...] | None
+
+
+def check_runs(source: int, runs: Sequence[OffsetRun]) -> None:
+    """Verify the runs of a stored record.
+
+    Args:
+        source: the source offset in the record's key.
+        runs: of its value.
+
+    Raises:
+        ValueError: no bridge can have written them.
+    """
+    if not runs:
+        raise ValueError("no runs: expected at least one")
+    if runs[0].source != source:
+        raise ValueError(f"{runs[0]}: expected source={source}, as in the key")
+    for run in runs:
+        first, target, length = run
+        if first < 0 or target < 0 or length < 1 or max(first, target) + length > MOST_OFFSET:
+            raise ValueError(f"{run}: expected offsets >= 0 and a length >= 1, both in 64 bits")
 
 
 def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:

@@ -258,6 +258,13 @@ class OldTarget(TargetCluster):
         }
         return {name: {**default, **found.get(name, {})} for name in topics}
 
+    async def own_topic_config(self, topic: str) -> dict[str, str]:
+        """See `TargetCluster`."""
+        if self._config.target.zookeeper is None:
+            return {}
+        async with self.asking(f"describe the topic {topic!r}"):
+            return dict((await (await self.admin()).list_topic_overrides([topic])).get(topic, {}))
+
     async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
         """See `TargetCluster`; only ZooKeeper does it in these releases."""
         if self._config.target.zookeeper is None:

@@ -8,17 +8,21 @@ removed key for a day; and it waits until half of a log is new.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
+from aiokafka08.bridge.offset_runs import RECORD_BYTES
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
+from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topics import SETTINGS_REFUSED, release_config
 
 _log = logging.getLogger("aiokafka08.bridge")
 
 _POLICY: Final = "cleanup.policy"
+_LIMIT: Final = "max.message.bytes"
 
 OWN_CONFIG: Final = {
     _POLICY: "compact",
@@ -30,13 +34,54 @@ OWN_CONFIG: Final = {
 
 
 async def create_own_topics(
-    config: BridgeConfig, target: TargetCluster, there: Collection[str]
+    config: BridgeConfig, target: TargetCluster, there: Collection[str], run: BridgeRun
 ) -> None:
     """Create the topics of the bridge, or give existing ones the settings that they lack.
 
-    A setting that a topic has of its own stays: somebody has chosen it. If the target doesn't allow
-    the change, the log says so, and the copy goes on. So it does if the target refuses to create a
+    A setting that a topic has of its own stays: somebody has chosen it; of another
+    `cleanup.policy` the log says so. If the target doesn't allow the change, or to read the
+    settings, the log says so, and the copy goes on. So it does if the target refuses to create a
     topic with all settings: it is created compacted, with the target's defaults for the rest.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+        there: the topics that the target has.
+        run: the start of the process, which logs each of this once.
+
+    Raises:
+        TargetError: the target refuses to create a topic, or doesn't respond.
+    """
+    settings = release_config(config) | OWN_CONFIG
+    names = (config.state_topic, config.offsets_topic)
+    for name in names:
+        if name in there:
+            refused = await _add_settings(config, target, name, settings)
+        else:
+            refused = await _create(config, target, name, settings)
+        if refused is not None:
+            wanted = ",".join(f"{key}={value}" for key, value in settings.items())
+            run.log_once(
+                config.client_id,
+                f"each start reads topic {name!r}, which grows for long without these settings: "
+                f"{wanted}. Set them by hand: {refused}",
+            )
+    # A broker that is asked may not know a new topic yet.
+    for text in await when_available(lambda: _wrong_settings(target, names)):
+        run.log_once(config.client_id, text)
+
+
+class OwnTopicProblems(NamedTuple):
+    """What is wrong with the topics of a bridge: what `run` refuses, and what it only logs."""
+
+    refused: list[str]
+    logged: list[str]
+
+
+async def own_topic_problems(
+    config: BridgeConfig, target: TargetCluster, there: Collection[str]
+) -> OwnTopicProblems:
+    """Return what a run refuses or logs about the topics of the bridge; change nothing.
 
     Args:
         config: the file of the bridge.
@@ -44,20 +89,75 @@ async def create_own_topics(
         there: the topics that the target has.
 
     Raises:
-        TargetError: the target refuses to create a topic, or doesn't respond.
+        TargetError: the target doesn't respond.
     """
-    settings = release_config(config) | OWN_CONFIG
-    for name in (config.state_topic, config.offsets_topic):
-        if name in there:
-            refused = await _add_settings(config, target, name, settings)
-        else:
-            refused = await _create(config, target, name, settings)
-        if refused is not None:
-            wanted = ",".join(f"{key}={value}" for key, value in settings.items())
-            _log.warning(
-                "%s: each start reads topic %r, which grows for long without these settings: %s. "
-                "Set them by hand: %s", config.client_id, name, wanted, refused,
-            )  # fmt: skip
+    names = (config.state_topic, config.offsets_topic)
+    missing = [_least_spec(config, name) for name in names if name not in there]
+    refused = [
+        f"{name}: {code}: {text}"
+        for name, (code, text) in (await target.refused_topics(missing)).items()
+    ]
+    if config.offsets_topic in there:
+        try:
+            await own_batch_limit(config, target)
+        except BridgeError as error:
+            refused.append(error.text)
+    found = await _wrong_settings(target, [name for name in names if name in there])
+    return OwnTopicProblems(refused, found)
+
+
+async def _wrong_settings(target: TargetCluster, names: Iterable[str]) -> list[str]:
+    """Return what to tell about existing topics of the bridge that a run takes as they are.
+
+    They aren't compacted, by their own setting, or the target doesn't tell their settings. A
+    `cleanup.policy` of the brokers is no reason: the start gives the topic its own.
+    """
+    texts: list[str] = []
+    for name in names:
+        try:
+            own = await target.own_topic_config(name)
+        except TargetUnavailableError:
+            raise
+        except TargetError as error:
+            texts.append(
+                f"the settings of topic {name!r} at the target aren't known: {error.text}. The "
+                f"bridge needs {_POLICY}={OWN_CONFIG[_POLICY]}, and a {_LIMIT} of at least "
+                f"{RECORD_BYTES}"
+            )
+            continue
+        policy = own.get(_POLICY, OWN_CONFIG[_POLICY])
+        if policy != OWN_CONFIG[_POLICY]:
+            texts.append(
+                f"topic {name!r} at the target has {_POLICY}={policy} of its own, and so loses "
+                f"what the bridge needs: set {_POLICY}={OWN_CONFIG[_POLICY]}"
+            )
+    return texts
+
+
+async def own_batch_limit(config: BridgeConfig, target: TargetCluster) -> int | None:
+    """Return the largest batch that the offsets topic takes; it exists.
+
+    Returns:
+        None if the target doesn't allow to read it.
+
+    Raises:
+        BridgeError: it doesn't take a record of exact offsets, so no transaction could end.
+        TargetError: the target doesn't respond.
+    """
+    name = config.offsets_topic
+    try:
+        limit = int((await target.topic_configs([name]))[name][_LIMIT])
+    except TargetUnavailableError:
+        raise
+    except TargetError:
+        return None
+    if limit < RECORD_BYTES:
+        raise BridgeError(
+            f"topic {name!r} at the target: {_LIMIT}={limit}: expected at least {RECORD_BYTES}, "
+            f"for a record of exact offsets. Raise {_LIMIT} of this topic, or message.max.bytes of "
+            "the target's brokers"
+        )
+    return limit
 
 
 async def _create(
@@ -69,9 +169,14 @@ async def _create(
     if refused is None or refused.code not in SETTINGS_REFUSED:
         await target.create_topic(spec)
         return None
-    least = release_config(config) | {_POLICY: OWN_CONFIG[_POLICY]}
-    await target.create_topic(spec._replace(config=least))
+    await target.create_topic(_least_spec(config, name))
     return refused.text
+
+
+def _least_spec(config: BridgeConfig, name: str) -> TopicSpec:
+    """Return a topic with the settings that it can't do without."""
+    least = release_config(config) | {_POLICY: OWN_CONFIG[_POLICY]}
+    return TopicSpec(name, 1, config.target.replication_factor, least)
 
 
 async def _add_settings(

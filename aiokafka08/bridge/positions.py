@@ -14,7 +14,7 @@ start then (`filled_topics`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
@@ -23,12 +23,23 @@ from typing import Literal
 from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.formats import RunsKey, decode_runs, decode_runs_key, encode_runs
-from aiokafka08.bridge.offset_runs import PAGE_RUNS, OffsetMap, RunLog, RunRecord
+from aiokafka08.bridge.offset_runs import (
+    PAGE_RUNS,
+    OffsetMap,
+    OffsetRun,
+    RunLog,
+    RunRecord,
+    check_runs,
+)
 from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "anew"]
+
+
+MOST_DAMAGED = 100
+"""Records that can't be read, beyond which the topic isn't read on: it holds something else."""
 
 
 class StoredRuns:
@@ -40,9 +51,14 @@ class StoredRuns:
     Args:
         ends_only: keep only the last run of each page: enough to go on with the copy (default
             False).
+
+    Attributes:
+        damaged: By key, what is wrong with records that can't be read; without those that a later
+            record of the same key has replaced or removed.
     """
 
     def __init__(self, *, ends_only: bool = False) -> None:
+        self.damaged: dict[bytes, str] = {}
         self._ends_only = ends_only
         self._open: dict[TopicPartition, dict[int, RunRecord]] = {}
         self._pages: dict[TopicPartition, dict[int, bytes]] = {}
@@ -50,7 +66,7 @@ class StoredRuns:
     def add_all(self, records: Iterable[TargetRecord]) -> None:
         """Apply records of the topic, in the order of the log; raises as `add`.
 
-        This takes 8 µs for a record, and 65 µs for a page: not in the event loop.
+        This takes 8 µs for a record, and 85 µs for a page: not in the event loop.
         """
         for record in records:
             self.add(record)
@@ -59,22 +75,25 @@ class StoredRuns:
         """Apply a record of the topic, in the order of the log.
 
         Raises:
-            KafkaProtocolError: it can't be read; a newer release may have written it.
+            KafkaProtocolError: more than `MOST_DAMAGED` records can't be read. The text begins with
+                the partition of the last one: the caller knows the topic.
         """
         if record.key is None:
             return
-        key: RunsKey = decode_runs_key(record.key)
+        self.damaged.pop(record.key, None)
+        try:
+            key, runs = _decoded(record.key, record.value)
+        except (KafkaProtocolError, ValueError) as error:
+            if record.value is not None:
+                self.damaged[record.key] = text = _damage(record, error)
+                if len(self.damaged) > MOST_DAMAGED:
+                    raise KafkaProtocolError(text) from None
+            return
         tp = TopicPartition(key.topic, key.partition)
         for kept in (self._open, self._pages):
             kept.setdefault(tp, {}).pop(key.source, None)
         if record.value is None:
             return
-        runs = decode_runs(record.value)
-        if runs is None:
-            raise KafkaProtocolError(
-                f"offset {record.offset} of the offsets topic has an unknown version; run the "
-                "release that wrote it, or a newer one"
-            )
         if len(runs) < PAGE_RUNS:
             self._open[tp][key.source] = RunRecord(key.source, runs)
         else:
@@ -115,13 +134,50 @@ async def read_stored_runs(
 
     Raises:
         TargetError: the target doesn't respond.
-        KafkaProtocolError: a record can't be read.
+        KafkaProtocolError: a record can't be read, or has impossible offsets, and no later record
+            has its key, or more than `MOST_DAMAGED` are so; a newer release may have written it.
     """
     stored = StoredRuns(ends_only=ends_only)
     async with aclosing(target.parts_of(config.offsets_topic)) as parts:
         async for records in parts:
-            await environment.run_in_thread(stored.add_all, records)
+            try:
+                await environment.run_in_thread(stored.add_all, records)
+            except KafkaProtocolError as error:
+                text = f"topic {config.offsets_topic!r}, {error.text}"
+                raise KafkaProtocolError(text) from None
+    for text in stored.damaged.values():
+        raise KafkaProtocolError(f"topic {config.offsets_topic!r}, {text}")
     return stored
+
+
+def _damage(record: TargetRecord, error: Exception) -> str:
+    """Return what is wrong with a record; the caller knows the topic."""
+    text = error.text if isinstance(error, KafkaProtocolError) else str(error)
+    return (
+        f"partition {record.partition}, offset {record.offset}: exact offsets can't be read "
+        f"({text}): key {(record.key or b'')[:100]!r}, value {(record.value or b'')[:100]!r}; "
+        "expected version 0. Run the release that wrote them, or a newer one. If another program "
+        "wrote them, write a null for this key, and keep it from this topic"
+    )
+
+
+def _decoded(key: bytes, value: bytes | None) -> tuple[RunsKey, tuple[OffsetRun, ...]]:
+    """Return the key and the runs of a record; none if it removes its key.
+
+    Raises:
+        KafkaProtocolError: the bytes aren't those of a record of runs.
+        ValueError: it has another version, or impossible offsets.
+    """
+    place = decode_runs_key(key)
+    if value is None:
+        return place, ()
+    runs = decode_runs(value)
+    if runs is None:
+        raise ValueError("its version isn't known")
+    if place.partition < 0:
+        raise ValueError(f"{place}: expected a partition >= 0")
+    check_runs(place.source, runs)
+    return place, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +192,6 @@ def choose_position(
     committed: int | None,
     runs: OffsetMap,
     *,
-    has_run: bool,
     is_empty: bool,
 ) -> FoundPosition:
     """Return where the copy of a partition goes on.
@@ -144,9 +199,8 @@ def choose_position(
     Args:
         committed: the offset of the bridge's group.
         runs: what the offsets topic has of the partition.
-        has_run: whether the bridge has been started before.
         is_empty: whether the target's partition has never had a committed record, or may have
-            those of others.
+            those that it has.
 
     Returns:
         The position; with origin "lost" if the copy can't go on by itself.
@@ -155,7 +209,7 @@ def choose_position(
         return FoundPosition(committed, "group")
     if runs.end_source is not None:
         return FoundPosition(runs.end_source, "offsets topic")
-    return FoundPosition(None, "lost" if has_run and not is_empty else "none")
+    return FoundPosition(None, "none" if is_empty else "lost")
 
 
 def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
@@ -175,8 +229,7 @@ async def find_positions(
     target: TargetCluster,
     pairs: Mapping[TopicPartition, TopicPartition],
     stored: StoredRuns,
-    *,
-    has_run: bool,
+    judged: Collection[TopicPartition],
 ) -> dict[TopicPartition, FoundPosition]:
     """Return where the copy of each partition goes on.
 
@@ -185,22 +238,24 @@ async def find_positions(
         target: the connection; the sink has fenced older starts.
         pairs: partition of the source → partition of the target.
         stored: the offsets topic.
-        has_run: whether the bridge has been started before, or its session has begun to copy.
+        judged: the partitions of the source that don't begin behind messages that their copies
+            have, unless `topics.append` allows it.
 
     Raises:
         TargetError: the target doesn't respond.
     """
     committed = await target.committed(config.position_group, pairs.values())
     unknown = [tp for tp, there in pairs.items() if there not in committed]
-    judged = [pairs[tp] for tp in unknown if not config.topics.appends(tp.topic)]
-    written = await target.ever_had_records(judged) if has_run else {}
+    looked_at = [
+        pairs[tp] for tp in unknown if tp in judged and not config.topics.appends(tp.topic)
+    ]
+    written = await target.ever_had_records(looked_at) if looked_at else {}
     return {
         tp: choose_position(
             committed.get(there),
             OffsetMap()
             if there in committed
             else await environment.run_in_thread(stored.offset_map, tp),
-            has_run=has_run,
             is_empty=not written.get(there, False),
         )
         for tp, there in pairs.items()

@@ -26,8 +26,10 @@ from aiokafka08.bridge.groups import (
     source_offsets,
     unmatched_groups,
 )
+from aiokafka08.bridge.own_topics import own_topic_problems
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.source_clients import (
     copied_topics,
     source_admin,
@@ -150,8 +152,13 @@ class Readiness:
             wrong = [f"{name}: {one.text}" for name, one in refused.items()]
         if wrong:
             return Step("topics", False, f"the target refuses: {some_of(wrong)}")
+        own = await when_available(
+            lambda: own_topic_problems(self._config, self.transfer.target, there)
+        )
+        if own.refused:
+            return Step("topics", False, f"'bridge run' ends: {some_of(own.refused)}")
         if names := await when_available(
-            lambda: filled_topics(self._config, self.transfer.target, counts, there)
+            lambda: filled_topics(self._config, self.transfer.target, counts, there, BridgeRun())
         ):
             return Step("topics", False, filled_text(self._config, names))
         if (mismatch := self._config.topics.mismatch(counts)) is not None:
@@ -159,11 +166,14 @@ class Readiness:
         if missing:
             verb = "doesn't" if len(missing) == 1 else "don't"
             text = (
-                f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates"
+                f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates "
+                f"{some_of(sorted(missing))}"
             )
-            return Step("topics", False, f"{text} {some_of(sorted(missing))}", is_missing=True)
-        partitions = counted(sum(counts[t] for t in pairs), "partition")
-        return Step("topics", True, f"{counted(len(pairs), 'topic')}, {partitions}")
+        else:
+            partitions = counted(sum(counts[t] for t in pairs), "partition")
+            text = f"{counted(len(pairs), 'topic')}, {partitions}"
+        text = ". But ".join([text, *own.logged])
+        return Step("topics", not missing, text, is_missing=bool(missing))
 
     async def messages(self, *, scan: bool = False) -> Step:
         """Return whether the target accepts the messages: samples, or all of them.

@@ -226,11 +226,16 @@ class Target(TargetCluster):
             for resource, future in futures.items()
         }
 
+    async def own_topic_config(self, topic: str) -> dict[str, str]:
+        """See `TargetCluster`."""
+        entries = (await self._config_entries([topic]))[topic]
+        own = self._admin_types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: entry.value for name, entry in entries.items() if entry.source == own}
+
     async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
         """See `TargetCluster`; brokers from 2.3 on can do it."""
-        types, entries = self._admin_types, (await self._config_entries([topic]))[topic]
-        own = types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        add = {name: value for name, value in config.items() if entries[name].source != own}
+        types, own = self._admin_types, await self.own_topic_config(topic)
+        add = {name: value for name, value in config.items() if name not in own}
         if add:
             set_it = {"incremental_operation": types.AlterConfigOpType.SET}
             changes = [types.ConfigEntry(name, value, **set_it) for name, value in add.items()]

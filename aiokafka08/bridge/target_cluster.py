@@ -103,6 +103,16 @@ class TargetCluster(ABC):
         """
 
     @abstractmethod
+    async def own_topic_config(self, topic: str) -> dict[str, str]:
+        """Return the settings that a topic has of its own, not those of its brokers.
+
+        A target below 0.11 without `target.zookeeper` can't be asked: nothing is returned.
+
+        Raises:
+            TargetError: the topic doesn't exist, or the target doesn't respond.
+        """
+
+    @abstractmethod
     async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
         """Set the settings that a topic doesn't have of its own; those that it has stay.
 

@@ -12,6 +12,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.positions import StoredRuns, owned_topics
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_cluster import TargetCluster
@@ -38,13 +39,19 @@ class TargetTopics:
         source: the source cluster.
         target: the connection to the target.
         status: `refused_topics` is updated at each `prepare`.
+        run: this start of the process.
     """
 
     def __init__(
-        self, config: BridgeConfig, source: SourceReader, target: TargetCluster, status: CopyStatus
+        self,
+        config: BridgeConfig,
+        source: SourceReader,
+        target: TargetCluster,
+        status: CopyStatus,
+        run: BridgeRun,
     ) -> None:
         self._config, self._source, self._target = config, source, target
-        self._status = status
+        self._status, self._run = status, run
 
     async def batch_limit(self, there: Collection[str]) -> int:
         """Return the smallest `max.message.bytes` of the target topics.
@@ -81,7 +88,7 @@ class TargetTopics:
             if not may_come_later:
                 raise BridgeError(mismatch)
             _log.warning("%s: %s", self._config.client_id, mismatch)
-        if names := await filled_topics(self._config, self._target, source, there):
+        if names := await filled_topics(self._config, self._target, source, there, self._run):
             raise BridgeError(filled_text(self._config, names))
         plan = await self._plan(source, there, ())
         refused = await refused_by_target(self._config, self._target, plan)

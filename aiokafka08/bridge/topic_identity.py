@@ -36,7 +36,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
-from aiokafka08.bridge.sink.base import BridgeSink
+from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
 from aiokafka08.bridge.sink.claims import state_document
 from aiokafka08.bridge.source_clients import source_admin, source_settings
 from aiokafka08.bridge.source_release import known_releases, release_numbers
@@ -83,14 +83,17 @@ class TopicIdentities:
         config: the file of the bridge.
         target: the connection.
         sink: sets positions back.
+        run: this start of the process.
 
     Attributes:
         begun_anew: Partitions of the source whose positions `start` has set to 0. Don't read them
             back: an older start that can't be fenced may commit once more.
     """
 
-    def __init__(self, config: BridgeConfig, target: TargetCluster, sink: BridgeSink) -> None:
-        self._config, self._target, self._sink = config, target, sink
+    def __init__(
+        self, config: BridgeConfig, target: TargetCluster, sink: BridgeSink, run: BridgeRun
+    ) -> None:
+        self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
         self.begun_anew: set[TopicPartition] = set()
@@ -206,22 +209,32 @@ class TopicIdentities:
     # --- the source -------------------------------------------------------------------------------
 
     async def _read(self) -> dict[str, str]:
-        """Return the identities of the topics that are copied; none if they can't be read now."""
+        """Return the identities of the topics that are copied; none if they can't be read now.
+
+        The process logs each reason once, until a look has worked.
+        """
         try:
-            if (zookeeper := self._config.source.zookeeper) is not None:
-                parent, created = await environment.run_in_thread(
-                    read_topic_creations, zookeeper, _TIMEOUT_S, self._config.topics.includes
-                )
-                return {topic: f"zookeeper {one}{_IN}{parent}" for topic, one in created.items()}
-            return await self._read_ids()
+            found = await self._read_now()
         except KafkaConfigurationError:
             raise
         except KafkaError as error:
-            _log.warning(
-                "%s: whether topics were created again isn't known now: %s",
-                self._config.client_id, error.text,
-            )  # fmt: skip
+            if error.text not in self._run.identities_unknown:
+                self._run.identities_unknown.add(error.text)
+                _log.warning(
+                    "%s: whether topics were created again isn't known now: %s",
+                    self._config.client_id, error.text,
+                )  # fmt: skip
             return {}
+        self._run.identities_unknown.clear()
+        return found
+
+    async def _read_now(self) -> dict[str, str]:
+        if (zookeeper := self._config.source.zookeeper) is not None:
+            parent, created = await environment.run_in_thread(
+                read_topic_creations, zookeeper, _TIMEOUT_S, self._config.topics.includes
+            )
+            return {topic: f"zookeeper {one}{_IN}{parent}" for topic, one in created.items()}
+        return await self._read_ids()
 
     async def _read_ids(self) -> dict[str, str]:
         """Return the topic ids of brokers from 2.8 on. librdkafka asks: 0.8's protocol has none."""

@@ -19,6 +19,7 @@ from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import OffsetRun, RunLog
 from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.positions import read_stored_runs
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.target import Target
 from aiokafka08.cli.connection import run
 from tests.arguments import positive
@@ -56,7 +57,7 @@ async def measure(config: BridgeConfig, partitions: int, transactions: int, wait
     """Write the topic, wait, read it, and print what that took."""
     target = Target(config)
     try:
-        await create_own_topics(config, target, [])
+        await create_own_topics(config, target, [], BridgeRun())
         count = await asyncio.to_thread(fill, config, partitions, transactions)
         await asyncio.sleep(wait_s)
         there = len(await target.read_topic(config.offsets_topic))

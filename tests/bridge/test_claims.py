@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
-from aiokafka08.bridge.config import MOST_PRODUCERS
+from aiokafka08.bridge.config import MOST_PRODUCERS, parse_config
+from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.sink.base import BATCH_BYTES, BridgeRun
 from aiokafka08.bridge.sink.claims import (
     CLAIM_KEY,
     Claim,
@@ -15,7 +18,8 @@ from aiokafka08.bridge.sink.claims import (
     next_claim,
     producer_of,
 )
-from aiokafka08.bridge.target_cluster import TargetRecord
+from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.bridge.topic_identity import _decoded
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
@@ -96,3 +100,32 @@ def test_each_partition_has_one_producer() -> None:
     found = {producer_of(TopicPartition("t", number), 4) for number in range(100)}
     assert found == {0, 1, 2, 3}
     assert producer_of(TopicPartition("orders", 0), 4) == 2, "the rule must not change"
+
+
+async def test_older_claim_counts_though_compaction_has_removed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first session of a process claims the bridge, and fails; the next finds only that claim.
+
+    Else it would take a bridge whose positions have expired for one that has never run.
+    """
+    config = parse_config(
+        'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\ninclude=["t"]\n'
+    )
+    log = [TargetRecord(0, 0, CLAIM_KEY, encode_claim(Claim("older", 1, 1)), -1)]
+
+    async def write(topic: str, key: bytes, value: bytes) -> None:
+        log.append(TargetRecord(0, len(log), key, value, -1))
+
+    target = create_autospec(TargetCluster, instance=True)
+    target.read_topic.side_effect = lambda topic: list(log)
+    target.write.side_effect = write
+    initialise = AsyncMock(side_effect=[TargetUnavailableError("no coordinator"), None])
+    monkeypatch.setattr(TransactionSink, "_initialise", initialise)
+    run = BridgeRun()
+    with pytest.raises(TargetUnavailableError):
+        await TransactionSink(config, target, run).start(BATCH_BYTES)
+    del log[0]
+    sink = TransactionSink(config, target, run)
+    await sink.start(BATCH_BYTES)
+    assert sink.has_run

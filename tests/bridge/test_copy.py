@@ -94,7 +94,7 @@ async def test_older_start_does_not_take_the_bridge_back(
         return sinks[-1]
 
     try:
-        await create_own_topics(config, connection, [])
+        await create_own_topics(config, connection, [], BridgeRun())
         assert not (await start(older)).has_run
         await start(older)  # its own claim is the last one
         current = await start(newer)

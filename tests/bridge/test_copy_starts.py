@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from unittest.mock import create_autospec
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
 from aiokafka08.bridge import copy_starts
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts
+from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts, FoundStarts
 from aiokafka08.bridge.positions import StoredRuns
 from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.events import TransactionCommitted
 from aiokafka08.bridge.source import SourceReader
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.topic_identity import TopicIdentities
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 FIRST, EMPTY, FILLED = (TopicPartition(name, 0) for name in ("first", "empty", "filled"))
 
@@ -39,10 +42,11 @@ async def test_filled_topic_that_comes_later_is_not_copied(
     target.ever_had_records = has_records
     identities.begun_anew, identities.reason.return_value = set(), None
     monkeypatch.setattr(copy_starts, "find_by_tail", nothing)
-    starts = CopyStarts(config, source, target, identities, BridgeRun())
-    runs = StoredRuns(ends_only=True)
+    run, runs = BridgeRun(), StoredRuns(ends_only=True)
+    starts = CopyStarts(config, source, target, identities, run)
     found = await starts.find({FIRST: FIRST}, runs, has_run=False, wait_s=0)
     assert found.positions == {FIRST: CopyStart(9 if start == "latest" else 3, True)}
+    run.has_begun = True
     pairs = {tp: tp for tp in (EMPTY, FILLED)}
     found = await starts.find(pairs, runs, has_run=False, wait_s=0)
     copied = pairs if appends else [EMPTY]
@@ -65,3 +69,68 @@ async def has_records(partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
 
 async def nothing(*_: object) -> None:
     return None
+
+
+async def test_partition_without_a_commit_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next session of the process: what the copy has behind that is its own first round."""
+    config = parse_config(
+        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
+        '[topics]\ninclude = [".*"]\n'
+    )
+    source = create_autospec(SourceReader, instance=True)
+    target = create_autospec(TargetCluster, instance=True)
+    identities = create_autospec(TopicIdentities, instance=True)
+    source.reachable_bounds = bounds_of
+    target.committed.return_value, target.ever_had_records = {}, nowhere
+    identities.begun_anew, identities.reason.return_value = set(), None
+    monkeypatch.setattr(copy_starts, "find_by_tail", nothing)
+    run, runs, pairs = BridgeRun(), StoredRuns(ends_only=True), {FILLED: FILLED}
+    for has_records_now in (nowhere, has_records):
+        target.ever_had_records = has_records_now
+        starts = CopyStarts(config, source, target, identities, run)
+        found = await starts.find(pairs, runs, has_run=False, wait_s=0)
+        assert found.positions == {FILLED: CopyStart(3, True)}
+        assert found.begins == {FILLED}
+        run.has_begun, run.begun = True, {FILLED}  # its first records were put
+    run.begun.clear()  # a commit
+    starts = CopyStarts(config, source, target, identities, run)
+    assert (await starts.find(pairs, runs, has_run=False, wait_s=0)).left_out.keys() == {FILLED}
+
+
+async def nowhere(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
+    return dict.fromkeys(partitions, False)
+
+
+async def test_partition_begins_with_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its copy has before isn't of this process: another program may fill it meanwhile."""
+    config = parse_config(
+        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
+        '[topics]\ninclude = [".*"]\n'
+    )
+    run, status = BridgeRun(), CopyStatus()
+    session = CopySession(config, status, run)
+    monkeypatch.setattr(session._sink, "put", lambda chunk: None)
+    starts = FoundStarts({tp: CopyStart(0, False) for tp in (FIRST, EMPTY)}, begins={FIRST, EMPTY})
+    find = AsyncMock(side_effect=[starts, FoundStarts({FILLED: CopyStart(5, False)})])
+    monkeypatch.setattr(session._starts, "find", find)
+    await session._add({tp: tp for tp in (FIRST, EMPTY)})
+    await session._add({FILLED: FILLED})
+    await session._put_chunk(EMPTY, [], 0)
+    assert run.begun == set()
+    for tp in (FIRST, FILLED):
+        await session._put_chunk(tp, [record(tp)], 1)
+    assert run.begun == {FIRST}
+    for tp in (FIRST, EMPTY):
+        session._sink._on_event(TransactionCommitted(0, {tp: 1}, {}, 1, 1))
+    await session._apply_events()
+    for tp in (FIRST, EMPTY):
+        await session._put_chunk(tp, [record(tp)], 2)
+    assert run.begun == set()
+    await session._source.stop()
+    await session._target.close()
+
+
+def record(tp: TopicPartition) -> ConsumerRecord[bytes, bytes]:
+    return ConsumerRecord(*tp, 0, -1, -1, b"k", b"v", 0, 1, 1, ())

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import platform
 import weakref
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -25,9 +26,16 @@ BLOCK, FREED = 32 * 1024, 64 << 20
 """Smaller blocks than those that glibc maps by themselves, and how many bytes of them are freed."""
 
 
+@pytest.fixture
+def nothing_frozen() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.freeze()  # else the collection after each test would visit all modules
+
+
+@pytest.mark.usefixtures("nothing_frozen")
 async def test_collections_leave_out_what_is_older_than_the_copy() -> None:
     """A full collection of all objects holds the event loop for 15 to 25 ms of CPU time."""
-    gc.unfreeze()  # what other tests have frozen
     older, status = [object()], CopyStatus()
     running = asyncio.create_task(run_bridge(NOWHERE, status))
     try:

@@ -10,10 +10,14 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import read_config
-from aiokafka08.bridge.errors import BridgeError
+from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
+from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import (
     MESSAGES,
+    Message,
     TargetReader,
     bridge_config,
     bridge_text,
@@ -111,3 +115,53 @@ async def test_bridge_whose_state_was_deleted_doubles_nothing(
         0: [*MESSAGES, MESSAGES[0]],
         1: MESSAGES,
     }
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_later_session_of_first_process_copies_behind_nothing(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    has_begun: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic comes to the source between two sessions; the claim there is the process's own.
+
+    If the first session had begun, the topic is left out; if it ended before, the bridge has never
+    run, and this session is refused as a first start is. The next start leaves the topic out.
+    """
+    first, filled = unique_topic("first"), unique_topic("filled")
+    source.create_topic(first)
+    await write(source, first, {0: MESSAGES})
+    config = bridge_config(first, source, target, f"{first}|{filled}")
+    run, status = BridgeRun(), CopyStatus()
+    if has_begun:
+        await CopySession(config, status, run).run(until_caught_up=True)
+    else:
+        with monkeypatch.context() as broken:
+            broken.setattr(CopySession, "_add", away)
+            with pytest.raises(TargetUnavailableError):
+                await CopySession(config, status, run).run(until_caught_up=True)
+    source.create_topic(filled)
+    await write(source, filled, {0: MESSAGES})
+    other = confluent_kafka.Producer({"bootstrap.servers": target.bootstrap_servers})
+    other.produce(filled, b"of another program", partition=0)
+    assert await asyncio.to_thread(other.flush, 30) == 0
+    session = CopySession(config, status, run)
+    if has_begun:
+        await session.run(until_caught_up=True)
+    else:
+        with pytest.raises(BridgeError, match=f"the target has messages in {filled}, and bridge"):
+            await session.run(until_caught_up=True)
+        status = await copy(config)  # the next start isn't the first: it finds a claim
+    assert "topics.append copies all behind" in status.stopped[TopicPartition(filled, 0)]
+    assert status.records == len(MESSAGES)
+    of_target = await asyncio.to_thread(reader.messages, filled)
+    assert [one for of in of_target.values() for one in of] == [
+        Message(None, b"of another program")
+    ]
+
+
+async def away(*_: object) -> None:
+    raise TargetUnavailableError("the target is away")

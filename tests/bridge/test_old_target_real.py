@@ -15,6 +15,7 @@ from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import guarantee, make_target, with_releases
 from aiokafka08.bridge.verify import verify
@@ -135,7 +136,7 @@ async def test_own_topics_that_exist_get_the_settings_they_lack(
     cluster = make_target(config)
     try:
         for _ in range(2):
-            await create_own_topics(config, cluster, await cluster.partition_counts())
+            await create_own_topics(config, cluster, await cluster.partition_counts(), BridgeRun())
         found = await cluster.topic_configs([name, config.state_topic])
     finally:
         await cluster.close()

@@ -395,7 +395,7 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
         raise TargetUnavailableError("no response in time")
 
     try:
-        await create_own_topics(config, connection, [])
+        await create_own_topics(config, connection, [], BridgeRun())
         with monkeypatch.context() as patch:
             patch.setattr(connection, "write", write_and_fail)
             with pytest.raises(TargetUnavailableError):

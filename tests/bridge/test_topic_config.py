@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import read_config
+from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.target import Target
 from aiokafka08.errors import KafkaConfigurationError
 from tests.bridge.clusters import bridge_text, copy
@@ -116,3 +118,74 @@ async def test_messages_are_judged_by_settings_of_the_new_topic(
     assert not ready
     assert f"{small}/0 from offset 0 on: a null key, and the topic is compacted" in detail
     assert f"{big}/0 from offset 0 on: 2000086 bytes, and max.message.bytes=1500000" in detail
+
+
+async def test_plan_tells_what_a_run_says_of_the_own_topics(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Created by hand: with a size that takes no record, and one that isn't compacted."""
+    topic, path = unique_topic("own"), tmp_path / "bridge.toml"
+    source.create_topic(topic)
+    path.write_text(bridge_text(topic, source, target, topic))
+    config = read_config(path)
+    servers, make = target.bootstrap_servers, create_topics
+    await asyncio.to_thread(make, servers, {config.state_topic: 1}, {"cleanup.policy": "delete"})
+    plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
+
+    async def topics_step() -> dict[str, Any]:
+        found = (await asyncio.to_thread(cli, *plan)).json
+        (step,) = [one for one in found if one["step"] == "topics"]
+        return dict(step)
+
+    policy = (
+        f"topic {config.state_topic!r} at the target has cleanup.policy=delete of its own, and so "
+        "loses what the bridge needs: set cleanup.policy=compact"
+    )
+    step = await topics_step()
+    assert (step["ready"], step["detail"].partition(". But ")[2]) == (False, policy)
+    await copy(config)
+    assert [policy in one for one in caplog.messages].count(True) == 1
+    step = await topics_step()
+    assert (step["ready"], step["detail"]) == (True, f"1 topic, 1 partition. But {policy}")
+
+    other = read_config(write_other(path, topic))
+    limit = {"max.message.bytes": "50000"}
+    await asyncio.to_thread(make, servers, {other.offsets_topic: 1}, limit)
+    step = await topics_step()
+    with pytest.raises(BridgeError) as raised:
+        await copy(other)
+    assert not step["ready"]
+    assert step["detail"] == f"'bridge run' ends: {raised.value.text}"
+    assert "max.message.bytes=50000: expected at least 99328" in step["detail"]
+
+
+async def test_plan_tells_that_own_topics_cannot_be_created(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """The copies exist, so nothing else is to be created."""
+    topic, path = unique_topic("replicas"), tmp_path / "bridge.toml"
+    source.create_topic(topic)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    text = bridge_text(topic, source, target, topic)
+    path.write_text(text.replace("[topics]", "replication_factor = 99\n[topics]"))
+    plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
+    (step,) = [one for one in (await asyncio.to_thread(cli, *plan)).json if one["step"] == "topics"]
+    assert not step["ready"]
+    state = read_config(path).state_topic
+    assert f"'bridge run' ends: {state}: INVALID_REPLICATION_FACTOR" in step["detail"]
+
+
+def write_other(path: Path, topic: str) -> Path:
+    """Give the bridge another name, and a topic name of its own at the target."""
+    text = path.read_text().replace(f'name = "{topic}"', f'name = "{topic}-tiny"')
+    path.write_text(f'{text}rename = [{{ pattern = "(.*)", to = "tiny.\\\\1" }}]\n')
+    return path

@@ -185,7 +185,7 @@ def describe(
         'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
         '[topics]\ninclude = ["old", "new"]\n'
     )
-    identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+    identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), BridgeRun())  # type: ignore[arg-type]
     return identities._describe(["old", "new"])
 
 
@@ -313,7 +313,7 @@ async def test_fenced_start_sets_no_position_back(
     async with fenced_start(config) as (connection, older):
         stored = await read_stored_runs(config, connection)
         with pytest.raises(BridgeFencedError):
-            await TopicIdentities(config, connection, older).start(stored)
+            await TopicIdentities(config, connection, older, BridgeRun()).start(stored)
         positions = await connection.committed(config.position_group, [TopicPartition(topic, 0)])
         runs = await read_stored_runs(config, connection)
     assert positions == {TopicPartition(topic, 0): 10}
@@ -330,7 +330,7 @@ async def test_fenced_start_writes_no_identity(
         before = await connection.read_topic(config.state_topic)
         stored = await read_stored_runs(config, connection)
         with pytest.raises(BridgeFencedError):
-            await TopicIdentities(config, connection, older).start(stored)
+            await TopicIdentities(config, connection, older, BridgeRun()).start(stored)
         assert await connection.read_topic(config.state_topic) == before
 
 
@@ -351,10 +351,34 @@ async def test_source_that_hangs_leaves_identities_unknown(
             f'name = "b"\n[source]\nbootstrap = "{servers}"\n[target]\nbootstrap = "localhost:1"\n'
             '[topics]\ninclude = ["t"]\n'
         )
-        identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+        identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), BridgeRun())  # type: ignore[arg-type]
         async with asyncio.timeout(60):
             assert await identities._read() == {}
     assert "the source doesn't tell releases and topics within 0 s" in caplog.text
+
+
+async def test_reason_for_unknown_identities_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not by each session of a process, nor at each look; but again once it worked in between."""
+    answers = ["hangs", "hangs", "is away", "hangs", "is away", None, "is away"]
+
+    def read(*_: object) -> tuple[str, dict[str, str]]:
+        if (text := answers.pop(0)) is not None:
+            raise KafkaUnavailableError(text)
+        return "1", {"t": "2"}
+
+    monkeypatch.setattr(topic_identity, "read_topic_creations", read)
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "localhost:1"\nzookeeper = "localhost:2"\n'
+        '[target]\nbootstrap = "localhost:1"\n[topics]\ninclude = ["t"]\n'
+    )
+    run = BridgeRun()
+    while answers:
+        session = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), run)  # type: ignore[arg-type]
+        await session._read()
+    texts = [one.rpartition(": ")[2] for one in caplog.messages if "created again" in one]
+    assert texts == ["hangs", "is away", "is away"]
 
 
 async def test_skip_begins_nothing_anew_with_another_zookeeper(

@@ -8,8 +8,14 @@ from unittest.mock import create_autospec
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.errors import TargetError
-from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
+from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.own_topics import (
+    OWN_CONFIG,
+    create_own_topics,
+    own_batch_limit,
+    own_topic_problems,
+)
+from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
 from aiokafka08.bridge.topics import TopicPlan, plan_topics, refused_by_target, target_config
 
@@ -52,7 +58,8 @@ async def test_topics_of_an_old_target_have_clean_elections() -> None:
 async def created_own_topics(of: BridgeConfig) -> list[TopicSpec]:
     target = create_autospec(TargetCluster, instance=True)
     target.refused_topics.return_value = {}
-    await create_own_topics(of, target, {})
+    target.own_topic_config.return_value = {}
+    await create_own_topics(of, target, {}, BridgeRun())
     return [one.args[0] for one in target.create_topic.await_args_list]
 
 
@@ -62,8 +69,9 @@ async def test_own_topics_that_exist_get_the_settings_they_lack(
     of = config()
     target = create_autospec(TargetCluster, instance=True)
     target.add_topic_config.side_effect = [["segment.ms=600000"], TargetError("no permission")]
+    target.own_topic_config.return_value = {"cleanup.policy": "compact"}
     with caplog.at_level("INFO"):
-        await create_own_topics(of, target, {of.state_topic, of.offsets_topic})
+        await create_own_topics(of, target, {of.state_topic, of.offsets_topic}, BridgeRun())
     assert not target.create_topic.await_args_list
     assert [one.args for one in target.add_topic_config.await_args_list] == [
         (of.state_topic, OWN_CONFIG),
@@ -73,6 +81,58 @@ async def test_own_topics_that_exist_get_the_settings_they_lack(
     assert done.endswith(f"topic {of.state_topic!r} now has segment.ms=600000")
     assert "segment.bytes=8388608" in failed
     assert failed.endswith("Set them by hand: no permission")
+
+
+async def test_start_goes_on_if_settings_may_not_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The permission to describe the copies doesn't cover the topics of the bridge.
+
+    The log says so once in a process, and `plan` tells it too.
+    """
+    of, run = config(), BridgeRun()
+    there = {of.state_topic, of.offsets_topic}
+    target = create_autospec(TargetCluster, instance=True)
+    denied = TargetError("TOPIC_AUTHORIZATION_FAILED")
+    target.add_topic_config.side_effect = denied
+    target.own_topic_config.side_effect = target.topic_configs.side_effect = denied
+    target.refused_topics.return_value = {}
+    for _ in range(2):
+        await create_own_topics(of, target, there, run)
+        assert await own_batch_limit(of, target) is None
+    unknown = [
+        f"the settings of topic {name!r} at the target aren't known: TOPIC_AUTHORIZATION_FAILED. "
+        "The bridge needs cleanup.policy=compact, and a max.message.bytes of at least 99328"
+        for name in (of.state_topic, of.offsets_topic)
+    ]
+    assert [one for one in caplog.messages if "aren't known" in one] == [
+        f"{of.client_id}: {text}" for text in unknown
+    ]
+    assert len(caplog.messages) == 4
+    assert await own_topic_problems(of, target, there) == ([], unknown)
+
+
+async def test_start_waits_until_each_broker_knows_a_new_topic() -> None:
+    of, target = config(), create_autospec(TargetCluster, instance=True)
+    target.refused_topics.return_value = {}
+    away = TargetUnavailableError("UNKNOWN_TOPIC_OR_PART")
+    target.own_topic_config.side_effect = [away, {}, {}]
+    await create_own_topics(of, target, {}, BridgeRun())
+    assert target.own_topic_config.await_count == 3
+
+
+async def test_other_cleanup_policy_is_logged_once_in_a_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    of, run = config(), BridgeRun()
+    target = create_autospec(TargetCluster, instance=True)
+    target.add_topic_config.return_value = []
+    target.own_topic_config.return_value = {"cleanup.policy": "delete"}
+    for _ in range(2):
+        await create_own_topics(of, target, {of.state_topic, of.offsets_topic}, run)
+    assert [one.partition(" at ")[0] for one in caplog.messages] == [
+        f"{of.client_id}: topic {name!r}" for name in (of.state_topic, of.offsets_topic)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +163,8 @@ async def test_own_topics_are_created_though_settings_are_refused(
     target.refused_topics.return_value = {
         of.state_topic: RefusedTopic(code, "segment.ms may not be set")
     }
-    await create_own_topics(of, target, {})
+    target.own_topic_config.return_value = {}
+    await create_own_topics(of, target, {}, BridgeRun())
     created = {one.args[0].name: one.args[0].config for one in target.create_topic.await_args_list}
     assert created == {of.state_topic: {"cleanup.policy": "compact"}, of.offsets_topic: OWN_CONFIG}
     (told,) = caplog.messages

@@ -46,7 +46,13 @@ class BridgeRun:
         id: Random.
         has_claimed: Whether its claim is in the state topic.
         is_first: Whether no other start has left a claim.
+        has_begun: Whether a session has found where its partitions begin, so it may have written.
+        begun: Partitions of the source that began without a position, of which records were put,
+            and that have no committed position yet: what their copies have may be this process's.
         has_warned: Whether the log says what the copy doesn't have of the source.
+        logged: The texts that `log_once` has logged.
+        identities_unknown: The reasons in the log why it isn't known which topics were created
+            again; empty once it is known.
         first_ends: Where partitions of the source begin that began at their ends. A later session
             begins there, too, if that wasn't committed.
     """
@@ -54,8 +60,18 @@ class BridgeRun:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     has_claimed: bool = False
     is_first: bool = True
+    has_begun: bool = False
+    begun: set[TopicPartition] = field(default_factory=set)
     has_warned: bool = False
+    logged: set[str] = field(default_factory=set)
+    identities_unknown: set[str] = field(default_factory=set)
     first_ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def log_once(self, client_id: str, text: str) -> None:
+        """Log a warning, unless a session of this process has logged it before."""
+        if text not in self.logged:
+            self.logged.add(text)
+            _log.warning("%s: %s", client_id, text)
 
 
 def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
@@ -140,8 +156,6 @@ class BridgeSink(ABC):
                     "%s: took the bridge over from its last start (run %s): if that still runs, it "
                     "ends with exit code 3", self._config.client_id, older[-1],
                 )  # fmt: skip
-            # The topic is compacted: later the claims of older starts are gone.
-            self._run.is_first &= all(one.run == self._run.id for one in claims)
             if all(one.ids <= initialised for one in claims):
                 break
 
@@ -227,7 +241,10 @@ class BridgeSink(ABC):
     # --- for the sinks ----------------------------------------------------------------------------
 
     async def _claims(self) -> list[Claim]:
-        return await read_claims(self._config, self._target)
+        claims = await read_claims(self._config, self._target)
+        # Compaction removes the claims of older starts as soon as this one has written its own.
+        self._run.is_first &= all(one.run == self._run.id for one in claims)
+        return claims
 
     def _check(self, claims: list[Claim]) -> None:
         check_claims(self._config, claims, self._run.id)
