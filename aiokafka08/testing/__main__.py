@@ -217,6 +217,7 @@ def _short_holds() -> Iterator[None]:
         gc.collect()
         timer = loop.call_later(_COLLECTION_S, collect)
 
+    is_first = gc.get_freeze_count() == 0
     gc.collect()
     gc.freeze()
     gc.set_threshold(*thresholds[:2], 1_000_000)
@@ -228,7 +229,8 @@ def _short_holds() -> Iterator[None]:
         timer.cancel()
         sys.setswitchinterval(switch_s)
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if is_first:  # else the program has frozen objects too
+            gc.unfreeze()
 
 
 def _is_loopback(host: str) -> bool:

@@ -24,8 +24,9 @@ class Answer:
     """Respond with an error code for everything in the request.
 
     With `only`, respond with it for these partitions (topic, number) and handle the others as
-    usual; Metadata requests have no `only`. With `perform`, carry the request out all the same: a
-    produced message is stored, but its client gets an error.
+    usual: from 0.8.2 on, a Fetch then doesn't wait. Metadata requests have no `only`. With
+    `perform`, carry the request out all the same: a produced message is stored, but its client gets
+    an error.
     """
 
     code: int

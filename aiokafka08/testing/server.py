@@ -376,7 +376,8 @@ class Connection(asyncio.BufferedProtocol):
             case Answer(code=code, perform=False, only=None):
                 return Reply(error_response(context, incoming.body, code))
             case Answer(perform=False, only=only) if only is not None:
-                return (yield from handle(context, drop_partitions(incoming.body, only)))
+                others = drop_partitions(self._line, incoming.body, only)
+                return (yield from handle(context, others))
         return (yield from handle(context, incoming.body))
 
     def _perform(

@@ -48,6 +48,7 @@ class Broker:
     """A world with one broker of a line."""
 
     def __init__(self, number: int) -> None:
+        gc.collect()  # what is left of the world before: it would be frozen, and never freed
         gc.freeze()  # each run collects garbage: not what existed before
         self._stack = ExitStack()
         line = list(LINES)[number % len(LINES)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,19 @@ def test_an_internal_error_of_a_broker_is_found(monkeypatch: pytest.MonkeyPatch)
     error = campaign.run_one(TARGETS["server"], requests[0], Endured(), Steps(), traced=False)
     assert error is not None
     assert "KeyError: 'planted'" in error
+
+
+def test_ended_worlds_are_freed() -> None:
+    def frozen_objects() -> int:
+        server.serve(server._GOOD, Endured(), Steps())
+        server.finish()
+        return gc.get_freeze_count()
+
+    for _ in range(3):  # what is imported and made once
+        before = frozen_objects()
+    for _ in range(5):
+        after = frozen_objects()
+    assert after - before < 300  # a world left 190
 
 
 def test_the_corpus_keeps_an_input_once(tmp_path: Path) -> None:

@@ -228,6 +228,15 @@ def test_normal_anomalies_are_left_out_by_default() -> None:
     assert check(PAIRS["int-send-skip"][0]) == []
 
 
+def test_unknown_send_may_be_stored_behind_later_ones() -> None:
+    """Its bytes arrived late, on a connection that the client had closed; seed 8591 found it."""
+    late = replace(send(0, "a", None), status="unknown")
+    assert check([late, send(1, "b", 0), poll(2, "ba", 0)]) == []
+    early = replace(send(1, "b", None), status="unknown")
+    [anomaly] = check([send(0, "a", 1), early, poll(2, "ba", 0)])
+    assert anomaly.name == "nonmonotonic-send"
+
+
 def test_report_names_each_anomaly_with_its_witness() -> None:
     text = report(check(PAIRS["nonmonotonic-send"][0]))
     assert text.startswith("nonmonotonic-send × 1\n")
@@ -423,11 +432,12 @@ IGNORED = PAIRS["commit-ignored"][0]
         offsets("commit", 3.6, 3, ended=3.7, facts={"explicit": True}),
         offsets("commit", 3.6, 3, status="unknown", ended=3.7),
         offsets("commit", 4.6, 3, status="open", ended=None),
+        call("commit", 3.6, "c", ended=3.7, partitions=(P,), group="g"),
         offsets("seek", 4.6, 3, process="d", ended=4.7),
         call("truncated", 4.6, "cluster", offsets={P: 4}, ended=4.7),
         replace(owned("assigned", 0.7, "c"), facts={"auto_commit": True}),
     ],
-    ids=["set-back", "unknown", "open", "seek", "truncated", "auto-commit"],
+    ids=["set-back", "unknown", "open", "position", "seek", "truncated", "auto-commit"],
 )
 def test_member_may_begin_before_the_last_commit(more: Operation) -> None:
     assert "commit-ignored" not in names(check([*IGNORED, more]))
@@ -551,7 +561,7 @@ def test_retry_after_a_truncation_has_another_offset() -> None:
     assert "inconsistent-offsets" in names(check(again))
 
 
-def test_commit_below_a_lost_one_is_right_after_a_truncation() -> None:
+def test_commit_is_set_back_by_a_truncation_or_another_member() -> None:
     history = [
         send(0, "abc", 0),
         poll(0.6, "abc", 0, group="g"),
@@ -560,6 +570,8 @@ def test_commit_below_a_lost_one_is_right_after_a_truncation() -> None:
         offsets("committed", 3, 1),
     ]
     assert "commit-behind" not in names(check(history))
+    position = call("commit", 2.1, "d", partitions=(P,), group="g")  # of another member
+    assert "commit-behind" not in names(check([*history[:3], position, history[4]]))
     kept = replace(history[3], offsets={P: 3})
     assert "commit-behind" in names(check([*history[:3], kept, history[4]]))
 

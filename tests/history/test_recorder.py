@@ -150,6 +150,7 @@ async def test_rebalances_and_commits_of_a_group_are_recorded() -> None:
     assert sorted(name for one in both for name in one.partitions) == ["orders/0", "orders/1"]
     commit = next(one for one in recorder.operations if one.call == "commit")
     assert list(commit.offsets.values()) == [1]
+    assert {*commit.partitions, *commit.offsets} == {"orders/0", "orders/1"}
     assert_right(recorder)
 
 

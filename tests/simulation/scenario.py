@@ -519,7 +519,12 @@ class _Scenario:
     async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         offsets = dict(self._positions[name])
         operation = Operation(
-            process=name, call="commit", invoked=self._now(), offsets=offsets, group=GROUP
+            process=name,
+            call="commit",
+            invoked=self._now(),
+            partitions=tuple(sorted({*map(_place, consumer.assignment())} - {*offsets})),
+            offsets=offsets,
+            group=GROUP,
         )
         try:
             await consumer.commit()

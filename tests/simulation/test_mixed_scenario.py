@@ -6,6 +6,7 @@ A failing seed is found again by its number: `python -m tests.simulation --first
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -47,6 +48,15 @@ def test_no_seed_shows_an_anomaly(first: int) -> None:
 
 def test_same_seed_gives_the_same_trace() -> None:
     assert run_seed(3).trace_hash == run_seed(3).trace_hash != run_seed(8).trace_hash
+
+
+def test_seeds_leave_frozen_what_was_frozen_before() -> None:
+    """Else the collection after each later test would visit all modules."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with frozen_modules():
+        pass
+    assert gc.get_freeze_count() >= before
 
 
 def test_plan_has_faults_and_comes_from_its_seed() -> None:

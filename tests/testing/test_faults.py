@@ -55,7 +55,7 @@ from tests.contract.wire.requests import (
     produce,
     produce_request,
 )
-from tests.contract.wire.wire_client import WireClient
+from tests.contract.wire.wire_client import LONG_MS, WireClient
 
 
 @pytest.fixture
@@ -184,19 +184,24 @@ def test_answer_only_for_some_partitions(
         cluster.fault(MetadataRequest, then=Answer(5, only=[("u", 0)]))
 
 
-def test_answer_only_for_some_partitions_of_long_poll(
-    cluster: EmbeddedCluster, wire: WireClient
-) -> None:
-    cluster.create_topic("u", 4, 1)
-    cluster.fault(FetchRequest, then=Answer(6, only={("u", 0)}))
-    items = [FetchPartition(number, 0, 1000) for number in (0, 2)]
-    begun = cluster.next_request(FetchRequest)
-    wire.send(FetchRequest(-1, 10_000, 1, [Topic("u", items)]))
-    begun.result(5)
-    cluster.append("u", 2, [b"x"])
-    [one] = wire.receive(FetchRequest).topics
+@pytest.mark.parametrize(("version", "waits"), [("0.8.1", True), ("0.8.2", False)])
+def test_answer_only_for_some_ends_a_long_poll(version: str, waits: bool) -> None:
+    """From 0.8.2 on an error of a partition ends the wait (docs/brokers.md 7.3)."""
+    with (
+        EmbeddedCluster(version=version, topics={"u": 2}) as cluster,
+        WireClient(address(cluster)) as wire,
+        WireClient(address(cluster)) as other,
+    ):
+        cluster.fault(FetchRequest, then=Answer(6, only={("u", 0)}))
+        items = [FetchPartition(number, 0, 1000) for number in (0, 1)]
+        begun = cluster.next_request(FetchRequest)
+        wire.send(FetchRequest(-1, LONG_MS, 1, [Topic("u", items)]))
+        begun.result(30)
+        if waits:
+            produce(other, "u", plain(b"x"), partition=1)
+        [one] = wire.receive(FetchRequest).topics
     responses = {got.partition: (got.error_code, len(got.message_set)) for got in one.partitions}
-    assert responses == {0: (6, 0), 2: (0, 27)}
+    assert responses == {0: (6, 0), 1: (0, 27 if waits else 0)}
 
 
 def test_answer_to_acks_0_closes(cluster: EmbeddedCluster, wire: WireClient) -> None:

@@ -230,12 +230,12 @@ def test_small_requests_overtake_a_long_one(name: str) -> None:
 
 
 @linux
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_attacked_cluster_keeps_its_limits_and_serves_others() -> None:
     attacks = [name for name in ATTACKS if name not in ("fetch many offsets", "send bomb")]
     expected = [f"max_buffered_bytes={64 * MIB}", f"more than {MAX_REQUEST_ITEMS} items"]
     with cluster_process(f"--max-buffered-bytes={64 * MIB}") as cluster:
-        ends = time.monotonic() + 40
+        ends = time.monotonic() + 120
 
         def enough() -> bool:
             log = cluster.log.read_text()

@@ -107,4 +107,16 @@ async def test_interpreter_settings_are_restored() -> None:
         assert gc.get_threshold()[2] > before[0][2]
         assert sys.getswitchinterval() < before[1]
     assert (gc.get_threshold(), sys.getswitchinterval()) == before
-    assert gc.get_freeze_count() == 0
+
+
+async def test_only_what_was_frozen_before_stays_frozen() -> None:
+    gc.unfreeze()
+    try:
+        with _short_holds():
+            assert gc.get_freeze_count()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()  # else the collection after each test would visit all modules
+    with _short_holds():
+        pass
+    assert gc.get_freeze_count()

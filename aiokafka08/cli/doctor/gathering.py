@@ -7,6 +7,7 @@ leaves an error in a broker's log. That is why the lines of 0.8 aren't told apar
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ async def look(
     watch_s: float | None,
     *,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    search_clock: Callable[[], float] = time.monotonic,
 ) -> Examination:
     """Return what there is to see of the cluster.
 
@@ -30,6 +32,7 @@ async def look(
         settings: where it is.
         watch_s: seconds between two samples; None takes only one.
         sleep: waits this many seconds.
+        search_clock: seconds, by which the brokers' searches are measured.
 
     Raises:
         KafkaError: no broker responds.
@@ -38,7 +41,7 @@ async def look(
     async with admin_client(settings) as admin, range_router(settings) as router:
         clock = asyncio.get_running_loop().time
         cluster = ClusterSampler(admin, has_zookeeper=has_zookeeper)
-        logs = LogSampler(router, router.config.request_timeout_s)
+        logs = LogSampler(router, router.config.request_timeout_s, search_clock)
         began, first = clock(), await cluster.sample()
         releases = releases_of(first)
         if len(releases) > 1:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from aiokafka08.cli.doctor.compaction import KeyScan, is_compacted
 from aiokafka08.cli.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
@@ -55,11 +55,13 @@ class LogSampler:
     Args:
         router: a started router, used by nobody else meanwhile: fetches are timed.
         timeout_s: seconds for each request.
+        search_clock: seconds, by which searches are measured.
     """
 
-    def __init__(self, router: Router, timeout_s: float) -> None:
+    def __init__(self, router: Router, timeout_s: float, search_clock: Callable[[], float]) -> None:
         self._router = router
         self._timeout_s = timeout_s
+        self._search_clock = search_clock
 
     # --- formats ----------------------------------------------------------------------------------
 
@@ -187,10 +189,9 @@ class LogSampler:
         self, leader: int, offsets: dict[TopicPartition, int], size: int = _HEAD_BYTES
     ) -> float:
         """Return the seconds that a fetch takes; infinity if it fails."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        began = self._search_clock()
         fetched = await self._fetch(leader, offsets, size)
-        return clock() - began if fetched.keys() == offsets.keys() else _FAILED_S
+        return self._search_clock() - began if fetched.keys() == offsets.keys() else _FAILED_S
 
     # --- keys -------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
+from aiokafka08.testing.broker_lines import BrokerLine
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
 from aiokafka08.testing.handlers.outcome import (
@@ -131,9 +132,12 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]
 
 
 def drop_partitions(
-    request: api.Request[Any], only: Collection[tuple[str, int]]
+    line: BrokerLine, request: api.Request[Any], only: Collection[tuple[str, int]]
 ) -> api.Request[Any]:
-    """Return the request without these partitions."""
+    """Return the request without these partitions.
+
+    They will have errors. Where an error ends a fetch's wait, the fetch of the others has none.
+    """
     topics = [
         api.Topic(
             topic.topic,
@@ -142,7 +146,10 @@ def drop_partitions(
         for topic in _topics(request)
     ]
     kept = [topic for topic in topics if topic.partitions]
-    return dataclasses.replace(request, topics=kept)  # type: ignore[call-arg]
+    others = dataclasses.replace(request, topics=kept)  # type: ignore[call-arg]
+    if isinstance(others, FetchRequest) and line.errors_end_the_wait and kept != _topics(request):
+        others.max_wait_ms = 0
+    return others
 
 
 def with_partition_errors(

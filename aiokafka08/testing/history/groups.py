@@ -269,6 +269,11 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                     floors.pop((one.group, partition), None)
                     resets[one.group, partition] = one.order
             case "commit":
+                for partition in one.partitions:
+                    key = one.group, partition
+                    if floors[key] and floors[key][-1].process != one.process:
+                        floors[key].clear()
+                        resets[key] = one.invoked
                 for partition, offset in one.offsets.items():
                     key = one.group, partition
                     known = floors[key]
@@ -319,7 +324,7 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     commits: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for one in history.operations:
         if one.call == "commit" and one.status != "fail" and one.group not in automatic:
-            for partition in one.offsets:
+            for partition in (*one.partitions, *one.offsets):
                 commits[one.group or "", partition].append(one)
     for operations in history.by_process().values():
         begins: dict[str, Operation] = {}
@@ -340,13 +345,13 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         if assigned is None or message.offset is None:
                             continue
                         known = commits.get((assigned.group or "", message.partition), [])
-                        last = _last_commit(known, assigned.invoked)
+                        last = _last_commit(known, message.partition, assigned.invoked)
                         if last is None or message.offset >= last.offsets[message.partition]:
                             continue
                         committed = _lowest(known, message.partition, last, one.order)
-                        if message.offset >= committed or history.was_truncated(
-                            message.partition, one.order
-                        ):
+                        if committed is None or message.offset >= committed:
+                            continue
+                        if history.was_truncated(message.partition, one.order):
                             continue
                         witness = only(one, message.partition, [message.value])
                         yield Anomaly(
@@ -361,19 +366,25 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         )
 
 
-def _last_commit(commits: list[Operation], when: float) -> Operation | None:
-    """Return the last successful commit that had ended by a time."""
+def _last_commit(commits: list[Operation], partition: str, when: float) -> Operation | None:
+    """Return the last successful commit of a known offset that had ended by a time."""
     ended = bisect_left(commits, when, key=lambda one: one.order)
-    return next((one for n in range(ended - 1, -1, -1) if (one := commits[n]).status == "ok"), None)
+    before = (commits[number] for number in range(ended - 1, -1, -1))
+    return next((one for one in before if one.status == "ok" and partition in one.offsets), None)
 
 
-def _lowest(commits: list[Operation], partition: str, last: Operation, when: float) -> int:
-    """Return the lowest offset that a commit may have left, `last` or one that may follow it."""
-    return min(
-        one.offsets[partition]
+def _lowest(commits: list[Operation], partition: str, last: Operation, when: float) -> int | None:
+    """Return the lowest offset that a commit may have left, `last` or one that may follow it.
+
+    None: that isn't known.
+    """
+    offsets = [
+        one.offsets.get(partition)
         for one in commits
         if one.invoked <= when and (one.status != "ok" or one.order >= last.invoked)
-    )
+    ]
+    known = [offset for offset in offsets if offset is not None]
+    return min(known) if len(known) == len(offsets) else None
 
 
 CHECKS = (

@@ -68,7 +68,8 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
 `revoked`, `expired` or `stop` |
     | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
     | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
-    | `commit` | it commits `offsets`; the fact `explicit`: the caller chose them |
+    | `commit` | it commits `offsets`, and of `partitions` its positions, which aren't known; the \
+fact `explicit`: the caller chose the offsets |
     | `committed` | the offset store returned `offsets` |
     | `position` | the consumer returned its positions `offsets` |
     | `retried` | it reported a batch as sent again: `partitions`, and the facts `messages` and \

@@ -87,7 +87,8 @@ def between_sends(history: History) -> Iterator[Anomaly]:
     """`nonmonotonic-send`: the log has two sends of a process in the other order.
 
     Two sends have an order if the first was accepted before the second was called. First copies
-    count, since a retry may store a message again.
+    count, since a retry may store a message again. After a send of an unknown result others may be
+    stored first: the network may still hold its bytes, in a connection that the client has closed.
     """
     for operations in history.by_process().values():
         found: dict[str, list[Operation]] = defaultdict(list)
@@ -127,7 +128,7 @@ def _sends_out_of_order(
                 (only(highest[1], partition, values), only(one, partition, values)),
                 {"partition": partition, "values": values, "delta": first - highest[0]},
             )
-        if (last := indexes[-1]) is not None:
+        if (last := indexes[-1]) is not None and one.status == "ok":
             accepted = one.accepted if one.accepted is not None else one.ended
             if accepted is not None:
                 heapq.heappush(pending, (accepted, number, last, one))

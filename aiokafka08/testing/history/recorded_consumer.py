@@ -251,8 +251,9 @@ class RecordedConsumer:
             self._positions.pop(name, None)
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
-        given = dict(self._positions)
+        given, assigned = dict(self._positions), _names(self._consumer.assignment())
         if offsets is not None:
+            assigned = ()  # nothing else is committed
             given = {
                 _names([tp])[0]: one if isinstance(one, int) else one[0]
                 for tp, one in offsets.items()
@@ -262,6 +263,7 @@ class RecordedConsumer:
             "commit",
             group=self._consumer._group_id,
             deadline_s=self._deadline_s,
+            partitions=tuple(name for name in assigned if name not in given),
             offsets=given,
             facts={} if offsets is None else {"explicit": True},
         )

@@ -152,6 +152,8 @@ class Fabric(Links):
             if listening is None or listening.party in self._refusing:
                 inbound.send(Mark.RESET)
                 return
+            # It may have begun to listen after the client's call.
+            outbound.target = inbound.source = listening.party
             names = {"peername": addresses["sockname"], "sockname": addresses["peername"]}
             self._open(outbound, inbound, listening.context, names, listening.accept)
             inbound.send(Mark.OPEN)

@@ -154,6 +154,24 @@ def test_a_reset_breaks_both_ends() -> None:
     play(send)
 
 
+def test_end_belongs_to_who_listens_when_a_client_arrives() -> None:
+    """The broker began to listen while the client's first packet was on its way."""
+    with simulate(1, brokers=1, network=Network(latency_ms=(10, 10))) as world:
+
+        async def connect() -> None:
+            world.cluster.kill(0)
+            with world.process("client"):
+                opening = asyncio.create_task(asyncio.open_connection("kafka0", 9092))
+            await asyncio.sleep(0.005)
+            world.cluster.restart(0)
+            reader, _ = await opening
+            assert world.network.reset("client", "broker 0") == 1
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+
+        world.run(connect)
+
+
 def test_half_open_bytes_vanish_and_nobody_notices() -> None:
     async def send(world: World, client: Peer, server: Peer) -> None:
         client.transport.write(b"on its way")
