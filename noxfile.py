@@ -3,7 +3,7 @@
     nox -s tests                                all checks, on the Python that runs nox
     nox -s tests -- tests/protocol -k crc       pytest only, with these arguments
     nox -s lint types                           ruff, codespell, cython-lint, import-linter; types
-    nox -s full                                 each Python found, both loops, all lines, build
+    nox -s full                                 both loops, all lines, other Pythons, build
     nox -s bench -- --quick                     this client beside its peers, in two minutes
     nox -s bench -- --ours --before DIR         this checkout beside another one
     nox -s bench -- --output docs/benchmarks    the whole benchmark; writes the pages in docs/
@@ -82,6 +82,15 @@ PURE_IN_TESTS = (
     "tests/producer",
 )  # fmt: skip
 """Of the tests of `PURE`, those of code that calls a twin."""
+
+REAL_ON_EACH_PYTHON = (
+    *("-m", "real and not spark"),
+    *("tests/contract/zookeeper", "tests/membership/zookeeper", "tests/offset_store"),
+    *("tests/net/test_router_on_brokers.py", "tests/cli/test_real.py"),
+    *("tests/bridge/test_copy.py", "tests/bridge/test_faults.py", "tests/bridge/test_worker.py"),
+)
+"""Tests on real brokers of what a Python version may change: TLS, and the threads of kazoo and
+confluent-kafka."""
 
 WITHOUT_SPARK = tuple(
     f"tests/{name}"
@@ -214,15 +223,16 @@ def install_for_tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """Run `matrix` on each Python found, then `fuzz`, `rounds` and `build`."""
+    """Run `matrix` on a Python, `interpreter` on others found; then `fuzz`, `rounds`, `build`."""
     found = [version for version in PYTHONS if works(f"python{version}")]
     if not found:
         session.error(f"no Python found: expected one of {', '.join(PYTHONS)} on PATH")
     for version in PYTHONS:
-        if version in found:
-            session.notify(f"matrix-{version}", session.posargs)
-        else:
+        if version not in found:
             session.warn(f"Python {version} skipped: not found on PATH")
+    session.notify(f"matrix-{found[0]}", session.posargs)
+    for version in found[1:]:
+        session.notify(f"interpreter-{version}", session.posargs)
     session.notify("fuzz")
     session.notify("rounds")
     session.notify("build")
@@ -238,6 +248,21 @@ def matrix(session: nox.Session) -> None:
     archive_spark(session)
     run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
     run_pytest(session, *PARALLEL, *PURE, twin="python")
+
+
+@nox.session(python=PYTHONS)
+def interpreter(session: nox.Session) -> None:
+    """Run what a Python version may change.
+
+    That is all but most tests on real brokers: a version changes none of the bytes that they get.
+    """
+    install(session, "test")
+    fetch_brokers(session)
+    archive_spark(session)
+    selected = ("-m", "not real or spark")
+    run_pytest(session, *PARALLEL, "--loop=both", *selected, *session.posargs)
+    run_pytest(session, *PARALLEL, *REAL_ON_EACH_PYTHON, *session.posargs)
+    run_pytest(session, *PURE_IN_TESTS, twin="python")
 
 
 @nox.session

@@ -6,10 +6,15 @@ plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests.timeouts import Alarm, TimeoutExpiredError, waited_for_cpu_s
 
 PROJECT = Path(__file__).resolve().parent.parent
 Run = Callable[..., pytest.RunResult]
@@ -221,3 +226,39 @@ def test_hang_in_a_property_ends_at_its_timeout(run: Run) -> None:
     # Besides, the task of each coroutine is left behind.
     result.assert_outcomes(failed=3, errors=2, passed=1)
     assert result.stdout.str().count("Timeout: this took more than 1 s") >= 3
+
+
+def test_wait_for_a_cpu_does_not_count_for_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s = iter([100.0, 140.0, 150.0, 150.2])
+    assert alarms_of(waited_s, monkeypatch) == [60, 40, 10]
+
+
+def test_wait_for_a_cpu_puts_a_timeout_off_by_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s = iter([0.0, 200.0, 900.0, 999.0])
+    assert alarms_of(waited_s, monkeypatch) == [60, 200, 40]
+
+
+def test_time_on_a_cpu_is_no_wait_for_it() -> None:
+    waited_s, began_s, used_s = waited_for_cpu_s(), time.monotonic(), time.thread_time()
+    while time.thread_time() < used_s + 0.3:
+        pass
+    without_cpu_s = time.monotonic() - began_s - 0.3
+    assert waited_for_cpu_s() - waited_s < without_cpu_s + 0.1
+
+
+def alarms_of(waited_s: Iterator[float], monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let an alarm of 60 s expire until it raises; return the times to which it was set."""
+    alarms: list[float] = []
+    alarm = Alarm(SimpleNamespace(timeout=60, disable_debugger_detection=True))
+    with monkeypatch.context() as patch:  # to its end, the alarm of this test itself isn't set
+        patch.setattr("tests.timeouts.waited_for_cpu_s", lambda: next(waited_s))
+        patch.setattr("signal.setitimer", lambda _, after_s, every_s: alarms.append(after_s))
+        patch.setattr("signal.signal", lambda *_: None)
+        alarm.start()
+        for _ in range(2):
+            alarm._expire(signal.SIGALRM, None)
+            assert not alarm.report
+        with pytest.raises(TimeoutExpiredError):
+            alarm._expire(signal.SIGALRM, None)
+    assert alarm.report.startswith("Timeout: this took more than 60 s")
+    return alarms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,16 @@ from typing import Any
 import pytest
 
 from tests.contract.targets import TargetSpec
-from tests.schedule import DEFAULT_VERSION, LINE_SECONDS, MODERN, SPARK, group_of, units_of
+from tests.schedule import (
+    DEFAULT_VERSION,
+    LINE_SECONDS,
+    MODERN,
+    OWN_SECONDS,
+    PARTS,
+    SPARK,
+    group_of,
+    units_of,
+)
 
 
 class Item:
@@ -58,6 +68,17 @@ def test_unit_is_a_group_a_file_or_a_long_test() -> None:
     seconds = [unit.seconds for unit in units]
     assert seconds[1] == seconds[4] == 2 * LINE_SECONDS  # of the whole group
     assert seconds[2] > seconds[3] > seconds[1] > seconds[0] == seconds[5] == 0
+
+
+def test_long_group_is_cut_into_units_of_neighbours() -> None:
+    parts = PARTS[MODERN]
+    items: list[Any] = [Item("modern_cluster", real=True) for _ in range(4 * parts)]
+    units = units_of(items)
+    names = [unit.name for unit in units]
+    assert names == sorted(names)
+    assert set(Counter(names).values()) == {4}
+    assert len(set(names)) == parts
+    assert {unit.seconds for unit in units} == {4 * OWN_SECONDS}
 
 
 def test_units_run_whole_with_the_longest_first(

@@ -228,6 +228,10 @@ class RealCluster:
         """Return a broker's log of all its starts."""
         return self._node(node_id).process.stderr()
 
+    def cpu_s(self, node_id: int) -> float:
+        """Return the CPU seconds that a running broker has used; on Linux only."""
+        return self._node(node_id).process.cpu_s()
+
     # ---- brokers ------------------------------------------------------------------------------
 
     def kill(self, node_id: int) -> None:

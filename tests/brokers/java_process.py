@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -153,6 +154,11 @@ class JavaProcess:
     def stderr(self) -> str:
         """Return the output on stderr, and so the log, so far."""
         return self.log_path.read_text(errors="replace")
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the process has used, to the microsecond; on Linux only."""
+        # The clock of another process (clock_getcpuclockid(3)), which includes ended threads.
+        return time.clock_gettime(~self.pid << 3 | 2)
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of the log, for an error message."""

@@ -24,7 +24,7 @@ from tests.brokers.ports import accepts
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import BrokerError, Message, fetch, metadata, produce
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 WITH_ZOOKEEPER = [name for name, version in VERSIONS.items() if version.needs_zookeeper]
 OLD = "0.8.2.2"

@@ -48,6 +48,9 @@ def numbers_of_kafka(cluster: RealCluster, group: str, topic: str, store: str) -
         tool = NEW_TOOL if version >= (3,) else "kafka.admin.ConsumerGroupCommand"
         arguments = ["--bootstrap-server", bootstrap, "--describe", "--group", group]
         arguments += ["--new-consumer"] if version < (0, 10) else []
+        # On a busy machine the 5 s that it waits for a broker may be too short. Older ones have no
+        # option for that.
+        arguments += ["--timeout", "60000"] if version >= (3,) else []
     done = cluster.run_java(tool, *arguments)
     rows = re.findall(
         rf"\b{topic}[,\s]+(\d+)[,\s]+(\d+)[,\s]+(\d+)[,\s]+(-?\d+)", done.stdout, re.M

@@ -412,28 +412,37 @@ async def test_waiting_range_does_not_delay_the_others(
     assert await asyncio.wait_for(waiting, 20) == list(range(60))
 
 
-async def test_fetch_alone_waits_for_the_other_requests(
-    cluster: EmbeddedCluster, router: Router
-) -> None:
-    """Otherwise the time of another request would count as the broker's wait for data."""
-    cluster.append("t", 0, values(0, 5))
-    cluster.append("t", 2, values(0, 5))
-    fetches = RangeFetches(router)
+def test_fetch_alone_waits_for_the_other_requests() -> None:
+    """Otherwise the time of another request would count as the broker's wait for data.
 
-    def fetch(partition: int, offset: int, *, alone: bool) -> asyncio.Future[Any]:
-        return fetches.fetch(0, tp(partition), offset, 1000, timeout_s=5, alone=alone)
+    In virtual time, which only the network and the broker take.
+    """
+    with simulate(1, brokers=1, version="0.8.2", topics={"t": 3}) as world:
+        cluster = world.cluster
 
-    slow = cluster.fault(FetchRequest, then=Delay(0.3), times=1)
-    first = fetch(0, 0, alone=False)
-    await until(lambda: slow.hits)
-    alone, later = fetch(2, 0, alone=True), fetch(0, 5, alone=False)
-    _, elapsed_s = await alone
-    assert first.done()
-    assert not later.done()
-    assert elapsed_s < 0.25
-    assert (await later)[0].message_set == b""
-    assert fetched_partitions(cluster) == [[0], [2], [0]]
-    assert [one.max_wait_ms for one in cluster.requests(FetchRequest)] == [0, 500, 0]
+        async def scenario() -> None:
+            cluster.append("t", 0, values(0, 5))
+            cluster.append("t", 2, values(0, 5))
+            async with started_router(cluster) as router:
+                fetches = RangeFetches(router)
+
+                def fetch(partition: int, offset: int, *, alone: bool) -> asyncio.Future[Any]:
+                    one = tp(partition)
+                    return fetches.fetch(0, one, offset, 1000, timeout_s=5, alone=alone)
+
+                slow = cluster.fault(FetchRequest, then=Delay(0.3), times=1)
+                first = fetch(0, 0, alone=False)
+                await until(lambda: slow.hits)
+                alone, later = fetch(2, 0, alone=True), fetch(0, 5, alone=False)
+                _, elapsed_s = await alone
+                assert first.done()
+                assert not later.done()
+                assert elapsed_s < 0.25
+                assert (await later)[0].message_set == b""
+
+        world.run(scenario)
+        assert fetched_partitions(cluster) == [[0], [2], [0]]
+        assert [one.max_wait_ms for one in cluster.requests(FetchRequest)] == [0, 500, 0]
 
 
 async def test_only_one_range_at_a_time_fetches_large_messages(

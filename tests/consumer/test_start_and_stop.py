@@ -135,7 +135,7 @@ async def test_seek_while_the_start_waits_for_positions_ends_it(
     assert not starting.done()
     for partition in consumer.assignment():
         consumer.seek(partition, 0)
-    await asyncio.wait_for(starting, 2)
+    await asyncio.wait_for(starting, 20)
 
 
 async def test_start_ends_without_the_position_of_a_hung_leader(

@@ -32,7 +32,14 @@ def hanging_polls(cluster: EmbeddedCluster) -> int:
 
 
 async def until_poll_hangs(consumer: Consumer) -> None:
-    await until(lambda: consumer.metrics()["asked_bytes"], "a poll is in flight")
+    """Wait for a long poll in flight.
+
+    `asked_bytes` wouldn't show it: while a response is applied, these are still bytes of that one.
+    """
+    brokers = consumer._engine._fetcher._brokers
+    await until(
+        lambda: any(one.hangs_from is not None for one in brokers.values()), "a poll is in flight"
+    )
 
 
 async def offsets(consumer: Consumer, count: int) -> list[int]:

@@ -35,6 +35,7 @@ WRITTEN_HERE: list[tuple[bytes, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_spring_and_this_client_read_each_other(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str], tmp_path: Path

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -41,7 +40,7 @@ from tests.brokers.wire import metadata as raw_metadata
 from tests.net.conftest import MakeConfig, Recorder
 from tests.waiting import until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 LINES = {
     "0.8.0": BrokerLine.V0_8_0,
@@ -348,13 +347,9 @@ async def test_metadata_responds_while_a_produce_waits_for_the_isr(
             connection = await node.connection(Lane.PRODUCE)
             await until(lambda: connection.in_flight, "the produce is on its way")
             for _ in range(5):
-                begin = time.monotonic()
                 await node.request(ASK, timeout_s=10)
                 await router.request(ListOffsetsRequest(-1, []), node_id=0, timeout_s=10)
-                assert time.monotonic() - begin < 10  # the produce hangs for 15
-            begin = time.monotonic()
             await router.metadata.refresh()
-            assert time.monotonic() - begin < 10  # the produce hangs for 15
             assert not hanging.done()
             # On the lane of the produce it would have waited.
             with pytest.raises(TimeoutError):
