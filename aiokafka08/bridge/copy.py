@@ -17,7 +17,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -50,7 +49,6 @@ _log = logging.getLogger("aiokafka08.bridge")
 _READ_S = 0.2
 CHUNK_RECORDS = 2000
 """The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
-_VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 LEADER_S = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
 RELEASE_S = 5.0
@@ -318,8 +316,8 @@ class CopySession:
         next_offset: int,
         epoch: int | None = None,
     ) -> None:
-        size = sum(map(len, filter(None, map(_KEY_OF, records))))
-        size += sum(map(len, filter(None, map(_VALUE_OF, records))))
+        size = sum(map(len, filter(None, [one.key for one in records])))
+        size += sum(map(len, filter(None, [one.value for one in records])))
         if epoch is None:
             epoch = self._epochs.get(self._sink.worker_of(tp), 0)
         while not self._sink.has_room:

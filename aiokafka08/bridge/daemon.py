@@ -50,6 +50,8 @@ _FINAL = (
 )
 _OUTAGE_OF_ONE_RUN_S = 60.0
 """How long a cluster may be away from a run that isn't a daemon."""
+_NEW_OBJECTS = 50_000
+"""After so many new objects the garbage collector visits them: at most a few ms."""
 _STEADY_S = 60.0
 """How long a session must have lasted that had nothing to copy, so that it counts as a success."""
 _FIRST_PAUSE_S = 0.5
@@ -65,7 +67,8 @@ async def run_bridge(
 ) -> None:
     """Copy until cancelled; a cancellation commits what was read and ends within five seconds.
 
-    Meanwhile the garbage collector leaves out the objects that existed before (`gc.freeze`).
+    Meanwhile the garbage collector runs seldom, and leaves out the objects that existed before
+    (`gc.set_threshold`, `gc.freeze`).
 
     Args:
         config: the file of the bridge.
@@ -81,7 +84,7 @@ async def run_bridge(
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
     import_confluent()  # its objects are left out too
-    with _older_objects_left_out():
+    with _few_collections():
         progress = asyncio.create_task(ProgressLog(config, status).follow(), name="bridge progress")
         try:
             await _run_sessions(config, status, until_caught_up, on_commit)
@@ -91,16 +94,24 @@ async def run_bridge(
 
 
 @contextmanager
-def _older_objects_left_out() -> Iterator[None]:
-    """Let no garbage collection visit the objects that exist now, while the block runs."""
+def _few_collections() -> Iterator[None]:
+    """Let the garbage collector do little while the block runs.
+
+    Records are many objects, and in no cycle: with the usual threshold of 700 new ones, visiting
+    them takes a tenth of the CPU time. Objects from before the block aren't visited at all.
+    """
     is_first = gc.get_freeze_count() == 0
     gc.collect()  # else garbage would be left out too
     gc.freeze()
+    _, *older = threshold = gc.get_threshold()
+    if is_first:
+        gc.set_threshold(_NEW_OBJECTS, *older)
     try:
         yield
     finally:
         if is_first:  # else the program has frozen objects too
             gc.unfreeze()
+            gc.set_threshold(*threshold)
 
 
 async def _run_sessions(

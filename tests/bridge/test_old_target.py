@@ -17,7 +17,7 @@ from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy import CHUNK_RECORDS, CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
     BridgeError,
@@ -233,6 +233,20 @@ async def test_refused_record_of_a_batch_is_the_one_named(
         assert not {4321, 4322, 5000}.intersection(found)
         check_at_least_once([one for one in found if one < 4321], 4321)
         assert stored(target, 1) == list(range(50))
+
+
+async def test_end_of_a_backlog_is_committed_before_its_time(
+    old: EmbeddedCluster, target: EmbeddedCluster
+) -> None:
+    """`until_caught_up` would end the last round by itself."""
+    append(old, 0, CHUNK_RECORDS + 5)
+    limits, status = f"transaction_records = {CHUNK_RECORDS}\ntransaction_s = 60", CopyStatus()
+    running = asyncio.create_task(run_bridge(config_of(old, target, of_copy=limits), status))
+    try:
+        await until(lambda: status.records == CHUNK_RECORDS + 5, "all are committed", 30)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_record_above_the_buffer_stops_its_partition(

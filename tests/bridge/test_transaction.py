@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.offset_runs import OffsetRun
 from aiokafka08.bridge.sink.events import Chunk
-from aiokafka08.bridge.sink.transaction import OpenTransaction, callbacks_of, timestamps_of
+from aiokafka08.bridge.sink.transaction import (
+    QUIET_S,
+    OpenTransaction,
+    callbacks_of,
+    timestamps_of,
+)
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -65,6 +72,22 @@ def test_missing_acknowledgement_is_an_error() -> None:
     sent(transaction, [1, 2], {0: 20})
     with pytest.raises(ValueError, match="weren't acknowledged"):
         transaction.runs()
+
+
+def test_transaction_behind_a_full_one_ends_when_quiet() -> None:
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "s:1"\n[target]\nbootstrap = "t:1"\n'
+        '[topics]\ninclude = ["t"]\n'
+    )
+    limits = replace(config.copy, transaction_records=4, transaction_s=1.0)
+    full, last = OpenTransaction(10.0), OpenTransaction(20.0, follows_full=True)
+    assert full.wait_s(limits, 10.25) == 0.75
+    full.add(chunk([1, 2, 3]))
+    assert not full.is_full(limits)
+    full.add(chunk([4]))
+    assert full.is_full(limits)
+    assert last.wait_s(limits, 20.25) == QUIET_S
+    assert last.wait_s(limits, 21.0) == 0.0
 
 
 def test_position_without_records_has_no_run() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,9 @@ def chunk(first: int, count: int, size: int, key: bytes | None = None) -> Chunk:
 class Running:
     """A worker on a mock broker, its events, and what waited for the broker at each of them."""
 
-    def __init__(self, transaction_s: float = 60.0, **producer: object) -> None:
+    def __init__(
+        self, transaction_s: float = 60.0, transaction_records: int = 200_000, **producer: Any
+    ) -> None:
         config = parse_config(MINIMAL)
         self.events: list[SinkEvent] = []
         self.unacknowledged: list[int] = []
@@ -74,7 +77,10 @@ class Running:
                 "b",
                 "b.offsets",
                 dataclasses.replace(
-                    config.copy, buffer_bytes=BUFFER_BYTES, transaction_s=transaction_s
+                    config.copy,
+                    buffer_bytes=BUFFER_BYTES,
+                    transaction_s=transaction_s,
+                    transaction_records=transaction_records,
                 ),
             ),
             self._report,
@@ -116,6 +122,17 @@ def test_worker_waits_while_its_buffer_is_unacknowledged() -> None:
     assert max(running.unacknowledged) < BUFFER_BYTES + chunks[0].memory
 
 
+def test_end_of_a_backlog_is_committed_before_its_time() -> None:
+    running = Running(transaction_records=10)
+    for one in (chunk(0, 10, 6), chunk(10, 3, 6)):
+        running.worker.put(one)
+    running.wait_commits(2)
+    running.worker.put(chunk(13, 3, 6))
+    running.finish()
+    commits = [one for one in running.events if isinstance(one, TransactionCommitted)]
+    assert [one.records for one in commits] == [10, 3, 3]
+
+
 def test_transactions_leave_no_error_of_librdkafka() -> None:
     """confluent-kafka never frees an error that it has raised: a day of copying had left 150 MB."""
 
@@ -154,9 +171,11 @@ def test_refused_record_is_named_while_chunks_come(
     """librdkafka takes no more records then, and says only that its state is wrong."""
     copy = TopicPartition(unique_topic("compacted"), 0)
     create_topics(target.bootstrap_servers, {copy.topic: 1}, {"cleanup.policy": "compact"})
-    running = Running(
-        1.0, **{"bootstrap.servers": target.bootstrap_servers, "test.mock.num.brokers": 0}
-    )
+    no_mock: dict[str, Any] = {
+        "bootstrap.servers": target.bootstrap_servers,
+        "test.mock.num.brokers": 0,
+    }
+    running = Running(1.0, **no_mock)
     keyless = chunk(7, 1, 10).records
     bad = chunk(0, 10, 10, b"k")
     bad = bad._replace(records=[*bad.records[:7], *keyless, *bad.records[8:]], target=copy)

@@ -140,6 +140,8 @@ class OrderedSink(BridgeSink):
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._epoch = 0
         self._round: OpenTransaction | None = None
+        self._was_full = False
+        """Whether the last round was full."""
         self._passed_on: list[_PassedOn] = []
         self._passed_on_bytes = 0
         self._run_logs: dict[TopicPartition, RunLog] = {}
@@ -231,26 +233,25 @@ class OrderedSink(BridgeSink):
             self._on_event(WorkerFailed(_WORKER, BridgeError(text)))
 
     async def _take_chunks(self) -> None:
-        now = asyncio.get_running_loop().time
         while True:
             is_stop, chunk = await self._next_chunk()
             is_over = chunk is None or await self._take(chunk)
-            if self._round is not None and (
-                is_over
-                or self._round.is_full(self._config.copy, now())
-                or self._passed_on_bytes >= self._config.copy.buffer_bytes
-            ):
+            if self._round is not None and (is_over or self._is_full(self._round)):
                 await self._commit(self._round)
             if is_stop:
                 return
 
+    def _is_full(self, taken: OpenTransaction) -> bool:
+        copy = self._config.copy
+        return taken.is_full(copy) or self._passed_on_bytes >= copy.buffer_bytes
+
     async def _next_chunk(self) -> tuple[bool, Chunk | None]:
-        """Return whether to stop, and the next chunk; None if the round is old enough."""
+        """Return whether to stop, and the next chunk; None if the round is over."""
         now = asyncio.get_running_loop().time
         while True:
             timeout = None
             if self._round is not None:
-                timeout = self._config.copy.transaction_s - (now() - self._round.began_at)
+                timeout = self._round.wait_s(self._config.copy, now())
                 if timeout <= 0:
                     return False, None
             try:
@@ -271,7 +272,8 @@ class OrderedSink(BridgeSink):
             Whether the round must end, since a record has failed.
         """
         if self._round is None:
-            self._round = OpenTransaction(asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            self._round = OpenTransaction(now, follows_full=self._was_full)
         pieces = self._refusals.pieces(chunk.source, [one.offset for one in chunk.records])
         try:
             if pieces and await self._has_failed(self._passed_on):
@@ -318,6 +320,7 @@ class OrderedSink(BridgeSink):
     # --- the end of a round -----------------------------------------------------------------------
 
     async def _commit(self, taken: OpenTransaction) -> None:
+        self._was_full = self._is_full(taken)
         passed_on, self._passed_on, self._round = self._passed_on, [], None
         self._passed_on_bytes = 0
         failed: dict[TopicPartition, str] = {}

@@ -18,6 +18,9 @@ from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun, runs_of
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+QUIET_S = 0.1
+"""A backlog is copied when no chunk has come for so long."""
+
 
 @dataclass(slots=True)
 class SentChunk:
@@ -56,10 +59,12 @@ class OpenTransaction:
 
     `began_at` is on the worker's clock. `unacknowledged` is the memory of the chunks whose last
     record has no delivery report yet. `every` is whether each record has a callback.
+    `follows_full` is whether the one before it was full, so that a backlog is being copied.
     """
 
     began_at: float
     every: bool = False
+    follows_full: bool = False
     records: int = 0
     size: int = 0
     unacknowledged: int = 0
@@ -79,13 +84,18 @@ class OpenTransaction:
         self.sent.append(sent)
         return sent
 
-    def is_full(self, limits: CopyConfig, now: float) -> bool:
-        """Return whether it is large or old enough to be committed; `now` is on its clock."""
-        return (
-            self.records >= limits.transaction_records
-            or self.size >= limits.transaction_bytes
-            or now - self.began_at >= limits.transaction_s
-        )
+    def is_full(self, limits: CopyConfig) -> bool:
+        """Return whether it is large enough to be committed."""
+        return self.records >= limits.transaction_records or self.size >= limits.transaction_bytes
+
+    def wait_s(self, limits: CopyConfig, now: float) -> float:
+        """Return how long to wait for the next chunk; not above 0 if it is old enough.
+
+        What follows a full transaction ends when no chunk comes for `QUIET_S`: it is the last one
+        of a backlog. Other transactions wait until `transaction_s`, so that there are few of them.
+        """
+        left_s = self.began_at + limits.transaction_s - now
+        return min(left_s, QUIET_S) if self.follows_full else left_s
 
     def runs(self) -> dict[TopicPartition, list[OffsetRun]] | None:
         """Return the runs of each partition; None if each record has to be acknowledged for that.

@@ -1,9 +1,10 @@
 """`TransactionWorker`: one transactional producer, in a thread of its own.
 
 librdkafka's calls block, so the event loop puts chunks into a queue, and the worker reports events.
-A transaction begins with the first chunk, and ends when it is large or old enough: then the records
-are flushed, the runs of offsets that their acknowledgements give are written to the offsets topic,
-the positions are added, and all that is committed at once. So there is no state but the target's.
+A transaction begins with the first chunk, and ends when it is large or old enough, or when a
+backlog is copied (`OpenTransaction`): then the records are flushed, the runs of offsets that their
+acknowledgements give are written to the offsets topic, the positions are added, and all that is
+committed at once. So there is no state but the target's.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
@@ -24,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import attrgetter, length_hint
+from operator import length_hint
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
@@ -65,7 +66,6 @@ _POLL_S = 0.05
 _RETRY_S = 0.2
 _STUCK_S = 1.0
 """How long no acknowledgement may come before librdkafka is asked for the reason."""
-_VALUE_OF, _KEY_OF = attrgetter("value"), attrgetter("key")
 _FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED_NAMES = frozenset(
     {
@@ -128,6 +128,8 @@ class TransactionWorker:
         self._open: OpenTransaction | None = None
         self._run_logs: dict[TopicPartition, RunLog] = {}
         self._acknowledge_all = False
+        self._was_full = False
+        """Whether the last committed transaction was full."""
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
         self._stop_at: float | None = None
@@ -262,7 +264,7 @@ class TransactionWorker:
                 if chunk is not None:
                     self._take(chunk)
                 if self._open is not None and (
-                    chunk is None or self._open.is_full(self._settings.copy, time.monotonic())
+                    chunk is None or self._open.is_full(self._settings.copy)
                 ):
                     self._commit(self._open)
                 if is_stop:
@@ -276,12 +278,11 @@ class TransactionWorker:
                     return  # what waits is of an older epoch
 
     def _next_chunk(self) -> tuple[bool, Chunk | None]:
-        """Return whether to stop, and the next chunk; None if the transaction is old enough."""
+        """Return whether to stop, and the next chunk; None if the transaction is over."""
         while True:
             timeout = None
             if self._open is not None:
-                age = time.monotonic() - self._open.began_at
-                timeout = self._settings.copy.transaction_s - age
+                timeout = self._open.wait_s(self._settings.copy, time.monotonic())
                 if timeout <= 0:
                     return False, None
             try:
@@ -297,7 +298,9 @@ class TransactionWorker:
     def _take(self, chunk: Chunk) -> None:
         if self._open is None:
             self._producer.begin_transaction()
-            self._open = OpenTransaction(time.monotonic(), every=self._acknowledge_all)
+            self._open = OpenTransaction(
+                time.monotonic(), every=self._acknowledge_all, follows_full=self._was_full
+            )
         sent = self._open.add(chunk)
         try:
             if sent is not None:
@@ -364,8 +367,8 @@ class TransactionWorker:
         calls = map(
             self._producer.produce,
             repeat(chunk.target.topic),
-            map(_VALUE_OF, records),
-            map(_KEY_OF, records),
+            [one.value for one in records],
+            [one.key for one in records],
             repeat(chunk.target.partition),
             callbacks,
             repeat(None),  # another name of the callback
@@ -401,6 +404,7 @@ class TransactionWorker:
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
+        self._was_full = transaction.is_full(self._settings.copy)
         self._acknowledge_all = self._refusals.is_on(transaction.positions)
         self._run_logs |= logs
         self._report(
