@@ -24,6 +24,9 @@ else:
     KT = TypeVar("KT")
     VT = TypeVar("VT")
 
+LAST_OFFSET = 2**63 - 1
+"""The largest offset: the protocol's are signed, of 64 bits."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of a topic."""

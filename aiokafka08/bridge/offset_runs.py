@@ -24,14 +24,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from aiokafka08.structs import LAST_OFFSET
+
 PAGE_RUNS = 128
 """The fewest runs of a page. Fewer are kept as one record per transaction."""
 RECORD_RUNS = 4096
 """The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
 RECORD_BYTES = 24 * RECORD_RUNS + 1024
 """The most bytes of a record: its runs, and its key and the batch around it."""
-MOST_OFFSET = 2**63 - 1
-"""The largest offset of Kafka."""
 
 
 class OffsetRun(NamedTuple):
@@ -65,7 +65,7 @@ def check_runs(source: int, runs: Sequence[OffsetRun]) -> None:
         raise ValueError(f"{runs[0]}: expected source={source}, as in the key")
     for run in runs:
         first, target, length = run
-        if first < 0 or target < 0 or length < 1 or max(first, target) + length > MOST_OFFSET:
+        if first < 0 or target < 0 or length < 1 or max(first, target) + length > LAST_OFFSET:
             raise ValueError(f"{run}: expected offsets >= 0 and a length >= 1, both in 64 bits")
 
 

@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.structs import LAST_OFFSET
 
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
 OFFSET_FILE_FORMATS: Final[tuple[OffsetFileFormat, ...]] = ("json", "jsonl", "zookeeper", "csv")
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
 _NUMBER: Final = re.compile("[0-9]{1,19}")
-_LARGEST_OFFSET: Final = 2**63 - 1
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 
@@ -201,7 +201,7 @@ def _lines(text: str, origin: str) -> Iterator[tuple[str, str]]:
 def _check_numbers(where: str, one: GroupOffset) -> None:
     if not 0 <= one.partition <= _LARGEST_PARTITION:
         raise IllegalArgumentError(f"{where}: partition {one.partition}; expected 0 or more")
-    if not 0 <= one.offset <= _LARGEST_OFFSET:
+    if not 0 <= one.offset <= LAST_OFFSET:
         raise IllegalArgumentError(f"{where}: offset {one.offset}; expected 0 or more")
 
 

@@ -39,7 +39,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import CommitIdentity, OffsetStore
-from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.structs import LAST_OFFSET, OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import CommitFailed
 
 CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
@@ -47,8 +47,6 @@ CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadat
 
 _ToCommit = Mapping[TopicPartition, OffsetAndMetadata] | frozenset[TopicPartition]
 """Offsets, or partitions whose committed offsets are read and committed again."""
-
-LAST_OFFSET = 2**63 - 1
 
 SHORTEST_INTERVAL_S = 0.01
 """The interval for `auto_commit_interval_ms=0`."""
@@ -329,6 +327,11 @@ def known_positions(
     return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}
 
 
+def is_offset(value: object) -> bool:
+    """Return whether a user's value is an offset; a bool isn't one."""
+    return type(value) is int and 0 <= value <= LAST_OFFSET
+
+
 def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Check what a user passed to `commit()`, and return it in one form.
 
@@ -350,7 +353,7 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
             raise ValueError(
                 f"offsets[{tp}]={given!r}: expected an offset or (offset, metadata)"
             ) from None
-        if type(offset) is not int or not 0 <= offset <= LAST_OFFSET:
+        if not is_offset(offset):
             raise ValueError(
                 f"offsets[{tp}]: offset {offset!r}; expected an integer from 0 to 2**63 - 1"
             )

@@ -34,12 +34,7 @@ from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
-from aiokafka08.consumer.commits import (
-    LAST_OFFSET,
-    CommitOffsets,
-    check_offsets,
-    known_positions,
-)
+from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
 from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition, Unreturned
 from aiokafka08.consumer.engine import ConsumerEngine
@@ -670,7 +665,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: the partition isn't assigned.
             ValueError: the offset isn't an integer from 0 to 2**63 - 1.
         """
-        if type(offset) is not int or not 0 <= offset <= LAST_OFFSET:
+        if not is_offset(offset):
             raise ValueError(f"offset={offset!r}: expected an integer from 0 to 2**63 - 1")
         self._engine.seek(self._engine.cursor(partition), offset)
 

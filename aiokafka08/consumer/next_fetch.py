@@ -50,7 +50,7 @@ from aiokafka08.protocol.message_set import (
     survey,
 )
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import LAST_OFFSET, TopicPartition
 
 EMPTY_WAITS = 3
 """How many responses without any message, each after the whole wait, show that the log is empty up
@@ -60,8 +60,6 @@ this partition only."""
 EARLY_RESPONSES = 2
 """How many responses in a row without any message, before the wait is over, show that the broker
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
-
-_LAST_OFFSET = 2**63 - 1
 
 _OFFSET_SIZE = struct.Struct(">qi")
 
@@ -150,7 +148,7 @@ class NextFetch:
         if found.next_offset is not None and found.next_offset > self.offset:
             if found.next_offset > high_watermark >= 0:
                 return self._use_below_watermark(message_set, high_watermark)
-            if found.next_offset > _LAST_OFFSET:
+            if found.next_offset > LAST_OFFSET:
                 return FetchFinding(FetchStep.CORRUPT)
             self.offset = found.next_offset
             self._shrink(found.whole_bytes)

@@ -29,7 +29,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     KafkaUnavailableError,
 )
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import LAST_OFFSET, TopicPartition
 from aiokafka08.zookeeper.session import (
     ZookeeperSession,
     check_node_name,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LARGEST = 2**63 - 1
 _NUMBER = re.compile(rb"\s*-?[0-9]{1,19}\s*")
 
 SESSION_TIMEOUT_S = 6.0
@@ -245,8 +244,8 @@ def decode_offset(connect: str, path: str, data: bytes) -> int | None:
     Raises:
         KafkaUnavailableError: the node holds something else; names the node.
     """
-    offset = int(data) if _NUMBER.fullmatch(data) else LARGEST + 1
-    if offset > LARGEST:
+    offset = int(data) if _NUMBER.fullmatch(data) else LAST_OFFSET + 1
+    if offset > LAST_OFFSET:
         raise KafkaUnavailableError(
             f"ZooKeeper {connect}: the node {path} holds {data[:100]!r}; expected an offset. Write "
             "an offset to the node, or delete it"
