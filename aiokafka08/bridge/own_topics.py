@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.offset_runs import RECORD_BYTES
+from aiokafka08.bridge.refusals import TargetLimits
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
 from aiokafka08.bridge.target_retry import when_available
@@ -146,11 +147,12 @@ async def own_batch_limit(config: BridgeConfig, target: TargetCluster) -> int | 
     """
     name = config.offsets_topic
     try:
-        limit = int((await target.topic_configs([name]))[name][_LIMIT])
+        found = (await target.topic_configs([name]))[name]
     except TargetUnavailableError:
         raise
     except TargetError:
         return None
+    limit = TargetLimits.of(found).max_message_bytes
     if limit < RECORD_BYTES:
         raise BridgeError(
             f"topic {name!r} at the target: {_LIMIT}={limit}: expected at least {RECORD_BYTES}, "

@@ -12,6 +12,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.positions import StoredRuns, owned_topics
+from aiokafka08.bridge.refusals import TargetLimits
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
@@ -64,9 +65,9 @@ class TargetTopics:
         """
         names = self._config.topics.pairs(await self._source.partition_counts()).values()
         configs = await self._target.topic_configs([one for one in names if one in there])
-        sizes = [one["max.message.bytes"] for one in configs.values()]
-        new = self._config.target.topic_config.get("max.message.bytes", LEAST_MESSAGE_BYTES)
-        return min(LEAST_MESSAGE_BYTES, *map(int, [new, *sizes]))
+        new = self._config.target.topic_config
+        limits = [TargetLimits.of(one).max_message_bytes for one in (new, *configs.values())]
+        return min(LEAST_MESSAGE_BYTES, *limits)
 
     async def check(self, there: Mapping[str, int], *, may_come_later: bool) -> None:
         """Verify that the bridge may copy, and that the target takes the settings of new topics.

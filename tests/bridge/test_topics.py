@@ -16,8 +16,17 @@ from aiokafka08.bridge.own_topics import (
     own_topic_problems,
 )
 from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.source import SourceReader
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
-from aiokafka08.bridge.topics import TopicPlan, plan_topics, refused_by_target, target_config
+from aiokafka08.bridge.target_topics import TargetTopics
+from aiokafka08.bridge.topics import (
+    LEAST_MESSAGE_BYTES,
+    TopicPlan,
+    plan_topics,
+    refused_by_target,
+    target_config,
+)
 
 
 def config(more: str = "") -> BridgeConfig:
@@ -110,6 +119,17 @@ async def test_start_goes_on_if_settings_may_not_be_read(
     ]
     assert len(caplog.messages) == 4
     assert await own_topic_problems(of, target, there) == ([], unknown)
+
+
+async def test_limit_that_the_target_leaves_out_is_todays_default() -> None:
+    """Not all services that speak Kafka's protocol tell each setting."""
+    of, target = config(), create_autospec(TargetCluster, instance=True)
+    target.topic_configs.side_effect = lambda names: {name: {} for name in names}
+    source = create_autospec(SourceReader, instance=True)
+    source.partition_counts.return_value = {"orders": 1}
+    topics = TargetTopics(of, source, target, CopyStatus(), BridgeRun())
+    assert await topics.batch_limit({"orders"}) == LEAST_MESSAGE_BYTES
+    assert await own_batch_limit(of, target) == LEAST_MESSAGE_BYTES
 
 
 async def test_start_waits_until_each_broker_knows_a_new_topic() -> None:
