@@ -115,6 +115,7 @@ class Controls:
             now_ms = runtime.now_ms()
             validated = validate_set(data, one.log.end_offset, one.log_config, now_ms)
             one.log.append(validated, now_ms)
+            one.arrived_bytes[one.leader] += len(data)
             self._state.changed.add(one.key)
             return validated.first_offset
 

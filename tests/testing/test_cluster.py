@@ -35,7 +35,7 @@ from tests.contract.wire.requests import (
     produce,
     produce_request,
 )
-from tests.contract.wire.wire_client import WireClient
+from tests.contract.wire.wire_client import LONG_MS, WireClient
 from tests.waiting import until
 
 
@@ -60,7 +60,7 @@ def start_long_poll(
 ) -> None:
     """Send a long poll and wait until the broker has begun it."""
     begun = cluster.next_request(FetchRequest, node=node)
-    wire.send(fetch_request("t", offset, max_wait_ms=10_000))
+    wire.send(fetch_request("t", offset, max_wait_ms=LONG_MS))
     begun.result(5)
 
 
@@ -620,10 +620,15 @@ def test_log_returns_timestamps() -> None:
         assert found == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
 
 
-def test_append_completes_long_poll(solo: EmbeddedCluster) -> None:
-    with WireClient(address(solo)) as wire:
-        start_long_poll(solo, wire)
-        solo.append("t", 0, [b"x"])
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
+def test_append_completes_long_poll(version: str) -> None:
+    """Also before 0.8.2, where a long poll waits for what is produced."""
+    with (
+        EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
+        WireClient(address(cluster)) as wire,
+    ):
+        start_long_poll(cluster, wire)
+        cluster.append("t", 0, [b"x"])
         assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
 
 
