@@ -138,6 +138,8 @@ async def _wrong_settings(target: TargetCluster, names: Iterable[str]) -> list[s
 async def own_batch_limit(config: BridgeConfig, target: TargetCluster) -> int | None:
     """Return the largest batch that the offsets topic takes; it exists.
 
+    A limit that the target leaves out is Kafka's default.
+
     Returns:
         None if the target doesn't allow to read it.
 

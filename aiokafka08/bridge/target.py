@@ -213,7 +213,8 @@ class Target(TargetCluster):
         if not topics:
             return {}
         return {
-            topic: {name: entry.value for name, entry in entries.items()}
+            # Of a setting that the target hides, the value is None.
+            topic: {name: one.value for name, one in entries.items() if one.value is not None}
             for topic, entries in (await self._config_entries(topics)).items()
         }
 

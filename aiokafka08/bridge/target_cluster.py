@@ -96,7 +96,7 @@ class TargetCluster(ABC):
 
     @abstractmethod
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the settings in force of each topic, those that the target tells.
+        """Return the settings in force of each topic; a target may leave some out.
 
         Raises:
             TargetError: a topic doesn't exist, or the target doesn't respond.

@@ -57,6 +57,8 @@ class TargetTopics:
     async def batch_limit(self, there: Collection[str]) -> int:
         """Return the smallest `max.message.bytes` of the target topics.
 
+        A limit that the target leaves out is Kafka's default.
+
         Args:
             there: all topics of the target.
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from aiokafka08.garbage import older_objects_left_out
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.cluster import EmbeddedCluster
@@ -217,20 +218,16 @@ def _short_holds() -> Iterator[None]:
         gc.collect()
         timer = loop.call_later(_COLLECTION_S, collect)
 
-    is_first = gc.get_freeze_count() == 0
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*thresholds[:2], 1_000_000)
-    sys.setswitchinterval(_SWITCH_S)
-    timer = loop.call_later(_COLLECTION_S, collect)
-    try:
-        yield
-    finally:
-        timer.cancel()
-        sys.setswitchinterval(switch_s)
-        gc.set_threshold(*thresholds)
-        if is_first:  # else the program has frozen objects too
-            gc.unfreeze()
+    with older_objects_left_out():
+        gc.set_threshold(*thresholds[:2], 1_000_000)
+        sys.setswitchinterval(_SWITCH_S)
+        timer = loop.call_later(_COLLECTION_S, collect)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            sys.setswitchinterval(switch_s)
+            gc.set_threshold(*thresholds)
 
 
 def _is_loopback(host: str) -> bool:

@@ -137,6 +137,7 @@ class Controls:
             one = self._partition(topic, partition)
             after = one.log.end_offset + 1 if next_offset is None else next_offset
             one.log.append_raw(message_set, after, runtime.now_ms())
+            one.arrived_bytes[one.leader] += len(message_set)
             self._state.changed.add(one.key)
 
         self._call(act)

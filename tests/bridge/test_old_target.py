@@ -31,6 +31,7 @@ from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink import ordered
 from aiokafka08.bridge.sink.claims import CLAIM_KEY, Claim, encode_claim
 from aiokafka08.bridge.sink.ordered import OrderedSink
+from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.bridge.target_retry import when_available
@@ -236,17 +237,30 @@ async def test_refused_record_of_a_batch_is_the_one_named(
 
 
 async def test_end_of_a_backlog_is_committed_before_its_time(
-    old: EmbeddedCluster, target: EmbeddedCluster
+    old: EmbeddedCluster, target: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`until_caught_up` would end the last round by itself."""
+    """What follows a round that wasn't full waits again, here until the bridge stops.
+
+    The bridge goes on after the backlog, since the end of a copy ends its last round.
+    """
+    begun: list[OpenTransaction] = []
+
+    def begin(*arguments: Any, **options: Any) -> OpenTransaction:
+        begun.append(OpenTransaction(*arguments, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(ordered, "OpenTransaction", begin)
     append(old, 0, CHUNK_RECORDS + 5)
     limits, status = f"transaction_records = {CHUNK_RECORDS}\ntransaction_s = 60", CopyStatus()
     running = asyncio.create_task(run_bridge(config_of(old, target, of_copy=limits), status))
     try:
         await until(lambda: status.records == CHUNK_RECORDS + 5, "all are committed", 30)
+        append(old, 0, 5, CHUNK_RECORDS + 5)
+        await until(lambda: len(begun) == 3, "a round begins", 30)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+    assert [one.follows_full for one in begun] == [False, True, False]
 
 
 async def test_record_above_the_buffer_stops_its_partition(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import create_autospec
+from unittest.mock import AsyncMock, Mock, create_autospec
 
 import pytest
 
@@ -18,6 +18,7 @@ from aiokafka08.bridge.own_topics import (
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topics import (
@@ -122,7 +123,7 @@ async def test_start_goes_on_if_settings_may_not_be_read(
 
 
 async def test_limit_that_the_target_leaves_out_is_todays_default() -> None:
-    """Not all services that speak Kafka's protocol tell each setting."""
+    """Not all services that speak Kafka's protocol return each setting."""
     of, target = config(), create_autospec(TargetCluster, instance=True)
     target.topic_configs.side_effect = lambda names: {name: {} for name in names}
     source = create_autospec(SourceReader, instance=True)
@@ -130,6 +131,13 @@ async def test_limit_that_the_target_leaves_out_is_todays_default() -> None:
     topics = TargetTopics(of, source, target, CopyStatus(), BridgeRun())
     assert await topics.batch_limit({"orders"}) == LEAST_MESSAGE_BYTES
     assert await own_batch_limit(of, target) == LEAST_MESSAGE_BYTES
+
+
+async def test_hidden_setting_of_the_target_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {"cleanup.policy": Mock(value="compact"), "max.message.bytes": Mock(value=None)}
+    monkeypatch.setattr(Target, "_config_entries", AsyncMock(return_value={"orders": entries}))
+    target = Target(config())
+    assert await target.topic_configs(["orders"]) == {"orders": {"cleanup.policy": "compact"}}
 
 
 async def test_start_waits_until_each_broker_knows_a_new_topic() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.sink import worker
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
@@ -122,7 +123,15 @@ def test_worker_waits_while_its_buffer_is_unacknowledged() -> None:
     assert max(running.unacknowledged) < BUFFER_BYTES + chunks[0].memory
 
 
-def test_end_of_a_backlog_is_committed_before_its_time() -> None:
+def test_end_of_a_backlog_is_committed_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a transaction that wasn't full waits again."""
+    begun: list[OpenTransaction] = []
+
+    def begin(*arguments: Any, **options: Any) -> OpenTransaction:
+        begun.append(OpenTransaction(*arguments, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(worker, "OpenTransaction", begin)
     running = Running(transaction_records=10)
     for one in (chunk(0, 10, 6), chunk(10, 3, 6)):
         running.worker.put(one)
@@ -131,6 +140,7 @@ def test_end_of_a_backlog_is_committed_before_its_time() -> None:
     running.finish()
     commits = [one for one in running.events if isinstance(one, TransactionCommitted)]
     assert [one.records for one in commits] == [10, 3, 3]
+    assert [one.follows_full for one in begun] == [False, True, False]
 
 
 def test_transactions_leave_no_error_of_librdkafka() -> None:

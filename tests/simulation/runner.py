@@ -21,6 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import get_args
 
+from aiokafka08.garbage import older_objects_left_out
 from tests.arguments import positive
 from tests.simulation.plan import VERSIONS, Fault, Strike, plan_of
 from tests.simulation.scenario import run
@@ -90,14 +91,12 @@ def frozen_modules() -> Iterator[None]:
 
     There are no others meanwhile: they took 6 to 9 % of a seed's time.
     """
-    is_first = gc.get_freeze_count() == 0
-    _freeze_modules()
-    try:
-        yield
-    finally:
-        gc.enable()
-        if is_first:  # else pytest, too, has frozen objects, and would visit them after each test
-            gc.unfreeze()
+    with older_objects_left_out():
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
 
 
 def _freeze_modules() -> None:

@@ -632,6 +632,16 @@ def test_append_completes_long_poll(version: str) -> None:
         assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
 
 
+def test_append_raw_completes_long_poll() -> None:
+    with (
+        EmbeddedCluster(version="0.8.1", topics={"t": 1}) as cluster,
+        WireClient(address(cluster)) as wire,
+    ):
+        start_long_poll(cluster, wire)
+        cluster.append_raw("t", 0, encode_entry(0, None, b"x"))
+        assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
+
+
 def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [b"good"])
     bad = bytearray(encode_entry(1, None, b"poison"))

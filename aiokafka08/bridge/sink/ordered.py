@@ -141,7 +141,7 @@ class OrderedSink(BridgeSink):
         self._epoch = 0
         self._round: OpenTransaction | None = None
         self._was_full = False
-        """Whether the last round was full."""
+        """Whether the last round whose positions were committed was full."""
         self._passed_on: list[_PassedOn] = []
         self._passed_on_bytes = 0
         self._run_logs: dict[TopicPartition, RunLog] = {}
@@ -320,7 +320,7 @@ class OrderedSink(BridgeSink):
     # --- the end of a round -----------------------------------------------------------------------
 
     async def _commit(self, taken: OpenTransaction) -> None:
-        self._was_full = self._is_full(taken)
+        was_full = self._is_full(taken)
         passed_on, self._passed_on, self._round = self._passed_on, [], None
         self._passed_on_bytes = 0
         failed: dict[TopicPartition, str] = {}
@@ -346,6 +346,7 @@ class OrderedSink(BridgeSink):
             size += chunk.size
         if positions:
             await self._keep_positions(taken, positions, runs)
+            self._was_full = was_full
             self._refusals.is_on(positions)
             self._on_event(TransactionCommitted(_WORKER, positions, runs, records, size))
         if refusal is not None:

@@ -19,7 +19,7 @@ from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 QUIET_S = 0.1
-"""A backlog is copied when no chunk has come for so long."""
+"""How long no chunk comes at the end of a backlog."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class OpenTransaction:
 
     `began_at` is on the worker's clock. `unacknowledged` is the memory of the chunks whose last
     record has no delivery report yet. `every` is whether each record has a callback.
-    `follows_full` is whether the one before it was full, so that a backlog is being copied.
+    `follows_full` is whether the one before it was full: this one may be the last of a backlog.
     """
 
     began_at: float
@@ -89,10 +89,10 @@ class OpenTransaction:
         return self.records >= limits.transaction_records or self.size >= limits.transaction_bytes
 
     def wait_s(self, limits: CopyConfig, now: float) -> float:
-        """Return how long to wait for the next chunk; not above 0 if it is old enough.
+        """Return how long to wait for the next chunk; 0 or less if it is old enough.
 
-        What follows a full transaction ends when no chunk comes for `QUIET_S`: it is the last one
-        of a backlog. Other transactions wait until `transaction_s`, so that there are few of them.
+        What follows a full transaction ends when no chunk comes for `QUIET_S`, as at the end of a
+        backlog. Other transactions wait until `transaction_s`, so that there are few of them.
         """
         left_s = self.began_at + limits.transaction_s - now
         return min(left_s, QUIET_S) if self.follows_full else left_s

@@ -1,8 +1,8 @@
 """`TransactionWorker`: one transactional producer, in a thread of its own.
 
 librdkafka's calls block, so the event loop puts chunks into a queue, and the worker reports events.
-A transaction begins with the first chunk, and ends when it is large or old enough, or when a
-backlog is copied (`OpenTransaction`): then the records are flushed, the runs of offsets that their
+A transaction begins with the first chunk, and ends when it is large or old enough, or at the end
+of a backlog (`OpenTransaction`): then the records are flushed, the runs of offsets that their
 acknowledgements give are written to the offsets topic, the positions are added, and all that is
 committed at once. So there is no state but the target's.
 
