@@ -19,8 +19,6 @@ import ctypes
 import gc
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -51,8 +49,6 @@ _FINAL = (
 )
 _OUTAGE_OF_ONE_RUN_S = 60.0
 """How long a cluster may be away from a run that isn't a daemon."""
-_NEW_OBJECTS = 50_000
-"""After so many new objects the garbage collector visits them."""
 _STEADY_S = 60.0
 """How long a session must have lasted that had nothing to copy, so that it counts as a success."""
 _FIRST_PAUSE_S = 0.5
@@ -68,8 +64,7 @@ async def run_bridge(
 ) -> None:
     """Copy until cancelled; a cancellation commits what was read and ends within five seconds.
 
-    Meanwhile the garbage collector leaves out the objects that existed before (`gc.freeze`), and
-    visits new ones after 50,000 of them (`gc.set_threshold`), unless its threshold is higher or 0.
+    Meanwhile the garbage collector leaves out the objects that existed before (`gc.freeze`).
 
     Args:
         config: the file of the bridge.
@@ -85,32 +80,13 @@ async def run_bridge(
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
     import_confluent()  # its objects are left out too
-    with older_objects_left_out(), _few_collections():
+    with older_objects_left_out():
         progress = asyncio.create_task(ProgressLog(config, status).follow(), name="bridge progress")
         try:
             await _run_sessions(config, status, until_caught_up, on_commit)
         finally:
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Let the garbage collector visit new objects seldom while the block runs.
-
-    Records are many objects, and in no cycle: with Python's threshold (700 new objects, 2,000 in
-    3.13), visiting them takes a tenth of the CPU time. A program's own higher threshold stays.
-    """
-    usual = gc.get_threshold()
-    few = (_NEW_OBJECTS, *usual[1:])
-    is_raised = 0 < usual[0] < _NEW_OBJECTS  # 0: no collections at all
-    if is_raised:
-        gc.set_threshold(*few)
-    try:
-        yield
-    finally:
-        if is_raised and gc.get_threshold() == few:
-            gc.set_threshold(*usual)
 
 
 async def _run_sessions(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
 from aiokafka08.bridge import copy_starts
-from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts, FoundStarts
 from aiokafka08.bridge.positions import StoredRuns
@@ -20,6 +20,8 @@ from aiokafka08.bridge.target_cluster import TargetCluster
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+HadRecords = Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, bool]]]
+
 FIRST, EMPTY, FILLED = (TopicPartition(name, 0) for name in ("first", "empty", "filled"))
 
 
@@ -30,20 +32,10 @@ async def test_filled_topic_that_comes_later_is_not_copied(
 ) -> None:
     """In the first process of a bridge, too; the start has only refused those that it has seen."""
     append = 'append = ["filled"]' if appends else ""
-    config = parse_config(
-        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
-        f'[topics]\ninclude = [".*"]\n{append}\n[copy]\nstart = "{start}"'
-    )
-    source = create_autospec(SourceReader, instance=True)
-    target = create_autospec(TargetCluster, instance=True)
-    identities = create_autospec(TopicIdentities, instance=True)
-    source.reachable_bounds = bounds_of
-    target.committed.return_value = {}
-    target.ever_had_records = has_records
-    identities.begun_anew, identities.reason.return_value = set(), None
+    config = config_of(f'{append}\n[copy]\nstart = "{start}"')
     monkeypatch.setattr(copy_starts, "find_by_tail", nothing)
     run, runs = BridgeRun(), StoredRuns(ends_only=True)
-    starts = CopyStarts(config, source, target, identities, run)
+    starts = starts_of(config, run, has_records)
     found = await starts.find({FIRST: FIRST}, runs, has_run=False, wait_s=0)
     assert found.positions == {FIRST: CopyStart(9 if start == "latest" else 3, True)}
     run.has_begun = True
@@ -55,6 +47,24 @@ async def test_filled_topic_that_comes_later_is_not_copied(
     assert left_out.keys() == pairs.keys() - found.positions.keys()
     if not appends:
         assert "delete the target topic to copy it again; topics.append" in left_out[FILLED]
+
+
+def config_of(more: str = "") -> BridgeConfig:
+    return parse_config(
+        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
+        f'[topics]\ninclude = [".*"]\n{more}\n'
+    )
+
+
+def starts_of(config: BridgeConfig, run: BridgeRun, ever_had_records: HadRecords) -> CopyStarts:
+    """A session's starts, at a target without positions."""
+    source = create_autospec(SourceReader, instance=True)
+    target = create_autospec(TargetCluster, instance=True)
+    identities = create_autospec(TopicIdentities, instance=True)
+    source.reachable_bounds = bounds_of
+    target.committed.return_value, target.ever_had_records = {}, ever_had_records
+    identities.begun_anew, identities.reason.return_value = set(), None
+    return CopyStarts(config, source, target, identities, run)
 
 
 async def bounds_of(
@@ -75,27 +85,17 @@ async def test_partition_without_a_commit_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next session of the process: what the copy has behind that is its own first round."""
-    config = parse_config(
-        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
-        '[topics]\ninclude = [".*"]\n'
-    )
-    source = create_autospec(SourceReader, instance=True)
-    target = create_autospec(TargetCluster, instance=True)
-    identities = create_autospec(TopicIdentities, instance=True)
-    source.reachable_bounds = bounds_of
-    target.committed.return_value, target.ever_had_records = {}, nowhere
-    identities.begun_anew, identities.reason.return_value = set(), None
+    config = config_of()
     monkeypatch.setattr(copy_starts, "find_by_tail", nothing)
     run, runs, pairs = BridgeRun(), StoredRuns(ends_only=True), {FILLED: FILLED}
-    for has_records_now in (nowhere, has_records):
-        target.ever_had_records = has_records_now
-        starts = CopyStarts(config, source, target, identities, run)
+    for ever_had_records in (nowhere, has_records):
+        starts = starts_of(config, run, ever_had_records)
         found = await starts.find(pairs, runs, has_run=False, wait_s=0)
         assert found.positions == {FILLED: CopyStart(3, True)}
         assert found.begins == {FILLED}
         run.has_begun, run.begun = True, {FILLED}  # its first records were put
     run.begun.clear()  # a commit
-    starts = CopyStarts(config, source, target, identities, run)
+    starts = starts_of(config, run, has_records)
     assert (await starts.find(pairs, runs, has_run=False, wait_s=0)).left_out.keys() == {FILLED}
 
 
@@ -105,12 +105,8 @@ async def nowhere(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, 
 
 async def test_partition_begins_with_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """What its copy has before isn't of this process: another program may fill it meanwhile."""
-    config = parse_config(
-        'name = "x"\n[source]\nbootstrap = "a:1"\n[target]\nbootstrap = "b:1"\n'
-        '[topics]\ninclude = [".*"]\n'
-    )
     run, status = BridgeRun(), CopyStatus()
-    session = CopySession(config, status, run)
+    session = CopySession(config_of(), status, run)
     monkeypatch.setattr(session._sink, "put", lambda chunk: None)
     starts = FoundStarts({tp: CopyStart(0, False) for tp in (FIRST, EMPTY)}, begins={FIRST, EMPTY})
     find = AsyncMock(side_effect=[starts, FoundStarts({FILLED: CopyStart(5, False)})])

@@ -47,20 +47,6 @@ async def test_collections_leave_out_what_is_older_than_the_copy() -> None:
     assert any(one is older for one in gc.get_objects())
 
 
-@pytest.mark.usefixtures("nothing_frozen")
-async def test_collections_are_few_during_the_copy() -> None:
-    """With the usual threshold, visiting records takes a tenth of the CPU time."""
-    usual, status = gc.get_threshold(), CopyStatus()
-    running = asyncio.create_task(run_bridge(NOWHERE, status))
-    try:
-        await until(lambda: status.sessions, "a session begins", 30)
-        assert gc.get_threshold()[0] > usual[0]
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    assert gc.get_threshold() == usual
-
-
 async def test_garbage_of_the_start_is_collected() -> None:
     """Collections leave out what exists at the start, so it would stay for the bridge's life."""
 

@@ -31,7 +31,6 @@ from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink import ordered
 from aiokafka08.bridge.sink.claims import CLAIM_KEY, Claim, encode_claim
 from aiokafka08.bridge.sink.ordered import OrderedSink
-from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target_choice import guarantee, with_releases
 from aiokafka08.bridge.target_retry import when_available
@@ -42,6 +41,7 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
+from tests.bridge.begun import begun_transactions
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -243,13 +243,7 @@ async def test_end_of_a_backlog_is_committed_before_its_time(
 
     The bridge goes on after the backlog, since the end of a copy ends its last round.
     """
-    begun: list[OpenTransaction] = []
-
-    def begin(*arguments: Any, **options: Any) -> OpenTransaction:
-        begun.append(OpenTransaction(*arguments, **options))
-        return begun[-1]
-
-    monkeypatch.setattr(ordered, "OpenTransaction", begin)
+    begun = begun_transactions(ordered, monkeypatch)
     append(old, 0, CHUNK_RECORDS + 5)
     limits, status = f"transaction_records = {CHUNK_RECORDS}\ntransaction_s = 60", CopyStatus()
     running = asyncio.create_task(run_bridge(config_of(old, target, of_copy=limits), status))

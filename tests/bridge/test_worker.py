@@ -26,6 +26,7 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
 from aiokafka08.structs import ConsumerRecord, TopicPartition
+from tests.bridge.begun import begun_transactions
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
 from tests.brokers.waiting import wait_for
@@ -125,13 +126,7 @@ def test_worker_waits_while_its_buffer_is_unacknowledged() -> None:
 
 def test_end_of_a_backlog_is_committed_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows a transaction that wasn't full waits again."""
-    begun: list[OpenTransaction] = []
-
-    def begin(*arguments: Any, **options: Any) -> OpenTransaction:
-        begun.append(OpenTransaction(*arguments, **options))
-        return begun[-1]
-
-    monkeypatch.setattr(worker, "OpenTransaction", begin)
+    begun = begun_transactions(worker, monkeypatch)
     running = Running(transaction_records=10)
     for one in (chunk(0, 10, 6), chunk(10, 3, 6)):
         running.worker.put(one)

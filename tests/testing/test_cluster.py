@@ -620,25 +620,19 @@ def test_log_returns_timestamps() -> None:
         assert found == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
 
 
+@pytest.mark.parametrize("is_raw", [False, True])
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
-def test_append_completes_long_poll(version: str) -> None:
+def test_append_completes_long_poll(version: str, is_raw: bool) -> None:
     """Also before 0.8.2, where a long poll waits for what is produced."""
     with (
         EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
         WireClient(address(cluster)) as wire,
     ):
         start_long_poll(cluster, wire)
-        cluster.append("t", 0, [b"x"])
-        assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
-
-
-def test_append_raw_completes_long_poll() -> None:
-    with (
-        EmbeddedCluster(version="0.8.1", topics={"t": 1}) as cluster,
-        WireClient(address(cluster)) as wire,
-    ):
-        start_long_poll(cluster, wire)
-        cluster.append_raw("t", 0, encode_entry(0, None, b"x"))
+        if is_raw:
+            cluster.append_raw("t", 0, encode_entry(0, None, b"x"))
+        else:
+            cluster.append("t", 0, [b"x"])
         assert fetched(wire.receive(FetchRequest), "t").values() == [(0, b"x")]
 
 
