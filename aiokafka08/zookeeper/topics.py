@@ -184,12 +184,14 @@ class TopicNodes:
                 pass  # requested before
 
     def deletion_state(self, topic: str) -> tuple[bool, bool]:
-        """Return whether the topic exists, and whether its deletion is still requested."""
+        """Return whether the topic exists, and whether its deletion is still requested.
+
+        The request is read first. The controller deletes the topic before the request, so a topic
+        that exists without one is a topic whose deletion the brokers refuse.
+        """
         with self._session() as client:
-            return (
-                client.exists(f"{_TOPICS}/{topic}") is not None,
-                client.exists(f"{_DELETIONS}/{topic}") is not None,
-            )
+            is_requested = client.exists(f"{_DELETIONS}/{topic}") is not None
+            return client.exists(f"{_TOPICS}/{topic}") is not None, is_requested
 
     def _read_topic(self, topic: str) -> tuple[ReplicaAssignment, dict[str, Any], int]:
         """Return a topic's replica assignment, all fields of its node, and the node's version."""

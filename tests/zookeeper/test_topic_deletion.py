@@ -1,0 +1,34 @@
+"""Two reads of ZooKeeper tell whether a topic was deleted, while the controller deletes it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from aiokafka08.zookeeper.topics import TopicNodes
+
+
+class DeletingController:
+    """ZooKeeper; between two reads the controller deletes the topic and then the request."""
+
+    def __init__(self) -> None:
+        self.nodes = {"/brokers/topics/t", "/admin/delete_topics/t"}
+
+    def exists(self, path: str) -> object:
+        found = object() if path in self.nodes else None
+        self.nodes.clear()
+        return found
+
+
+def test_deletion_between_the_reads_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that exists without a request is one whose deletion the brokers refuse."""
+    nodes, controller = TopicNodes("localhost:1", 1.0), DeletingController()
+
+    def session() -> Any:
+        return contextlib.nullcontext(controller)
+
+    monkeypatch.setattr(nodes, "_session", session)
+    assert nodes.deletion_state("t") != (True, False)
+    assert nodes.deletion_state("t") == (False, False)
