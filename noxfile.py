@@ -55,8 +55,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 IN_UNITS = ("--dist=loadgroup", "--no-loadscope-reorder")
 """`tests/schedule.py` decides which tests one process runs, and in which order."""
-PARALLEL = ("--numprocesses=4", *IN_UNITS)
-"""Four processes on two cores: many tests wait for brokers or Spark."""
+PARALLEL = ("--numprocesses=6", *IN_UNITS)
+"""Six processes on two cores: many tests wait for brokers or Spark."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """The tests that run once more on the pure twins, without real brokers. The tests of the message

@@ -37,7 +37,7 @@ LINE_SECONDS = 0.3
 OWN_SECONDS = 4.0
 """Rough times of one test of a group, to begin with the longest group: of Spark, of the version
 that most tests use, of another version, of tests that start brokers themselves."""
-PARTS = {MODERN: 2}
+PARTS = {MODERN: 3}
 """Into how many units a group is cut. The bridge's tests mostly wait for time-outs of clients and
 brokers: one behind the other they take 690 s, of 860 s for all tests on two cores. Each unit starts
 the group's clusters."""

@@ -31,7 +31,7 @@ from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, copy, write
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
-from tests.spark.conftest import PACKAGES, SHORT_JVM
+from tests.spark.conftest import PACKAGES, SHORT_JVM, quick_home
 
 ROOT = Path(__file__).parents[2]
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -291,6 +291,7 @@ class SparkJob:
             "PYTHONPATH": PACKAGES,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": quick_home(),
             "PYSPARK_SUBMIT_ARGS": (
                 f"{submit} --master local[2] --conf spark.ui.enabled=false "
                 "--conf spark.python.authenticate.socketTimeout=120s "

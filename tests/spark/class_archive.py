@@ -1,9 +1,9 @@
 """The archive of the classes that Spark's JVM loads: one that maps it takes half the CPU time.
 
 It takes 7.8 in place of 16.4 CPU-s to start, read and run two streams. `python -m
-tests.spark.class_archive` writes the archive, if there is none, beside pyspark: a JVM maps it only
-with the same jars in the same place. A JVM without an archive, or with one that it can't map,
-starts as ever.
+tests.spark.class_archive` writes the archive, if there is none, into the tests' SPARK_HOME: a JVM
+maps it only with the same jars in the same place. A JVM without an archive, or with one that it
+can't map, starts as ever.
 
 Invariant: a file is complete or absent. A JVM writes it under another name, at its end.
 """
@@ -11,7 +11,6 @@ Invariant: a file is complete or absent. A JVM writes it under another name, at 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import subprocess
 import tempfile
 from pathlib import Path
@@ -20,19 +19,20 @@ from typing import Any
 from tests.brokers.class_archive import QUIET, writing_options
 from tests.brokers.errors import MissingToolError
 from tests.brokers.jars import java_command
+from tests.spark.home import pyspark_folder, shared_home
 
 
 def archive_path() -> Path | None:
     """Return where the archive is, or would be; None without pyspark or Java."""
-    pyspark = importlib.util.find_spec("pyspark")
+    pyspark = pyspark_folder()
     try:
         java = Path(java_command()).resolve()
     except MissingToolError:
         return None
-    if pyspark is None or pyspark.origin is None:
+    if pyspark is None:
         return None
     digest = hashlib.sha256(f"{java} {java.stat().st_mtime_ns}".encode()).hexdigest()[:8]
-    return Path(pyspark.origin).parent / f"aiokafka08-{digest}.jsa"
+    return shared_home(pyspark) / f"classes-{digest}.jsa"
 
 
 def mapping_options() -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from aiokafka08.spark import register
 from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.class_archive import mapping_options
+from tests.spark.home import make_home, pyspark_folder, shared_home
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
@@ -47,6 +48,7 @@ def running_spark(folder: Path, java_options: str) -> Iterator[Any]:
         patch.setenv("PYTHONPATH", PACKAGES)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_HOME", quick_home())
         patch.delenv("PYTHONASYNCIODEBUG", raising=False)
         warnings.simplefilter("ignore")
         session = (
@@ -123,15 +125,19 @@ def ranges(tasks: list[InputPartition]) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for task in tasks for one in task.value]
 
 
-def spark_home(folder: Path) -> str:
-    """Create a SPARK_HOME of symbolic links, since a local cluster writes to SPARK_HOME/work."""
-    import pyspark
+def quick_home() -> str:
+    """Return the SPARK_HOME of all tests but those with a local cluster."""
+    pyspark = pyspark_folder()
+    assert pyspark is not None
+    return str(shared_home(pyspark))
 
-    home = folder / "home"
+
+def cluster_home(folder: Path) -> str:
+    """Make a SPARK_HOME in a folder: a local cluster writes to SPARK_HOME/work."""
+    pyspark, home = pyspark_folder(), folder / "home"
+    assert pyspark is not None
     home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        if path.name != "work":
-            (home / path.name).symlink_to(path)
+    make_home(home, pyspark)
     return str(home)
 
 

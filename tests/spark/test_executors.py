@@ -19,7 +19,7 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.spark.options import read_options
 from aiokafka08.spark.reader import Kafka08Reader
 from aiokafka08.testing import EmbeddedCluster
-from tests.spark.conftest import SHORT_JVM, spark_home
+from tests.spark.conftest import SHORT_JVM, cluster_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -86,7 +86,7 @@ def run(
     environment |= {
         "PYSPARK_PYTHON": python,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": spark_home(folder),
+        "SPARK_HOME": cluster_home(folder),
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder} {SHORT_JVM}",
     }

@@ -21,7 +21,7 @@ from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers
-from tests.spark.conftest import ROOT, SHORT_JVM, fill, spark_home
+from tests.spark.conftest import ROOT, SHORT_JVM, cluster_home, fill, quick_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -37,8 +37,8 @@ def start(
         for name, value in os.environ.items()
         if name not in {"PYTHONASYNCIODEBUG", "SPARK_HOME"} and not name.startswith("PYSPARK")
     }
-    if master.startswith("local-cluster"):
-        environment["SPARK_HOME"] = spark_home(folder)
+    is_cluster = master.startswith("local-cluster")
+    environment["SPARK_HOME"] = cluster_home(folder) if is_cluster else quick_home()
     return subprocess.Popen(
         [
             sys.executable,
