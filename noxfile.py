@@ -63,7 +63,7 @@ PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/prod
 set itself always run for both twins."""
 
 PURE_IN_TESTS = (
-    *("--numprocesses=2", *IN_UNITS, "-m", "not real", "--loop=asyncio"),
+    *(*PARALLEL, "-m", "not real", "--loop=asyncio"),
     # The twins know as little of loops as the compiled modules, and of lines only the format of
     # messages: 0.8.2 and 0.10 have one each.
     *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),

@@ -1,6 +1,6 @@
 """Random requests to an embedded and a real broker of each line get the same answers.
 
-20 seeds a line in `tests`, 500 in `full`; `nox -s differential -- --seeds N` runs any number, and
+8 seeds a line in `tests`, 500 in `full`; `nox -s differential -- --seeds N` runs any number, and
 explains a difference.
 """
 
@@ -40,7 +40,7 @@ def pairs(releases: Sequence[str], brokers: int) -> list[Any]:
     indirect=True,
 )
 def test_random_requests_get_equal_answers(on_pair: OnPair, pytestconfig: pytest.Config) -> None:
-    seeds = range(500 if pytestconfig.getoption("--full") else 20)
+    seeds = range(500 if pytestconfig.getoption("--full") else 8)
 
     async def compare(pair: Pair) -> Report:
         # 0.9 loses responses of other connections behind a bad request (docs/brokers.md 2.2).

@@ -124,6 +124,7 @@ async def test_a_long_pause_of_a_leader_loses_nothing(
     assert any("no response for 2000 ms" in reason for reason in reasons), reasons
 
 
+@pytest.mark.full
 async def test_a_paused_leader_is_left_before_the_request_timeout(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
@@ -201,6 +202,7 @@ def in_zookeeper(cluster: RealCluster, group: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.full
 async def test_a_group_gets_all_messages_when_leaders_are_killed(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
