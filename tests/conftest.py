@@ -2,7 +2,7 @@
 
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
-tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
+tests. Asyncio's loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
 `tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
 `tests.lines` chooses their lines, `tests.schedule` the process of xdist that runs a test.
 """
@@ -36,9 +36,10 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 os.environ["PYTHONASYNCIODEBUG"] = "1"
 
 # Debug mode checks that loops are called from their own threads, logs slow callbacks, and records
-# where coroutines were created. It also records the stack of each handle and future, if
-# `get_debug()` says so: that took a third of the CPU time of all tests.
+# where coroutines were created: one frame tells, ten took a tenth of the CPU time. It also records
+# the stack of each handle and future, if `get_debug()` says so: that took a third of it.
 asyncio.BaseEventLoop.get_debug = lambda self: False  # type: ignore[method-assign]
+asyncio.constants.DEBUG_STACK_DEPTH = 1  # type: ignore[misc]
 
 # A shell that runs pytest in the background ignores SIGINT. The processes that tests start, and
 # interrupt, would inherit that.
@@ -108,6 +109,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
+def _new_uvloop() -> asyncio.AbstractEventLoop:
+    """Return a loop without debug mode, in which uvloop always records the stacks.
+
+    What runs on uvloop also runs on asyncio's loop, which is in debug mode.
+    """
+
+    class Loop(uvloop.Loop):
+        def set_debug(self, enabled: bool) -> None:
+            super().set_debug(False)
+
+    return Loop()
+
+
 def _new_loop(factory: LoopFactory) -> asyncio.AbstractEventLoop:
     loop = factory()
     loop.slow_callback_duration = SLOW_CALLBACK_SECONDS
@@ -119,7 +133,7 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, LoopFactory]:
     factories: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
     if uvloop is not None:
-        factories["uvloop"] = uvloop.new_event_loop
+        factories["uvloop"] = _new_uvloop
     wanted = config.getoption("--loop")
     if wanted == "auto":
         wanted = "both" if item.get_closest_marker("both_loops") else "asyncio"
