@@ -2,8 +2,8 @@
 
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
-tests. Asyncio's loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks` and
-`tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
+tests. Asyncio's loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks`
+and `tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
 `tests.lines` chooses their lines, `tests.schedule` the process of xdist that runs a test.
 """
 
@@ -39,7 +39,7 @@ os.environ["PYTHONASYNCIODEBUG"] = "1"
 # where coroutines were created: one frame tells, ten took a tenth of the CPU time. It also records
 # the stack of each handle and future, if `get_debug()` says so: that took a third of it.
 asyncio.BaseEventLoop.get_debug = lambda self: False  # type: ignore[method-assign]
-asyncio.constants.DEBUG_STACK_DEPTH = 1  # type: ignore[misc]
+asyncio.constants.DEBUG_STACK_DEPTH = 1  # type: ignore[attr-defined]
 
 # A shell that runs pytest in the background ignores SIGINT. The processes that tests start, and
 # interrupt, would inherit that.
