@@ -2,7 +2,7 @@
 
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
-tests. Asyncio's loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks`
+tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks`
 and `tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
 `tests.lines` chooses their lines, `tests.schedule` the process of xdist that runs a test.
 """
@@ -15,13 +15,18 @@ import importlib
 import os
 import platform
 import signal
+import traceback
 from collections.abc import Callable
 
 import hypothesis
 import pytest
 
 try:
-    import uvloop
+    # In debug mode uvloop records the stack of each handle, which took half of the CPU time. It
+    # keeps the function that walks a stack when it is imported.
+    with pytest.MonkeyPatch.context() as _patch:
+        _patch.setattr(traceback, "walk_stack", lambda _: iter(()))
+        import uvloop
 except ImportError:
     uvloop = None  # type: ignore[assignment]
 
@@ -110,14 +115,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _new_uvloop() -> asyncio.AbstractEventLoop:
-    """Return a loop without debug mode, in which uvloop always records the stacks.
-
-    What runs on uvloop also runs on asyncio's loop, which is in debug mode.
-    """
-
     class Loop(uvloop.Loop):
-        def set_debug(self, enabled: bool) -> None:
-            super().set_debug(False)
+        __module__ = "uvloop"
+
+        def get_debug(self) -> bool:
+            return False  # as for asyncio's loops
 
     return Loop()
 

@@ -21,6 +21,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
 from aiokafka08.testing import Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import is_version_probe
+from aiokafka08.testing.simulation import simulate
 from tests.net.conftest import MakeConfig, Recorder
 from tests.net.scripted_peers import (
     OF_0_8_2,
@@ -229,21 +230,27 @@ async def test_the_request_deadline_includes_connecting(make_config: MakeConfig)
 # --- backoff --------------------------------------------------------------------------------------
 
 
-async def test_the_wait_between_attempts_grows(make_node: MakeNode, telemetry: Recorder) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
-    loop = asyncio.get_running_loop()
-    waits = []
-    for _ in range(4):
+def test_the_wait_between_attempts_grows(make_config: MakeConfig, telemetry: Recorder) -> None:
+    async def scenario() -> None:
+        node = Node(0, address(world.cluster), make_config(), telemetry)
+        loop = asyncio.get_running_loop()
+        waits = []
+        for _ in range(4):
+            with pytest.raises(KafkaConnectionError):
+                await node.connection(Lane.CONTROL)
+            assert node.is_backing_off
+            waits.append(node._not_before - loop.time())
+        assert waits[1] > waits[0]
+        assert waits[3] > 2 * waits[1]
+        begin = loop.time()
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
-        assert node.is_backing_off
-        waits.append(node._not_before - loop.time())
-    assert waits[1] > waits[0]
-    assert waits[3] > 2 * waits[1]
-    begin = loop.time()
-    with pytest.raises(KafkaConnectionError):
-        await node.connection(Lane.CONTROL)
-    assert loop.time() - begin >= waits[3] * 0.9
+        assert loop.time() - begin >= waits[3] * 0.9
+        await node.stop()
+
+    with simulate(1, brokers=1) as world:
+        world.network.refuse("broker 0")
+        world.run(scenario)
     assert len(telemetry.of(ConnectFailed)) == 5
     assert telemetry.of(ConnectFailed)[0].reason == "Connection refused"
 
