@@ -37,7 +37,7 @@ LINE_SECONDS = 0.3
 OWN_SECONDS = 4.0
 """Rough times of one test of a group, to begin with the longest group: of Spark, of the version
 that most tests use, of another version, of tests that start brokers themselves."""
-PARTS = {MODERN: 3}
+PARTS = {MODERN: 2}
 """Into how many units a group is cut. The bridge's tests mostly wait for time-outs of clients and
 brokers: one behind the other they take 690 s, of 860 s for all tests on two cores. Each unit starts
 the group's clusters."""
@@ -48,8 +48,8 @@ PART_OF_TIMEOUT = 0.1
 def group_of(item: pytest.Item | None) -> str | None:
     """Return what the test shares with others, or None.
 
-    That is a version of real brokers, or Spark. Tests that start brokers themselves share at most
-    the fixtures of their folder.
+    That is Spark, or a version of real brokers: of a mark or a parameter, or the default one. Tests
+    that start brokers themselves share at most the fixtures of their folder.
     """
     if item is None:
         return None
@@ -59,6 +59,8 @@ def group_of(item: pytest.Item | None) -> str | None:
         return None
     if "modern_cluster" in item.fixturenames:  # type: ignore[attr-defined]  # pytest.Function
         return MODERN
+    if (mark := item.get_closest_marker("release")) is not None:
+        return str(mark.args[0])
     if (release := release_of(item)) is not None:
         return release
     if "broker_clusters" in item.fixturenames:  # type: ignore[attr-defined]  # pytest.Function

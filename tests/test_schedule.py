@@ -28,11 +28,20 @@ class Item:
     nodeid = "tests/failover/test_failover.py::test_a_pause"
 
     def __init__(
-        self, *fixturenames: str, real: bool = False, timeout_s: float = 0, **params: object
+        self,
+        *fixturenames: str,
+        real: bool = False,
+        timeout_s: float = 0,
+        release: str = "",
+        **params: object,
     ) -> None:
         self.fixturenames = fixturenames
         self.callspec = SimpleNamespace(params=params)
-        self._markers = {"real": real, "timeout": timeout_s and pytest.mark.timeout(timeout_s)}
+        self._markers = {
+            "real": real,
+            "timeout": timeout_s and pytest.mark.timeout(timeout_s),
+            "release": release and pytest.mark.release(release),
+        }
 
     def get_closest_marker(self, name: str) -> object:
         return self._markers[name] or None
@@ -46,6 +55,7 @@ class Item:
         (Item("broker_clusters", version="3.9.1", size=1), "3.9.1"),
         (Item("broker_clusters", cluster=("0.8.1.1", 1)), "0.8.1.1"),
         (Item("broker_clusters", names=()), DEFAULT_VERSION),
+        (Item("broker_clusters", release="0.8.0"), "0.8.0"),
         (Item("own_cluster", real=True), "tests/failover"),
         (Item("modern_cluster", "broker_clusters", version="0.10.2.2"), MODERN),
         (Item("spark", "broker_clusters", version="3.9.1"), SPARK),

@@ -62,6 +62,7 @@ async def test_describe_unknown_topic_creates_nothing(
         assert name not in await admin.list_topics()
 
 
+@pytest.mark.release("0.10.2.2")
 async def test_describe_cluster_names_brokers(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
@@ -90,6 +91,7 @@ async def test_validate_only_creates_nothing(
         assert name not in await admin.list_topics()
 
 
+@pytest.mark.release("0.9.0.1")
 async def test_topic_is_deleted_or_refused(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:

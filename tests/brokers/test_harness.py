@@ -108,13 +108,13 @@ def test_deleted_topic_is_gone(
     assert len(metadata(cluster.port(0), [topic]).leaders[topic]) == 3
 
 
-def test_kraft_cluster_has_no_zookeeper(broker_clusters: BrokerClusters) -> None:
-    cluster = broker_clusters.get("4.1.0")
-    assert metadata(cluster.port(0)).brokers == {0: ("127.0.0.1", cluster.port(0))}
+def test_kraft_cluster_has_no_zookeeper(modern_cluster: RealCluster) -> None:
+    port = modern_cluster.port(0)
+    assert metadata(port).brokers == {0: ("127.0.0.1", port)}
     with pytest.raises(UnsupportedByBrokerError, match=r"4\.1\.0 has no ZooKeeper"):
-        cluster.create_topic("t")
+        modern_cluster.create_topic("t")
     with pytest.raises(UnsupportedByBrokerError, match="has no ZooKeeper"):
-        _ = cluster.zookeeper_connect
+        _ = modern_cluster.zookeeper_connect
     with pytest.raises(UnsupportedByBrokerError, match="one broker"):
         RealCluster("4.1.0", brokers=2)
 

@@ -21,6 +21,7 @@ OUTPUTS = (["-f", r"%s [%h]\n"], ["-f", "%h|%S;"], ["-J"], ["-J", "-Z"])
 
 @pytest.mark.real
 @pytest.mark.timeout(120)
+@pytest.mark.release("3.9.1")
 def test_headers_are_written_and_shown_as_by_kcat(
     broker_clusters: BrokerClusters,
     unique_topic: Callable[..., str],

@@ -126,6 +126,7 @@ async def test_compacted_topic_is_read_on_0_8_2(
 
 
 @pytest.mark.parametrize("aborted", [False, True])
+@pytest.mark.release("3.9.1")
 async def test_log_ending_in_transaction_markers_is_read_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, aborted: bool
 ) -> None:
@@ -166,6 +167,7 @@ async def test_log_ending_in_transaction_markers_is_read_on_3_9(
                     assert rest == [o for o in written if o >= offset]
 
 
+@pytest.mark.release("3.9.1")
 async def test_batch_above_the_limit_raises_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:

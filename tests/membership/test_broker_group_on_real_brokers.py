@@ -196,6 +196,7 @@ class RewindingListener(ConsumerRebalanceListener):
 
 
 @pytest.mark.parametrize("rewinding", [False, True])
+@pytest.mark.release("0.9.0.1")
 async def test_new_partition_starts_by_reset_or_listener_seek(
     broker_clusters: BrokerClusters, rewinding: bool
 ) -> None:

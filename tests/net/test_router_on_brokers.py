@@ -217,6 +217,7 @@ async def test_coordinator_is_reached_without_tracked_topics(
         assert answer.topics == []
 
 
+@pytest.mark.release("0.9.0.1")
 async def test_idle_connections_are_closed_before_the_broker_does(
     broker_clusters: BrokerClusters, make_config: MakeConfig
 ) -> None:

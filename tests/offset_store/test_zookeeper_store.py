@@ -68,6 +68,7 @@ def new_consumer(cluster: RealCluster, tp: TopicPartition, group: str) -> AIOKaf
     return consumer
 
 
+@pytest.mark.release("0.8.0")
 async def test_consumer_on_0_8_0_continues_at_its_node(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
@@ -111,6 +112,7 @@ async def test_direct_and_broker_stores_share_nodes(
 
 
 @pytest.mark.parametrize("garbage", ["{garbage", "9223372036854775808", "1_0", "\u0661"])
+@pytest.mark.release("0.8.0")
 async def test_garbage_node_is_named_and_overwritten(
     broker_clusters: BrokerClusters, unique_topic: NewName, garbage: str
 ) -> None:
@@ -156,6 +158,7 @@ async def test_node_that_its_acl_protects_is_refused_at_once(
             await store.stop()
 
 
+@pytest.mark.release("0.8.0")
 async def test_wrong_chroot_address_or_group_raises(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.0")
     connect = cluster.zookeeper_connect
@@ -172,6 +175,7 @@ async def test_wrong_chroot_address_or_group_raises(broker_clusters: BrokerClust
             await store.fetch([TopicPartition("t", 0)])
 
 
+@pytest.mark.release("0.8.0")
 async def test_cancelled_start_leaves_no_session(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
