@@ -113,6 +113,8 @@ class HandCopy:
         finally:
             group.close()
         if abort:
+            # Else the abort may wait in vain for the report of a record that it purges.
+            assert not producer.flush(30)
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
