@@ -21,11 +21,23 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
+_NO_FRAME = traceback.FrameSummary("<stack not recorded>", 0, "", lookup_line=False, line="")
+_StackSummary = traceback.StackSummary
+
+
+class _NoStacks:
+    """In place of `traceback.StackSummary`, for uvloop."""
+
+    @staticmethod
+    def extract(*_: object, **__: object) -> list[traceback.FrameSummary]:
+        return _StackSummary([_NO_FRAME])
+
+
 try:
     # In debug mode uvloop records the stack of each handle, which took half of the CPU time. It
-    # keeps the function that walks a stack when it is imported.
+    # keeps the class that makes one when it is imported.
     with pytest.MonkeyPatch.context() as _patch:
-        _patch.setattr(traceback, "walk_stack", lambda _: iter(()))
+        _patch.setattr(traceback, "StackSummary", _NoStacks)
         import uvloop
 except ImportError:
     uvloop = None  # type: ignore[assignment]
@@ -40,9 +52,9 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 # For loops that pytest-asyncio doesn't create, too: in threads, and in processes of tests.
 os.environ["PYTHONASYNCIODEBUG"] = "1"
 
-# Debug mode checks that loops are called from their own threads, logs slow callbacks, and records
-# where coroutines were created: one frame tells, ten took a tenth of the CPU time. It also records
-# the stack of each handle and future, if `get_debug()` says so: that took a third of it.
+# Debug mode checks that loops are called from their own threads, and logs slow callbacks. It also
+# records the stack of each handle and future if `get_debug()` says so, which took a third of the
+# CPU time of all tests; and ten frames where each coroutine was created, which took a tenth.
 asyncio.BaseEventLoop.get_debug = lambda self: False  # type: ignore[method-assign]
 asyncio.constants.DEBUG_STACK_DEPTH = 1  # type: ignore[attr-defined]
 
@@ -116,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _new_uvloop() -> asyncio.AbstractEventLoop:
     class Loop(uvloop.Loop):
-        __module__ = "uvloop"
+        __module__ = "uvloop"  # tests tell the loops apart by it
 
         def get_debug(self) -> bool:
             return False  # as for asyncio's loops

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.brokers.fixtures import close_clusters
-from tests.brokers.versions import VERSIONS
+from tests.brokers.versions import VERSIONS, find_version
 from tests.lines import needs_real_brokers, release_of
 
 SPARK = "spark"
@@ -48,8 +48,9 @@ PART_OF_TIMEOUT = 0.1
 def group_of(item: pytest.Item | None) -> str | None:
     """Return what the test shares with others, or None.
 
-    That is Spark, or a version of real brokers: of a mark or a parameter, or the default one. Tests
-    that start brokers themselves share at most the fixtures of their folder.
+    That is Spark, or a version of real brokers: from the mark `release`, else from a parameter,
+    else the default one. Tests that start brokers themselves share at most the fixtures of their
+    folder.
     """
     if item is None:
         return None
@@ -60,7 +61,7 @@ def group_of(item: pytest.Item | None) -> str | None:
     if "modern_cluster" in item.fixturenames:  # type: ignore[attr-defined]  # pytest.Function
         return MODERN
     if (mark := item.get_closest_marker("release")) is not None:
-        return str(mark.args[0])
+        return find_version(mark.args[0]).name
     if (release := release_of(item)) is not None:
         return release
     if "broker_clusters" in item.fixturenames:  # type: ignore[attr-defined]  # pytest.Function

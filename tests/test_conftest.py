@@ -55,6 +55,9 @@ async def test_debug(caplog):
 
 @pytest.mark.both_loops
 async def test_both():
+    timer = asyncio.get_running_loop().call_later(1, print)
+    assert "print" in repr(timer)  # as debug mode shows a slow callback
+    timer.cancel()
     print("module", type(asyncio.get_running_loop()).__module__)
 
 @pytest.mark.full

@@ -186,8 +186,8 @@ class TopicNodes:
     def deletion_state(self, topic: str) -> tuple[bool, bool]:
         """Return whether the topic exists, and whether its deletion is still requested.
 
-        The request is read first. The controller deletes the topic before the request, so a topic
-        that exists without one is a topic whose deletion the brokers refuse.
+        The request is read first. The controller removes the topic's node, then the request's node:
+        in the other order both could be removed between the reads, which looks like a refusal.
         """
         with self._session() as client:
             is_requested = client.exists(f"{_DELETIONS}/{topic}") is not None

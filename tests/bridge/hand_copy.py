@@ -113,7 +113,7 @@ class HandCopy:
         finally:
             group.close()
         if abort:
-            # Else the abort may wait in vain for the report of a record that it purges.
+            # An abort purges unsent records, and may wait for their reports until it times out.
             assert not producer.flush(30)
             producer.abort_transaction(30)
         else:

@@ -228,6 +228,7 @@ async def test_null_key_in_a_batch_is_named(
     assert status.partitions[TopicPartition(name, 0)].position == 2345
 
 
+@pytest.mark.release("0.10.2.2")
 async def test_wrong_timestamp_in_a_batch_is_named(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:

@@ -231,6 +231,8 @@ async def test_the_request_deadline_includes_connecting(make_config: MakeConfig)
 
 
 def test_the_wait_between_attempts_grows(make_config: MakeConfig, telemetry: Recorder) -> None:
+    """In virtual time: on a busy machine a wait may be over before the test looks."""
+
     async def scenario() -> None:
         node = Node(0, address(world.cluster), make_config(), telemetry)
         loop = asyncio.get_running_loop()
@@ -245,7 +247,7 @@ def test_the_wait_between_attempts_grows(make_config: MakeConfig, telemetry: Rec
         begin = loop.time()
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
-        assert loop.time() - begin >= waits[3] * 0.9
+        assert waits[3] <= loop.time() - begin < waits[3] + 1
         await node.stop()
 
     with simulate(1, brokers=1) as world:

@@ -323,7 +323,7 @@ async def request_until_success(router: Router, tp: TopicPartition, limit_s: flo
                 continue
             assert offsets
             answered = router.metadata.snapshot.leader(tp)
-            if answered is not None:  # else a refresh at the same time shows an election
+            if answered is not None:  # else a concurrent refresh saw an election
                 return answered
 
 

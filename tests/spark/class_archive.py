@@ -19,7 +19,7 @@ from typing import Any
 from tests.brokers.class_archive import QUIET, writing_options
 from tests.brokers.errors import MissingToolError
 from tests.brokers.jars import java_command
-from tests.spark.home import pyspark_folder, shared_home
+from tests.spark.home import pyspark_folder, shared_home, shared_home_path
 
 
 def archive_path() -> Path | None:
@@ -32,7 +32,7 @@ def archive_path() -> Path | None:
     if pyspark is None:
         return None
     digest = hashlib.sha256(f"{java} {java.stat().st_mtime_ns}".encode()).hexdigest()[:8]
-    return shared_home(pyspark) / f"classes-{digest}.jsa"
+    return shared_home_path(pyspark) / f"classes-{digest}.jsa"
 
 
 def mapping_options() -> tuple[str, ...]:
@@ -43,9 +43,10 @@ def mapping_options() -> tuple[str, ...]:
 
 def main() -> None:
     """Write the archive, unless it exists, by a JVM that does what most tests do."""
-    path = archive_path()
-    if path is None or path.is_file():
+    path, pyspark = archive_path(), pyspark_folder()
+    if path is None or pyspark is None or path.is_file():
         return
+    shared_home(pyspark)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         partial = Path(folder, path.name)
         try:

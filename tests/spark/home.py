@@ -1,9 +1,9 @@
 """A SPARK_HOME with which Spark's Python processes start sooner.
 
 Spark puts `python/lib/pyspark.zip` in front of each process's path. Python keeps no bytecode of an
-archive, so each process compiles 200 modules: the one of a stream takes 1.3 CPU-s to start. Here
-the name `pyspark.zip` stands for a folder with the installed package, of which there is bytecode:
-0.75 CPU-s. All else are links.
+archive, so each process compiles 200 modules: that of a stream takes 1.3 CPU-s to start. Here
+`pyspark.zip` is a folder that links to the installed package, whose bytecode is kept: 0.75 CPU-s.
+Everything else is a link.
 
 Invariant: a home is complete or absent. It is made under another name.
 """
@@ -23,24 +23,33 @@ def pyspark_folder() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
 
-def shared_home(pyspark: Path) -> Path:
-    """Return the home for all tests, beside pyspark; make it if it isn't there.
+def shared_home_path(pyspark: Path) -> Path:
+    """Return where the home of all tests is, or would be: in pyspark's folder.
 
-    An archive of classes is mapped only with the jars in the same place.
+    It is shared because a JVM maps an archive of classes only with the jars at the same path.
     """
-    home = pyspark / f"aiokafka08-home-{importlib.metadata.version('pyspark')}"
+    return pyspark / f"aiokafka08-home-{importlib.metadata.version('pyspark')}"
+
+
+def shared_home(pyspark: Path) -> Path:
+    """Return the home of all tests; make it if it isn't there."""
+    home = shared_home_path(pyspark)
     if not home.is_dir():
         partial = Path(tempfile.mkdtemp(dir=pyspark, prefix="aiokafka08-"))
-        make_home(partial, pyspark)
         try:
+            make_home(partial, pyspark)
+            partial.chmod(0o755)  # for other users, too
             partial.rename(home)
-        except OSError:  # another process of the tests was first
-            shutil.rmtree(partial)
+        except OSError:
+            if not home.is_dir():  # else another process of the tests was first
+                raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return home
 
 
 def make_home(home: Path, pyspark: Path) -> None:
-    """Fill an empty folder. A local cluster writes to its folder `work`."""
+    """Fill an empty folder with links; without `work`, to which a local cluster writes."""
     modules = home / "python" / "lib" / "pyspark.zip"
     modules.mkdir(parents=True)
     (modules / "pyspark").symlink_to(pyspark)

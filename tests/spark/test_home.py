@@ -34,9 +34,10 @@ def test_home_links_all_but_the_archive_of_modules(pyspark: Path, tmp_path: Path
     assert (library / "py4j-0.10-src.zip").resolve() == pyspark / "python/lib/py4j-0.10-src.zip"
 
 
-def test_shared_home_is_made_once(pyspark: Path) -> None:
+def test_shared_home_is_made_once(pyspark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name for path in pyspark.iterdir()}
     first = shared_home(pyspark)
+    monkeypatch.setattr(home, "make_home", None)
     assert shared_home(pyspark) == first
     version = importlib.metadata.version("pyspark")
     assert {path.name for path in pyspark.iterdir()} - before == {f"aiokafka08-home-{version}"}
@@ -58,3 +59,17 @@ def test_home_that_another_process_makes_first_is_kept(
     assert sorted(path.name for path in pyspark.glob("aiokafka08-*")) == [
         "aiokafka08-home-0", f"aiokafka08-home-{version}",
     ]  # fmt: skip
+
+
+def test_home_that_cannot_be_made_raises_and_leaves_nothing(
+    pyspark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(partial: Path, _: Path) -> None:
+        (partial / "half").touch()
+        raise OSError("disk full")
+
+    before = sorted(pyspark.iterdir())
+    monkeypatch.setattr(home, "make_home", fail)
+    with pytest.raises(OSError, match="disk full"):
+        shared_home(pyspark)
+    assert sorted(pyspark.iterdir()) == before

@@ -1,4 +1,4 @@
-"""Two reads of ZooKeeper tell whether a topic was deleted, while the controller deletes it."""
+"""`deletion_state` while the controller deletes the topic between its two reads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class DeletingController:
 
 
 def test_deletion_between_the_reads_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that exists without a request is one whose deletion the brokers refuse."""
+    """A topic that exists without a request would be one that the brokers refuse to delete."""
     nodes, controller = TopicNodes("localhost:1", 1.0), DeletingController()
 
     def session() -> Any:
         return contextlib.nullcontext(controller)
 
     monkeypatch.setattr(nodes, "_session", session)
-    assert nodes.deletion_state("t") != (True, False)
+    assert nodes.deletion_state("t") == (False, True)
     assert nodes.deletion_state("t") == (False, False)
