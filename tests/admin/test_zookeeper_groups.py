@@ -183,7 +183,6 @@ async def test_undecodable_member_node_is_logged_and_skipped(
         session.close()
 
 
-@pytest.mark.release("0.8.0")
 async def test_wrong_group_chroot_or_missing_option_raises(broker_clusters: BrokerClusters) -> None:
     cluster = broker_clusters.get("0.8.2.2")
     async with new_admin(cluster) as admin:
