@@ -1,22 +1,23 @@
 """A pytest plugin: on which lines of real brokers a test runs.
 
-A test that is repeated on several lines runs on an old, a middle and a new one of them. It runs on
-all of them with `--all-lines`, as in `nox -s full`, or if it is marked `every_line`.
+A test that is repeated on several lines runs on an old and a new one of them. It runs on all of
+them with `--all-lines`, as in `nox -s full`, or if it is marked `every_line`.
 
-Invariant: each behaviour is tested on at least one line. A test without any of the three lines runs
-on all of its own.
+Invariant: each behaviour is tested on at least one line. A test on neither of the two runs on
+the newest of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 
 import pytest
 
 from tests.brokers.versions import VERSIONS
 
-RELEASES_IN_TESTS = ("0.8.2.2", "0.10.2.2", "3.9.1")
-"""An old, a middle and a new release; 0.8.2 is the first of 0.8 that has all its requests."""
+RELEASES_IN_TESTS = ("0.8.2.2", "3.9.1")
+"""An old and a new release; 0.8.2 is the first of 0.8 that has all its requests."""
 
 
 def version_of(parameter: object) -> str:
@@ -50,23 +51,32 @@ def _behaviour(item: pytest.Item) -> Hashable:
 
 def chosen(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the tests without those that repeat a behaviour on a further line."""
-    on_lines = {
-        item: release
-        for item in items
-        if needs_real_brokers(item) and (release := release_of(item)) is not None
-    }
-    covered = {
-        _behaviour(item)
-        for item, release in on_lines.items()
-        if release in RELEASES_IN_TESTS and not item.get_closest_marker("full")
-    }
+    items = list(items)
+    releases = defaultdict[Hashable, list[str]](list)
+    for item in items:
+        if (release := _repeated_on(item)) is not None:
+            releases[_behaviour(item)].append(release)
+    kept = {behaviour: _chosen_releases(own) for behaviour, own in releases.items()}
     return [
         item
         for item in items
-        if on_lines.get(item) in {None, *RELEASES_IN_TESTS}
-        or item.get_closest_marker("every_line")
-        or _behaviour(item) not in covered
+        if (release := _repeated_on(item)) is None or release in kept[_behaviour(item)]
     ]
+
+
+def _repeated_on(item: pytest.Item) -> str | None:
+    """Return the release of a test that other lines may stand for, else None.
+
+    Tests marked `full` don't run here, so they stand for none.
+    """
+    if item.get_closest_marker("every_line") or item.get_closest_marker("full"):
+        return None
+    return release_of(item) if needs_real_brokers(item) else None
+
+
+def _chosen_releases(own: Sequence[str]) -> set[str]:
+    """Return on which of its releases a test runs."""
+    return {*own} & {*RELEASES_IN_TESTS} or {max(own, key=list(VERSIONS).index)}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-lines",
         action="store_true",
         help="run each test on real brokers on all its lines, not only on"
-        f" {', '.join(RELEASES_IN_TESTS)} (--full does so too)",
+        f" {' and '.join(RELEASES_IN_TESTS)} (--full does so too)",
     )
 
 

@@ -25,26 +25,29 @@ def releases(*items: Any) -> list[object]:
     return [next(iter(item.callspec.params.values())) for item in kept]
 
 
-def test_lines_between_the_three_are_left_out() -> None:
+def test_lines_between_the_two_are_left_out() -> None:
     names = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1", "4.1.0")
-    assert releases(*(Item("f", name) for name in names)) == ["0.8.2.2", "0.10.2.2", "3.9.1"]
+    assert releases(*(Item("f", name) for name in names)) == ["0.8.2.2", "3.9.1"]
     specs = [TargetSpec("real", name, 1) for name in names]
-    assert releases(*(Item("f", spec) for spec in specs)) == [specs[2], specs[4], specs[5]]
+    assert releases(*(Item("f", spec) for spec in specs)) == [specs[2], specs[5]]
 
 
 @pytest.mark.parametrize(
     "items",
     [
-        [Item("f", "0.8.0"), Item("f", "0.9.0.1")],
         [Item("f", "0.8.2.2"), Item("g", "0.8.0")],
         [Item("f", "0.8.2.2", "a"), Item("f", "0.8.0", "b")],
         [Item("f", "0.8.2.2", marks=("real", "full")), Item("f", "0.8.0")],
         [Item("f"), Item("f", "text")],
     ],
-    ids=["no_usual_line", "other_test", "other_parameter", "usual_line_is_full", "no_line"],
+    ids=["other_test", "other_parameter", "usual_line_is_full", "no_line"],
 )
 def test_behaviour_without_a_usual_line_is_kept(items: list[Any]) -> None:
     assert chosen(items) == items
+
+
+def test_newest_of_other_lines_is_kept() -> None:
+    assert releases(*(Item("f", name) for name in ("0.10.2.2", "0.9.0.1"))) == ["0.10.2.2"]
 
 
 def test_every_line_and_embedded_clusters_are_kept() -> None:

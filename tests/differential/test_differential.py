@@ -18,7 +18,7 @@ from tests.differential.found import FOUND
 from tests.differential.known import KNOWN, find_known
 from tests.differential.targets import LINE_OF_RELEASE, Pair
 
-pytestmark = [pytest.mark.real, pytest.mark.every_line]
+pytestmark = pytest.mark.real
 
 
 def pairs(releases: Sequence[str], brokers: int) -> list[Any]:

@@ -52,7 +52,6 @@ async def test_service_on_the_embedded_cluster(version: str, group: str) -> None
 
 @pytest.mark.real
 @pytest.mark.timeout(150)
-@pytest.mark.every_line
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.2.2"])
 async def test_service_on_real_brokers(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str], version: str
