@@ -21,11 +21,8 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from operator import length_hint
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
@@ -41,13 +38,14 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
+from aiokafka08.bridge.sink.queueing import queue_function, queue_with_callbacks
 from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
     Callback,
     OpenTransaction,
     SentChunk,
     callbacks_of,
-    timestamps_of,
+    parts_of,
 )
 from aiokafka08.bridge.target import import_confluent, is_transient, target_error
 from aiokafka08.errors import KafkaError
@@ -121,6 +119,7 @@ class TransactionWorker:
 
     def __init__(self, settings: WorkerSettings, report: Callable[[SinkEvent], None]) -> None:
         self._confluent = import_confluent()
+        self._queue_plain = queue_function()
         self._settings = settings
         self._report = report
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
@@ -337,9 +336,10 @@ class TransactionWorker:
                 chunk.source, sent.offsets[index], f"{error.name()}: {error.str()}"
             )
 
-        callbacks = callbacks_of(len(chunk.records), callback, every=transaction.every)
+        count = len(chunk.records)
+        callbacks = callbacks_of(count, callback, every=transaction.every)
         pieces = self._refusals.pieces(chunk.source, sent.offsets)
-        for piece in pieces or [slice(0, len(chunk.records))]:
+        for piece in pieces or parts_of(count, every=transaction.every):
             if pieces:
                 self._flush()
                 self._check_open()
@@ -359,26 +359,16 @@ class TransactionWorker:
         self, chunk: Chunk, piece: slice, callbacks: list[Callback | None]
     ) -> tuple[int, Any] | None:
         """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
-        records = chunk.records[piece]
         keep = self._settings.copy.timestamps == "keep"
-        timestamps = iter(timestamps_of(records, keep=keep))
-        # `produce_batch` takes no timestamps. `map` calls `produce` without bytecode in between:
-        # as cheap as a batch.
-        calls = map(
-            self._producer.produce,
-            repeat(chunk.target.topic),
-            [one.value for one in records],
-            [one.key for one in records],
-            repeat(chunk.target.partition),
-            callbacks,
-            repeat(None),  # another name of the callback
-            timestamps,
-        )
-        try:
-            deque(calls, maxlen=0)
-        except self._confluent.KafkaException as error:
-            return piece.stop - length_hint(timestamps) - 1, error.args[0]
-        return None
+        records = [*chunk.records[piece]]
+        if any(callbacks):
+            failed = queue_with_callbacks(self._producer, *chunk.target, records, keep, callbacks)
+        else:
+            failed = self._queue_plain(self._producer, *chunk.target, records, keep)
+        if failed is None:
+            return None
+        index, code = failed
+        return piece.start + index, self._confluent.KafkaError(code)
 
     # --- the end of a transaction -----------------------------------------------------------------
 

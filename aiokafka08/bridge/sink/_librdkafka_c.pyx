@@ -1,0 +1,159 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=True
+"""The compiled twin of `queueing.pure_queue`: pass records to librdkafka without Python's lock.
+
+`queue` calls `rd_kafka_produceva` for each record. confluent-kafka's `produce` does that too, but
+allocates a state for each message, and takes the interpreter's lock for each report, also for a
+message without a callback. A message without a state is reported without the lock.
+
+Only `queueing` uses this module; it loads it with `protocol.twins`, and passes the addresses of
+librdkafka's functions to `bind()` once.
+
+Invariants: a producer passed to `queue` begins with its `rd_kafka_t`, which its caller has checked.
+The keys and values of a call are referenced by this module until the call ends, and librdkafka
+copies them.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from *:
+    """
+    /* The first member behind the header of an object. */
+    static void *handle_of(PyObject *object) { return *(void **)(object + 1); }
+    """
+    void *handle_of(object one)
+
+# rdkafka.h: rd_kafka_vtype_t, rd_kafka_vu_t and RD_KAFKA_MSG_F_COPY. Its ABI is stable.
+cdef enum:
+    TOPIC = 2
+    PARTITION = 3
+    VALUE = 4
+    KEY = 5
+    FLAGS = 7
+    TIMESTAMP = 8
+    COPY = 2
+
+cdef struct Bytes:
+    const char *data
+    size_t size
+
+cdef union Argument:
+    void *topic
+    int flags
+    int32_t partition
+    int64_t timestamp
+    Bytes bytes
+    char room[64]
+
+cdef struct TypedArgument:
+    int type
+    Argument value
+
+cdef struct Record:
+    Bytes key
+    Bytes value
+    int64_t timestamp
+
+ctypedef void *(*produceva_t)(void *, const TypedArgument *, size_t) noexcept nogil
+ctypedef int (*error_code_t)(const void *) noexcept nogil
+ctypedef void (*destroy_t)(void *) noexcept nogil
+ctypedef void *(*topic_new_t)(void *, const char *, void *) noexcept nogil
+ctypedef int (*last_error_t)() noexcept nogil
+
+cdef produceva_t produceva = NULL
+cdef error_code_t error_code
+cdef destroy_t error_destroy
+cdef topic_new_t topic_new
+cdef destroy_t topic_destroy
+cdef last_error_t last_error
+
+FUNCTIONS = (
+    "rd_kafka_produceva", "rd_kafka_error_code", "rd_kafka_error_destroy",
+    "rd_kafka_topic_new", "rd_kafka_topic_destroy", "rd_kafka_last_error",
+)
+
+
+def bind(
+    uintptr_t produceva_at, uintptr_t error_code_at, uintptr_t error_destroy_at,
+    uintptr_t topic_new_at, uintptr_t topic_destroy_at, uintptr_t last_error_at,
+):
+    """Take the addresses of `FUNCTIONS`, in their order."""
+    global produceva, error_code, error_destroy, topic_new, topic_destroy, last_error
+    produceva = <produceva_t>produceva_at
+    error_code = <error_code_t>error_code_at
+    error_destroy = <destroy_t>error_destroy_at
+    topic_new = <topic_new_t>topic_new_at
+    topic_destroy = <destroy_t>topic_destroy_at
+    last_error = <last_error_t>last_error_at
+
+
+cdef object point_to(object blob, Bytes *found):
+    """Set the pointer and size of a key or value; NULL for None. Return the object to keep."""
+    if blob is None:
+        found.data, found.size = NULL, 0
+    else:
+        found.data, found.size = <bytes?>blob, len(<bytes>blob)
+    return blob
+
+
+def queue(object producer, str topic, int32_t partition, list records, bint keep):
+    """Queue records without callbacks; return the index and code of the first that isn't taken.
+
+    Args:
+        producer: a `confluent_kafka.Producer` that begins with its `rd_kafka_t`.
+        topic: of the target.
+        partition: of the topic.
+        records: of the source; keys and values are bytes or None.
+        keep: whether the messages get the records' timestamps, if these are above 0.
+
+    Raises:
+        TypeError: a key or value is something else, or a producer is closed.
+    """
+    cdef bytes name = topic.encode()
+    cdef const char *topic_name = name
+    cdef void *handle = handle_of(producer)
+    cdef void *of_topic
+    cdef void *error = NULL
+    cdef int code = 0
+    cdef Py_ssize_t count = len(records), index
+    cdef TypedArgument arguments[6]
+    cdef list kept = []
+    if produceva == NULL or handle == NULL:
+        raise TypeError("queue records: bind() wasn't called, or the producer is closed")
+    cdef Record *found = <Record *>malloc(max(count, 1) * sizeof(Record))
+    if found == NULL:
+        raise MemoryError
+    try:
+        for index in range(count):
+            record = records[index]
+            kept.append(point_to(record.key, &found[index].key))
+            kept.append(point_to(record.value, &found[index].value))
+            stamp = record.timestamp if keep else None
+            found[index].timestamp = 0 if stamp is None else max(<int64_t>stamp, 0)
+        with nogil:
+            of_topic = topic_new(handle, topic_name, NULL)
+            index = 0
+            if of_topic == NULL:
+                code = last_error()
+            else:
+                arguments[0].type, arguments[0].value.topic = TOPIC, of_topic
+                arguments[1].type, arguments[1].value.partition = PARTITION, partition
+                arguments[2].type, arguments[2].value.flags = FLAGS, COPY
+                arguments[3].type = KEY
+                arguments[4].type = VALUE
+                arguments[5].type = TIMESTAMP
+                while index < count:
+                    arguments[3].value.bytes = found[index].key
+                    arguments[4].value.bytes = found[index].value
+                    arguments[5].value.timestamp = found[index].timestamp
+                    error = produceva(handle, arguments, 6)
+                    if error != NULL:
+                        code = error_code(error)
+                        error_destroy(error)
+                        break
+                    index += 1
+                topic_destroy(of_topic)
+    finally:
+        free(found)
+    return (index, code) if code else None

@@ -1,0 +1,146 @@
+"""The two ways from records to librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib.metadata
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08.bridge.sink.queueing import Queue, is_checked, pure_queue, queue_function
+from aiokafka08.structs import ConsumerRecord
+from aiokafka08.testing import EmbeddedCluster
+
+TOO_LARGE = confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE
+NOWHERE = {"log_level": 0}  # no servers: nothing but messages is in its queue
+
+
+def record(
+    value: bytes | None, key: bytes | None = None, stamp: int | None = 5000
+) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord("t", 0, 0, stamp, 0, key, value, None, -1, -1, ())
+
+
+RECORDS = [
+    record(b"a", b"k"),
+    record(None, b"\0" * 300),
+    record(b"", b"", None),
+    record(b"x" * 70_000, None, -1),
+    record(None, None, 0),
+    record(b"last", "ü".encode(), 2**40),
+]
+
+
+@pytest.fixture
+def compiled() -> Queue:
+    pytest.importorskip("aiokafka08.bridge.sink._librdkafka_c")
+    found = queue_function()
+    assert found is not pure_queue
+    return found
+
+
+@pytest.fixture
+def chosen_anew() -> Iterator[None]:
+    queue_function.cache_clear()
+    yield
+    queue_function.cache_clear()
+
+
+def test_installed_release_of_confluent_kafka_is_checked() -> None:
+    """If not: see in its Handle (confluent_kafka.h) that `rk` is still the first member."""
+    assert is_checked(importlib.metadata.version("confluent-kafka"))
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        *[("2.11.9", False), ("2.12.0", True), ("2.16.1", True), ("2.17.0rc1", False)],
+        *[("3.0.0", False), ("2", False), ("2.x.1", False), ("", False)],
+    ],
+)
+def test_only_known_releases_count_as_checked(release: str, expected: bool) -> None:
+    assert is_checked(release) is expected
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_twins_queue_the_same_messages(compiled: Queue, keep: bool) -> None:
+    began = time.time() * 1000
+
+    def produce(server: str) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": server, "linger.ms": 5})
+        for partition, queue in enumerate([pure_queue, compiled]):
+            assert queue(producer, "t", partition, RECORDS, keep) is None
+            assert queue(producer, "t", partition, [], keep) is None
+        assert producer.flush(30) == 0
+
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:
+        await asyncio.to_thread(produce, cluster.bootstrap_servers)
+        async with AIOKafkaConsumer(
+            "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            copies: list[list[ConsumerRecord[bytes, bytes]]] = [[], []]
+            while min(map(len, copies)) < len(RECORDS):
+                one = await consumer.getone()
+                copies[one.partition].append(one)
+    for copy in copies:
+        assert [(one.key, one.value) for one in copy] == [(one.key, one.value) for one in RECORDS]
+        for sent, got in zip(RECORDS, copy, strict=True):
+            assert got.timestamp is not None
+            if keep and sent.timestamp is not None and sent.timestamp > 0:
+                assert got.timestamp == sent.timestamp
+            else:
+                assert began - 1 <= got.timestamp <= time.time() * 1000
+
+
+def test_first_record_that_is_not_taken_is_named(compiled: Queue) -> None:
+    records = [record(b"a"), record(b"b"), record(b"x" * 5000), record(b"c")]
+    for queue in (pure_queue, compiled):
+        producer = confluent_kafka.Producer({**NOWHERE, "message.max.bytes": 1000})
+        assert queue(producer, "t", 0, records, True) == (2, TOO_LARGE)
+        assert len(producer) == 2
+        producer.purge()
+
+
+def test_wrong_types_are_refused_and_nothing_is_queued(compiled: Queue) -> None:
+    producer = confluent_kafka.Producer(NOWHERE)
+    text: Any = "text"
+    for wrong in (record(text), record(b"v", text), record(b"v", None, text)):
+        with pytest.raises(TypeError):
+            compiled(producer, "t", 0, [record(b"a"), wrong], True)
+    assert len(producer) == 0
+
+
+def test_closed_producer_is_refused(compiled: Queue) -> None:
+    producer = confluent_kafka.Producer(NOWHERE)
+    if not hasattr(producer, "close"):
+        pytest.skip("confluent-kafka before 2.13 closes no producer")
+    producer.close()
+    with pytest.raises(TypeError, match="the producer is closed"):
+        compiled(producer, "t", 0, [record(b"a")], True)
+
+
+def test_unknown_release_is_called_for_each_record(
+    compiled: Queue,
+    chosen_anew: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.99.0")
+    with caplog.at_level(logging.INFO, "aiokafka08.bridge"):
+        assert queue_function() is queue_function() is pure_queue
+    [line] = caplog.messages
+    assert line.endswith("which is slower: 2.99.0 is unknown")
+
+
+def test_missing_function_of_librdkafka_leaves_the_pure_twin(
+    compiled: Queue, chosen_anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
+    assert queue_function() is pure_queue
