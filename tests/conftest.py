@@ -2,9 +2,10 @@
 
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
-tests. All loops are in debug mode. Tests marked `full` run only with `--full`. `tests.leaks`
-and `tests.timeouts` check how a test ends; real brokers come from `tests.brokers.fixtures`;
-`tests.lines` chooses their lines, `tests.schedule` the process of xdist that runs a test.
+tests but those marked `asyncio_loop`. All loops are in debug mode. Tests marked `full` run only
+with `--full`. `tests.leaks` and `tests.timeouts` check how a test ends; real brokers come from
+`tests.brokers.fixtures`; `tests.lines` chooses their lines, `tests.schedule` the process of xdist
+that runs a test.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def pytest_asyncio_loop_factories(
     if uvloop is not None:
         factories["uvloop"] = _new_uvloop
     wanted = config.getoption("--loop")
-    if wanted == "auto":
+    if item.get_closest_marker("asyncio_loop"):
+        wanted = "asyncio"
+    elif wanted == "auto":
         wanted = "both" if item.get_closest_marker("both_loops") else "asyncio"
     return {
         name: functools.partial(_new_loop, factory)

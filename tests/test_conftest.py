@@ -64,6 +64,20 @@ async def test_both():
 def test_slow(): pass
 """
 
+ONLY_ASYNCIO = """
+import asyncio
+import pytest
+
+@pytest.mark.asyncio_loop
+async def test_own():
+    assert isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+"""
+
+
+def test_marked_tests_run_on_asyncio_only(run: Run) -> None:
+    for loop in ("auto", "uvloop", "both"):
+        run(ONLY_ASYNCIO, f"--loop={loop}").assert_outcomes(passed=1)
+
 
 def test_default_loop_is_asyncio_and_marked_tests_use_both(run: Run) -> None:
     result = run(LOOPS, "-s")

@@ -85,7 +85,7 @@ async def test_pattern_that_matches_nothing_isnt_ready(
     ready, detail = found["topics"]
     assert not ready
     assert "topics.include: 'cliks-.*' matches no topic of the source" in detail
-    assert f"The topics found: {copied.topic}" in detail
+    assert copied.topic in detail.partition("The topics found: ")[2]
     done = await bridge(cli, config, *execute)
     assert (done.code, list(steps_of(done))) == (1, ["topics"])
 
@@ -94,7 +94,7 @@ async def test_pattern_that_matches_nothing_isnt_ready(
     ready, detail = steps_of(await bridge(cli, config, "plan", "--quiet", "0.1"))["consumers"]
     assert not ready
     assert "groups.include: 'biling' matches no group of the source" in detail
-    assert f"The groups found: {copied.group}" in detail
+    assert copied.group in detail.partition("The groups found: ")[2]
     done = await bridge(cli, config, "groups")
     assert (done.code, [row["group"] for row in done.json]) == (1, [copied.group])
     assert f"aiokafka08: {detail}\n" in done.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -220,24 +220,25 @@ def write_scala_offset(zookeeper: str, group: str, tp: TopicPartition, offset: i
 
 @pytest.mark.real
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"])
-async def test_sample_of_real_brokers(broker_clusters: BrokerClusters, version: str) -> None:
+async def test_sample_of_real_brokers(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], version: str
+) -> None:
     """Topic, settings, replicas and groups in each store, on each line; nothing is created."""
     cluster = broker_clusters.get(version)
     servers, zookeeper = cluster.bootstrap_servers, cluster.zookeeper_connect
-    tp = TopicPartition(f"sampled-{version}", 0)
+    tp, scala, kafka = TopicPartition(unique_topic("sampled"), 0), unique_topic(), unique_topic()
     configs: dict[str, object] = {} if version == "0.8.0" else {"retention.ms": 60000}
     async with AIOKafkaAdminClient(bootstrap_servers=servers, zookeeper_connect=zookeeper) as admin:
         await admin.create_topics([NewTopic(tp.topic, 1, 1, topic_configs=configs)])
-    await asyncio.to_thread(write_scala_offset, zookeeper, f"scala-{version}", tp, 0)
+    await asyncio.to_thread(write_scala_offset, zookeeper, scala, tp, 0)
     in_kafka = version not in ("0.8.0", "0.8.1.1")
     if in_kafka:
-        await commit(servers, f"kafka-{version}", tp, 0, zookeeper)
+        await commit(servers, kafka, tp, 0, zookeeper)
     # Other tests may have left hundreds of groups on these brokers: all of them take seconds.
-    ours = {f"scala-{version}", f"kafka-{version}"}
     async with AIOKafkaAdminClient(bootstrap_servers=servers, zookeeper_connect=zookeeper) as admin:
         before = await admin.list_topics()
         sampler = ClusterSampler(
-            admin, has_zookeeper=True, topics=tp.topic.__eq__, groups=ours.__contains__
+            admin, has_zookeeper=True, topics=tp.topic.__eq__, groups=[scala, kafka].__contains__
         )
         sample = await sampler.sample()
         # Brokers may still be deleting topics of other tests.
@@ -251,8 +252,8 @@ async def test_sample_of_real_brokers(broker_clusters: BrokerClusters, version: 
     assert (one.leader, one.start, one.end) == (0, 0, 0)
     assert (one.replicas, one.assigned, one.isr, one.stored_isr) == ((0,), (0,), (0,), (0,))
     groups = {(one.group, one.store): one for one in sample.groups}
-    assert groups[f"scala-{version}", "zookeeper"].committed == {tp: 0}
-    assert (f"kafka-{version}", "kafka") in groups or not in_kafka
+    assert groups[scala, "zookeeper"].committed == {tp: 0}
+    assert (kafka, "kafka") in groups or not in_kafka
 
 
 @pytest.mark.real

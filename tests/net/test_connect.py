@@ -13,6 +13,7 @@ from aiokafka08.net.connect import connect_to_any_ip, connection_error, timeout_
 from tests.net.conftest import MakeConfig
 
 
+@pytest.mark.asyncio_loop
 async def test_resolving_without_a_thread_fails_retriably(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

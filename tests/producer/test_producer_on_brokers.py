@@ -33,6 +33,7 @@ from aiokafka08.telemetry import Acks0Unknown, BatchRetried, Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.producer.conftest import Producer
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -250,6 +251,11 @@ async def test_order_is_kept_when_leaders_are_killed_and_move(
 
     sending = asyncio.create_task(send_on())
     victim = await asyncio.to_thread(cluster.leader, topic, 0)
+    await until(lambda: len(futures) > 30)
+    await asyncio.gather(*futures)
+    cluster.pause(victim)  # a batch is in flight to it when it is killed
+    count = len(futures)
+    await until(lambda: len(futures) > count + 30)
     await asyncio.to_thread(cluster.kill, victim)
     await asyncio.to_thread(cluster.expire, victim)
     others = set(cluster.nodes) - {victim}
