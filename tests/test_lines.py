@@ -26,7 +26,7 @@ def releases(*items: Any) -> list[object]:
 
 
 def test_lines_between_the_two_are_left_out() -> None:
-    names = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1", "4.1.0")
+    names = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1")
     assert releases(*(Item("f", name) for name in names)) == ["0.8.2.2", "3.9.1"]
     specs = [TargetSpec("real", name, 1) for name in names]
     assert releases(*(Item("f", spec) for spec in specs)) == [specs[2], specs[5]]
@@ -46,8 +46,10 @@ def test_behaviour_without_a_usual_line_is_kept(items: list[Any]) -> None:
     assert chosen(items) == items
 
 
-def test_newest_of_other_lines_is_kept() -> None:
+def test_newest_line_of_a_test_is_kept() -> None:
     assert releases(*(Item("f", name) for name in ("0.10.2.2", "0.9.0.1"))) == ["0.10.2.2"]
+    names = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
+    assert releases(*(Item("f", name) for name in names)) == ["0.8.2.2", "0.10.2.2"]
 
 
 def test_every_line_and_embedded_clusters_are_kept() -> None:

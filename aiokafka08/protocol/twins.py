@@ -4,7 +4,7 @@ Three extension modules are optional: `protocol._message_set_c`, `producer._prod
 `bridge.sink._librdkafka_c`. Each has a pure twin that behaves alike. This module is the only place
 that reads AIOKAFKA08_IMPL and that handles the failed import of an extension module: it wasn't
 built, it was built for another Python, or the package is a zip of its sources. Its callers are
-`protocol.message_set`, `producer.fast_path` and `bridge.sink.queueing`, which export the chosen
+`protocol.message_set`, `producer.fast_path` and `bridge.sink.producing`, which export the chosen
 twin; all other modules import from these.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
@@ -112,7 +112,7 @@ def describe(modules: Mapping[str, str]) -> str:
     """Return "c" or "python"; or, if the parts differ, "message_set:c,producer:python"."""
     found = {part: "python" if one in _pure_reasons else "c" for part, one in modules.items()}
     if len(set(found.values())) == 1:
-        return found["message_set"]
+        return next(iter(found.values()))
     return ",".join(f"{part}:{twin}" for part, twin in found.items())
 
 

@@ -274,6 +274,7 @@ async def test_new_partitions_are_read_from_their_beginning(
     assert [(r.partition, r.offset) for r in got] == [(2, number) for number in range(20)]
 
 
+@pytest.mark.every_line
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
 async def test_messages_without_timestamps_hide_none_after_them(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, version: str

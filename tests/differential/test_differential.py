@@ -1,7 +1,7 @@
 """Random requests to an embedded and a real broker of each line get the same answers.
 
-8 seeds a line in `tests`, 500 in `full`; `nox -s differential -- --seeds N` runs any number, and
-explains a difference.
+8 seeds on the lines of `tests.lines` in `tests`, 500 on each line in `full`;
+`nox -s differential -- --seeds N` runs any number, and explains a difference.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def test_random_requests_get_equal_answers(on_pair: OnPair, pytestconfig: pytest
     assert report.is_good, str(report)
 
 
+@pytest.mark.every_line
 @pytest.mark.parametrize(
     ("on_pair", "release"),
     [pytest.param((release, 1), release, id=release) for release in RELEASES.values()],

@@ -251,11 +251,11 @@ async def test_order_is_kept_when_leaders_are_killed_and_move(
 
     sending = asyncio.create_task(send_on())
     victim = await asyncio.to_thread(cluster.leader, topic, 0)
-    await until(lambda: len(futures) > 30)
+    await until(lambda: len(futures) > 30, "the first messages are sent")
     await asyncio.gather(*futures)
     cluster.pause(victim)  # a batch is in flight to it when it is killed
     count = len(futures)
-    await until(lambda: len(futures) > count + 30)
+    await until(lambda: len(futures) > count + 30, "messages are sent to the paused broker")
     await asyncio.to_thread(cluster.kill, victim)
     await asyncio.to_thread(cluster.expire, victim)
     others = set(cluster.nodes) - {victim}

@@ -51,7 +51,7 @@ def test_slope_of_one_time_is_zero() -> None:
     assert slope_of([1.0, 1.0], [2.0, 3.0]) == 0.0
 
 
-@pytest.mark.asyncio_loop
+@pytest.mark.asyncio_loop  # uvloop doesn't tell its timers
 async def test_tasks_and_timers_are_counted() -> None:
     before = read()
     task = asyncio.create_task(asyncio.sleep(3600))
@@ -63,7 +63,7 @@ async def test_tasks_and_timers_are_counted() -> None:
     task.cancel()
 
 
-@pytest.mark.asyncio_loop
+@pytest.mark.asyncio_loop  # uvloop doesn't tell its timers
 async def test_memory_in_use_is_counted() -> None:
     before = read()
     kept = [[number] for number in range(5000)]

@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: binding=True
-"""The compiled twin of `queueing.pure_queue`: pass records to librdkafka without Python's lock.
+"""The compiled twin of `producing.pure_produce`: pass records to librdkafka without Python's lock.
 
-`queue` calls `rd_kafka_produceva` for each record. confluent-kafka's `produce` does that too, but
-allocates a state for each message, and takes the interpreter's lock for each report, also for a
-message without a callback. A message without a state is reported without the lock.
+`produce_records` calls `rd_kafka_produceva` for each record. confluent-kafka's `produce` does that
+too, but allocates a state for each message, and takes the interpreter's lock for each report, also
+for a message without a callback. A message without a state is reported without the lock.
 
-Only `queueing` uses this module; it loads it with `protocol.twins`, and passes the addresses of
+Only `producing` uses this module; it loads it with `protocol.twins`, and passes the addresses of
 librdkafka's functions to `bind()` once.
 
-Invariants: a producer passed to `queue` begins with its `rd_kafka_t`, which its caller has checked.
-The keys and values of a call are referenced by this module until the call ends, and librdkafka
-copies them.
+Invariants: a producer is of exactly the class that was bound, in a release of confluent-kafka in
+which its objects begin with their `rd_kafka_t`; nothing closes it during a call. The keys and
+values of a call are referenced by this module until the call ends, and librdkafka copies them.
 """
 
 from libc.stdint cimport int32_t, int64_t, uintptr_t
@@ -26,7 +26,7 @@ cdef extern from *:
 
 # rdkafka.h: rd_kafka_vtype_t, rd_kafka_vu_t and RD_KAFKA_MSG_F_COPY. Its ABI is stable.
 cdef enum:
-    TOPIC = 2
+    TOPIC_HANDLE = 2
     PARTITION = 3
     VALUE = 4
     KEY = 5
@@ -39,7 +39,7 @@ cdef struct Bytes:
     size_t size
 
 cdef union Argument:
-    void *topic
+    void *topic_handle
     int flags
     int32_t partition
     int64_t timestamp
@@ -74,12 +74,18 @@ FUNCTIONS = (
 )
 
 
+producer_class = None
+
+
 def bind(
+    type class_of_producers,
     uintptr_t produceva_at, uintptr_t error_code_at, uintptr_t error_destroy_at,
     uintptr_t topic_new_at, uintptr_t topic_destroy_at, uintptr_t last_error_at,
 ):
-    """Take the addresses of `FUNCTIONS`, in their order."""
+    """Take the class `confluent_kafka.Producer`, and the addresses of `FUNCTIONS`."""
+    global producer_class
     global produceva, error_code, error_destroy, topic_new, topic_destroy, last_error
+    producer_class = class_of_producers
     produceva = <produceva_t>produceva_at
     error_code = <error_code_t>error_code_at
     error_destroy = <destroy_t>error_destroy_at
@@ -97,30 +103,38 @@ cdef object point_to(object blob, Bytes *found):
     return blob
 
 
-def queue(object producer, str topic, int32_t partition, list records, bint keep):
-    """Queue records without callbacks; return the index and code of the first that isn't taken.
+def produce_records(
+    object producer, str topic, int32_t partition, list records, bint keep_timestamps
+):
+    """Pass on records without callbacks; return the index and code of the first that isn't taken.
 
     Args:
-        producer: a `confluent_kafka.Producer` that begins with its `rd_kafka_t`.
+        producer: an instance of the class that was bound.
         topic: of the target.
         partition: of the topic.
         records: of the source; keys and values are bytes or None.
-        keep: whether the messages get the records' timestamps, if these are above 0.
+        keep_timestamps: whether the messages get the records' timestamps, if these are above 0.
 
     Raises:
-        TypeError: a key or value is something else, or a producer is closed.
+        TypeError: the producer, a key, value or timestamp has another type. Nothing is passed on.
+        OverflowError: a timestamp has more than 64 bits. Nothing is passed on.
+        RuntimeError: the producer is closed.
+        MemoryError: there is no memory for the call.
     """
     cdef bytes name = topic.encode()
     cdef const char *topic_name = name
-    cdef void *handle = handle_of(producer)
+    cdef void *handle
     cdef void *of_topic
     cdef void *error = NULL
     cdef int code = 0
     cdef Py_ssize_t count = len(records), index
     cdef TypedArgument arguments[6]
     cdef list kept = []
-    if produceva == NULL or handle == NULL:
-        raise TypeError("queue records: bind() wasn't called, or the producer is closed")
+    if producer_class is None or type(producer) is not producer_class:
+        raise TypeError(f"pass records to {producer!r}: expected a {producer_class}")
+    handle = handle_of(producer)
+    if handle == NULL:
+        raise RuntimeError("pass records to a producer: it is closed")
     cdef Record *found = <Record *>malloc(max(count, 1) * sizeof(Record))
     if found == NULL:
         raise MemoryError
@@ -129,15 +143,15 @@ def queue(object producer, str topic, int32_t partition, list records, bint keep
             record = records[index]
             kept.append(point_to(record.key, &found[index].key))
             kept.append(point_to(record.value, &found[index].value))
-            stamp = record.timestamp if keep else None
+            stamp = record.timestamp if keep_timestamps else None
             found[index].timestamp = 0 if stamp is None else max(<int64_t>stamp, 0)
         with nogil:
             of_topic = topic_new(handle, topic_name, NULL)
             index = 0
             if of_topic == NULL:
-                code = last_error()
+                code = last_error() or -1
             else:
-                arguments[0].type, arguments[0].value.topic = TOPIC, of_topic
+                arguments[0].type, arguments[0].value.topic_handle = TOPIC_HANDLE, of_topic
                 arguments[1].type, arguments[1].value.partition = PARTITION, partition
                 arguments[2].type, arguments[2].value.flags = FLAGS, COPY
                 arguments[3].type = KEY

@@ -134,7 +134,7 @@ def callbacks_of(
 
 
 def parts_of(count: int, *, every: bool) -> list[slice]:
-    """Return the parts of a chunk of which all records have a callback, or none has one.
+    """Split a chunk so that in each part all records have a callback, or none has one.
 
     Args:
         count: how many records the chunk has, at least 1.

@@ -38,7 +38,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.queueing import queue_function, queue_with_callbacks
+from aiokafka08.bridge.sink.producing import choose_produce, produce_with_callbacks
 from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
     Callback,
@@ -119,7 +119,6 @@ class TransactionWorker:
 
     def __init__(self, settings: WorkerSettings, report: Callable[[SinkEvent], None]) -> None:
         self._confluent = import_confluent()
-        self._queue_plain = queue_function()
         self._settings = settings
         self._report = report
         self._chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
@@ -144,6 +143,7 @@ class TransactionWorker:
                 "queue.buffering.max.kbytes": 2_097_151,
             }
         )
+        self._produce_plain = choose_produce(self._producer)
         consumer = self._confluent.Consumer(
             {
                 **{k: v for k, v in settings.producer.items() if not k.startswith("compression")},
@@ -343,7 +343,7 @@ class TransactionWorker:
             if pieces:
                 self._flush()
                 self._check_open()
-            failed = self._queue(chunk, piece, callbacks[piece])
+            failed = self._pass_on(chunk, piece, callbacks[piece])
             if failed is not None:
                 index, error = failed
                 if error.name() in _REFUSED_NAMES:
@@ -355,16 +355,16 @@ class TransactionWorker:
             self._flush()
             self._check_open()
 
-    def _queue(
+    def _pass_on(
         self, chunk: Chunk, piece: slice, callbacks: list[Callback | None]
     ) -> tuple[int, Any] | None:
         """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
         keep = self._settings.copy.timestamps == "keep"
         records = [*chunk.records[piece]]
         if any(callbacks):
-            failed = queue_with_callbacks(self._producer, *chunk.target, records, keep, callbacks)
+            failed = produce_with_callbacks(self._producer, *chunk.target, records, keep, callbacks)
         else:
-            failed = self._queue_plain(self._producer, *chunk.target, records, keep)
+            failed = self._produce_plain(self._producer, *chunk.target, records, keep)
         if failed is None:
             return None
         index, code = failed

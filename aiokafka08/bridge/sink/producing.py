@@ -1,17 +1,16 @@
-"""`queue_function`: pass the records of a chunk to librdkafka, by the faster of two ways.
+"""`choose_produce`: pass the records of a chunk to librdkafka, by the faster of two ways.
 
 The compiled twin, `_librdkafka_c`, calls librdkafka itself: half the CPU time of the pure one,
 which calls confluent-kafka's `produce` for each record. It needs the `rd_kafka_t` that a `Producer`
 begins with, and that no function returns. So it is used only with the releases of confluent-kafka
-in `CHECKED`.
+in `CHECKED_RELEASES`.
 
-Invariant: both twins queue the same messages in the same order.
+Invariant: both twins pass on the same messages in the same order.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,28 +27,40 @@ from aiokafka08.structs import ConsumerRecord
 
 _log = logging.getLogger("aiokafka08.bridge")
 
-CHECKED: Final = ((2, 12), (2, 16))
+CHECKED_RELEASES: Final = ((2, 12), (2, 16))
 """The first and the last minor release of confluent-kafka in which the place of a producer's
 `rd_kafka_t` was checked."""
 
-Queue = Callable[[Any, str, int, Sequence[ConsumerRecord[Any, Any]], bool], tuple[int, int] | None]
-"""Queue records without callbacks.
+ProduceRecords = Callable[
+    [Any, str, int, Sequence[ConsumerRecord[Any, Any]], bool], tuple[int, int] | None
+]
+"""Pass records without callbacks to librdkafka.
 
 Its arguments are the producer, topic, partition and records, and whether to keep timestamps. It
-returns the index of the first record that isn't taken, and librdkafka's code of the reason.
+returns the index of the first record that isn't taken, and librdkafka's code of the reason; else
+None.
 """
 
 
-def queue_with_callbacks(
+def choose_produce(producer: Any) -> ProduceRecords:
+    """Return the compiled twin where it can be used with this producer, else `pure_produce`."""
+    compiled = _compiled_produce()
+    # A subclass may have a `produce` of its own.
+    is_plain = type(producer) is import_confluent().Producer
+    return pure_produce if compiled is None or not is_plain else compiled
+
+
+def produce_with_callbacks(
     producer: Any,
     topic: str,
     partition: int,
     records: Sequence[ConsumerRecord[Any, Any]],
-    keep: bool,
+    keep_timestamps: bool,
     callbacks: Sequence[Callback | None],
 ) -> tuple[int, int] | None:
-    """Do what a `Queue` does, for records with callbacks."""
-    timestamps = iter(timestamps_of(records, keep=keep))
+    """Do what `ProduceRecords` does, for records with callbacks."""
+    confluent = import_confluent()
+    timestamps = iter(timestamps_of(records, keep=keep_timestamps))
     # `produce_batch` takes no timestamps. `map` calls `produce` without bytecode in between: as
     # cheap as a batch.
     calls = map(
@@ -64,42 +75,48 @@ def queue_with_callbacks(
     )
     try:
         deque(calls, maxlen=0)
-    except import_confluent().KafkaException as error:
-        return len(records) - length_hint(timestamps) - 1, error.args[0].code()
-    return None
+    except confluent.KafkaException as error:
+        code = error.args[0].code()
+    except BufferError:
+        code = confluent.KafkaError._QUEUE_FULL
+    else:
+        return None
+    return len(records) - length_hint(timestamps) - 1, code
 
 
-def pure_queue(
+def pure_produce(
     producer: Any,
     topic: str,
     partition: int,
     records: Sequence[ConsumerRecord[Any, Any]],
-    keep: bool,
+    keep_timestamps: bool,
 ) -> tuple[int, int] | None:
-    """Queue records by confluent-kafka's `produce`; a `Queue`."""
-    nothing: list[Callback | None] = [None] * len(records)
-    return queue_with_callbacks(producer, topic, partition, records, keep, nothing)
+    """Call confluent-kafka's `produce` for each record: `ProduceRecords`."""
+    callbacks: list[Callback | None] = [None] * len(records)
+    return produce_with_callbacks(producer, topic, partition, records, keep_timestamps, callbacks)
 
 
 @cache
-def queue_function() -> Queue:
-    """Return the compiled twin where it can be used, else `pure_queue`, and log the reason."""
-    compiled, release = load_compiled_sink(), importlib.metadata.version("confluent-kafka")
+def _compiled_produce() -> ProduceRecords | None:
+    """Return the compiled twin; None, and log the reason, if it can't be used."""
+    compiled, release = load_compiled_sink(), import_confluent().__version__
+    slow = "the bridge calls `produce` for each record, which is slower than the compiled twin: "
     if compiled is None:
         reason = explain_pure(SINK_TWINS)
     elif not is_checked(release):
-        reason = f"running sink by confluent-kafka's produce, which is slower: {release} is unknown"
+        first, last = (".".join(map(str, one)) for one in CHECKED_RELEASES)
+        reason = f"{slow}confluent-kafka {release}: expected {first} to {last}"
     elif not _bind(compiled):
-        reason = "running sink by confluent-kafka's produce, which is slower: no librdkafka found"
+        reason = f"{slow}librdkafka's functions weren't found in confluent-kafka {release}"
     else:
-        return cast("Queue", compiled.queue)
-    _log.info("bridge: %s", reason)
-    return pure_queue
+        return cast("ProduceRecords", compiled.produce_records)
+    _log.info("%s", reason)
+    return None
 
 
 def is_checked(release: str) -> bool:
     """Return whether a producer of this release of confluent-kafka begins with its `rd_kafka_t`."""
-    first, last = CHECKED
+    first, last = CHECKED_RELEASES
     numbers = release.split(".")[:2]
     return all(one.isdecimal() for one in numbers) and first <= tuple(map(int, numbers)) <= last
 
@@ -114,5 +131,6 @@ def _bind(compiled: ModuleType) -> bool:
         found = [getattr(library, name) for name in compiled.FUNCTIONS]
     except (OSError, AttributeError):
         return False
-    compiled.bind(*(ctypes.cast(one, ctypes.c_void_p).value for one in found))
+    addresses = (ctypes.cast(one, ctypes.c_void_p).value for one in found)
+    compiled.bind(import_confluent().Producer, *addresses)
     return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import importlib.metadata
 import logging
 import time
 from collections.abc import Iterator
@@ -14,7 +13,14 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer
-from aiokafka08.bridge.sink.queueing import Queue, is_checked, pure_queue, queue_function
+from aiokafka08.bridge.sink import producing
+from aiokafka08.bridge.sink.producing import (
+    ProduceRecords,
+    choose_produce,
+    is_checked,
+    pure_produce,
+)
+from aiokafka08.protocol.twins import load_compiled_sink
 from aiokafka08.structs import ConsumerRecord
 from aiokafka08.testing import EmbeddedCluster
 
@@ -39,23 +45,24 @@ RECORDS = [
 
 
 @pytest.fixture
-def compiled() -> Queue:
-    pytest.importorskip("aiokafka08.bridge.sink._librdkafka_c")
-    found = queue_function()
-    assert found is not pure_queue
+def compiled() -> ProduceRecords:
+    if load_compiled_sink() is None:
+        pytest.skip("the extension modules aren't built")
+    found = choose_produce(confluent_kafka.Producer(NOWHERE))
+    assert found is not pure_produce
     return found
 
 
 @pytest.fixture
 def chosen_anew() -> Iterator[None]:
-    queue_function.cache_clear()
+    producing._compiled_produce.cache_clear()
     yield
-    queue_function.cache_clear()
+    producing._compiled_produce.cache_clear()
 
 
 def test_installed_release_of_confluent_kafka_is_checked() -> None:
     """If not: see in its Handle (confluent_kafka.h) that `rk` is still the first member."""
-    assert is_checked(importlib.metadata.version("confluent-kafka"))
+    assert is_checked(str(confluent_kafka.__version__))
 
 
 @pytest.mark.parametrize(
@@ -70,14 +77,14 @@ def test_only_known_releases_count_as_checked(release: str, expected: bool) -> N
 
 
 @pytest.mark.parametrize("keep", [True, False])
-async def test_twins_queue_the_same_messages(compiled: Queue, keep: bool) -> None:
+async def test_twins_pass_on_the_same_messages(compiled: ProduceRecords, keep: bool) -> None:
     began = time.time() * 1000
 
     def produce(server: str) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": server, "linger.ms": 5})
-        for partition, queue in enumerate([pure_queue, compiled]):
-            assert queue(producer, "t", partition, RECORDS, keep) is None
-            assert queue(producer, "t", partition, [], keep) is None
+        for partition, produce_records in enumerate([pure_produce, compiled]):
+            assert produce_records(producer, "t", partition, RECORDS, keep) is None
+            assert produce_records(producer, "t", partition, [], keep) is None
         assert producer.flush(30) == 0
 
     async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:
@@ -99,16 +106,16 @@ async def test_twins_queue_the_same_messages(compiled: Queue, keep: bool) -> Non
                 assert began - 1 <= got.timestamp <= time.time() * 1000
 
 
-def test_first_record_that_is_not_taken_is_named(compiled: Queue) -> None:
+def test_first_record_that_is_not_taken_is_named(compiled: ProduceRecords) -> None:
     records = [record(b"a"), record(b"b"), record(b"x" * 5000), record(b"c")]
-    for queue in (pure_queue, compiled):
+    for produce_records in (pure_produce, compiled):
         producer = confluent_kafka.Producer({**NOWHERE, "message.max.bytes": 1000})
-        assert queue(producer, "t", 0, records, True) == (2, TOO_LARGE)
+        assert produce_records(producer, "t", 0, records, True) == (2, TOO_LARGE)
         assert len(producer) == 2
         producer.purge()
 
 
-def test_wrong_types_are_refused_and_nothing_is_queued(compiled: Queue) -> None:
+def test_wrong_types_are_refused_and_nothing_is_passed_on(compiled: ProduceRecords) -> None:
     producer = confluent_kafka.Producer(NOWHERE)
     text: Any = "text"
     for wrong in (record(text), record(b"v", text), record(b"v", None, text)):
@@ -117,30 +124,50 @@ def test_wrong_types_are_refused_and_nothing_is_queued(compiled: Queue) -> None:
     assert len(producer) == 0
 
 
-def test_closed_producer_is_refused(compiled: Queue) -> None:
+def test_object_of_another_class_is_not_read(compiled: ProduceRecords) -> None:
+    class Traced(confluent_kafka.Producer):
+        """Such as tracing libraries make, with a `produce` of its own."""
+
+    for other in (object(), Traced(NOWHERE), None):
+        assert choose_produce(other) is pure_produce
+        with pytest.raises(TypeError, match="expected a <class"):
+            compiled(other, "t", 0, [record(b"a")], True)
+
+
+def test_full_queue_is_told_by_its_code(compiled: ProduceRecords) -> None:
+    full = {**NOWHERE, "queue.buffering.max.messages": 2}
+    for produce_records in (pure_produce, compiled):
+        producer = confluent_kafka.Producer(full)
+        found = produce_records(producer, "t", 0, [record(b"a")] * 4, True)
+        assert found == (2, confluent_kafka.KafkaError._QUEUE_FULL)
+        producer.purge()
+
+
+def test_closed_producer_is_refused(compiled: ProduceRecords) -> None:
     producer = confluent_kafka.Producer(NOWHERE)
     if not hasattr(producer, "close"):
         pytest.skip("confluent-kafka before 2.13 closes no producer")
     producer.close()
-    with pytest.raises(TypeError, match="the producer is closed"):
+    with pytest.raises(RuntimeError, match="closed"):
         compiled(producer, "t", 0, [record(b"a")], True)
 
 
 def test_unknown_release_is_called_for_each_record(
-    compiled: Queue,
+    compiled: ProduceRecords,
     chosen_anew: None,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.99.0")
+    monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
+    producer = confluent_kafka.Producer(NOWHERE)
     with caplog.at_level(logging.INFO, "aiokafka08.bridge"):
-        assert queue_function() is queue_function() is pure_queue
+        assert choose_produce(producer) is choose_produce(producer) is pure_produce
     [line] = caplog.messages
-    assert line.endswith("which is slower: 2.99.0 is unknown")
+    assert line.endswith("confluent-kafka 2.99.0: expected 2.12 to 2.16")
 
 
 def test_missing_function_of_librdkafka_leaves_the_pure_twin(
-    compiled: Queue, chosen_anew: None, monkeypatch: pytest.MonkeyPatch
+    compiled: ProduceRecords, chosen_anew: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
-    assert queue_function() is pure_queue
+    assert choose_produce(confluent_kafka.Producer(NOWHERE)) is pure_produce
