@@ -48,7 +48,7 @@ RECORDS = [
 def compiled() -> ProduceRecords:
     if load_compiled_sink() is None:
         pytest.skip("the extension modules aren't built")
-    found = choose_produce(confluent_kafka.Producer(NOWHERE))
+    found = choose_produce(confluent_kafka.Producer(NOWHERE), "b")
     assert found is not pure_produce
     return found
 
@@ -129,7 +129,7 @@ def test_object_of_another_class_is_not_read(compiled: ProduceRecords) -> None:
         """Such as tracing libraries make, with a `produce` of its own."""
 
     for other in (object(), Traced(NOWHERE), None):
-        assert choose_produce(other) is pure_produce
+        assert choose_produce(other, "b") is pure_produce
         with pytest.raises(TypeError, match="expected a <class"):
             compiled(other, "t", 0, [record(b"a")], True)
 
@@ -161,7 +161,7 @@ def test_unknown_release_is_called_for_each_record(
     monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
     producer = confluent_kafka.Producer(NOWHERE)
     with caplog.at_level(logging.INFO, "aiokafka08.bridge"):
-        assert choose_produce(producer) is choose_produce(producer) is pure_produce
+        assert choose_produce(producer, "b") is choose_produce(producer, "b") is pure_produce
     [line] = caplog.messages
     assert line.endswith("confluent-kafka 2.99.0: expected 2.12 to 2.16")
 
@@ -170,4 +170,4 @@ def test_missing_function_of_librdkafka_leaves_the_pure_twin(
     compiled: ProduceRecords, chosen_anew: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
-    assert choose_produce(confluent_kafka.Producer(NOWHERE)) is pure_produce
+    assert choose_produce(confluent_kafka.Producer(NOWHERE), "b") is pure_produce

@@ -160,7 +160,7 @@ def test_transactions_leave_no_error_of_librdkafka() -> None:
 def either_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs with the twin that is chosen here, and with the pure one."""
     if request.param == "pure":
-        monkeypatch.setattr(worker, "choose_produce", lambda producer: pure_produce)
+        monkeypatch.setattr(worker, "choose_produce", lambda producer, client_id: pure_produce)
 
 
 def test_records_between_the_first_and_the_last_have_no_callback(
@@ -168,8 +168,8 @@ def test_records_between_the_first_and_the_last_have_no_callback(
 ) -> None:
     passed: list[int] = []
 
-    def choose(producer: Any) -> ProduceRecords:
-        chosen = choose_produce(producer)
+    def choose(producer: Any, client_id: str) -> ProduceRecords:
+        chosen = choose_produce(producer, client_id)
 
         def produce_records(*arguments: Any) -> tuple[int, int] | None:
             passed.append(len(arguments[3]))

@@ -42,9 +42,14 @@ None.
 """
 
 
-def choose_produce(producer: Any) -> ProduceRecords:
-    """Return the compiled twin where it can be used with this producer, else `pure_produce`."""
-    compiled = _compiled_produce()
+def choose_produce(producer: Any, client_id: str) -> ProduceRecords:
+    """Return the compiled twin where it can be used with this producer, else `pure_produce`.
+
+    Args:
+        producer: of confluent-kafka.
+        client_id: for the log, which says once why the compiled twin can't be used.
+    """
+    compiled = _compiled_produce(client_id)
     # A subclass may have a `produce` of its own.
     is_plain = type(producer) is import_confluent().Producer
     return pure_produce if compiled is None or not is_plain else compiled
@@ -97,10 +102,10 @@ def pure_produce(
 
 
 @cache
-def _compiled_produce() -> ProduceRecords | None:
+def _compiled_produce(client_id: str) -> ProduceRecords | None:
     """Return the compiled twin; None, and log the reason, if it can't be used."""
     compiled, release = load_compiled_sink(), import_confluent().__version__
-    slow = "the bridge calls `produce` for each record, which is slower than the compiled twin: "
+    slow = "calling `produce` for each record, which is slower than the compiled twin: "
     if compiled is None:
         reason = explain_pure(SINK_TWINS)
     elif not is_checked(release):
@@ -110,7 +115,7 @@ def _compiled_produce() -> ProduceRecords | None:
         reason = f"{slow}librdkafka's functions weren't found in confluent-kafka {release}"
     else:
         return cast("ProduceRecords", compiled.produce_records)
-    _log.info("%s", reason)
+    _log.info("%s: %s", client_id, reason)
     return None
 
 

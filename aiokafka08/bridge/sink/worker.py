@@ -143,7 +143,7 @@ class TransactionWorker:
                 "queue.buffering.max.kbytes": 2_097_151,
             }
         )
-        self._produce_plain = choose_produce(self._producer)
+        self._produce_plain = choose_produce(self._producer, settings.client_id)
         consumer = self._confluent.Consumer(
             {
                 **{k: v for k, v in settings.producer.items() if not k.startswith("compression")},
