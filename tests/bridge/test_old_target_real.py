@@ -248,7 +248,7 @@ async def test_wrong_timestamp_in_a_batch_is_named(
     assert "refuses the record at offset 1234 of the source: [Error 32]" in text
 
 
-@pytest.mark.parametrize("fault", ["killed", "paused"])
+@pytest.mark.parametrize("fault", ["killed", pytest.param("paused", marks=pytest.mark.full)])
 async def test_stop_without_an_old_target_ends_within_5_s(
     fault: str,
     source: RealCluster,

@@ -329,7 +329,9 @@ async def test_stolen_transactional_id_is_ridden_out(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("call", ["initialise", "_send_positions"])
+@pytest.mark.parametrize(
+    "call", [pytest.param("initialise", marks=pytest.mark.full), "_send_positions"]
+)
 async def test_hung_producer_is_replaced(
     call: str,
     old: EmbeddedCluster,

@@ -129,7 +129,7 @@ def test_stop_waits_for_no_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("fault", ["killed", "paused"])
+@pytest.mark.parametrize("fault", ["killed", pytest.param("paused", marks=pytest.mark.full)])
 async def test_stop_without_the_target_ends_within_5_s(
     fault: str, source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:

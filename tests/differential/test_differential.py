@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,24 +20,17 @@ from tests.differential.targets import LINE_OF_RELEASE, Pair
 pytestmark = pytest.mark.real
 
 
-def pairs(releases: Sequence[str], brokers: int) -> list[Any]:
+def pairs(brokers: int) -> list[Any]:
     # Each start of three brokers takes some seconds.
+    marks = [pytest.mark.full] if brokers > 1 else []
     return [
-        pytest.param(
-            (release, brokers),
-            id=f"{release}-{brokers}",
-            marks=[pytest.mark.full] if brokers > 1 and release != "0.8.2.2" else [],
-        )
-        for release in releases
+        pytest.param((release, brokers), id=f"{release}-{brokers}", marks=marks)
+        for release in RELEASES.values()
     ]
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "on_pair",
-    [*pairs(list(RELEASES.values()), 1), *pairs(list(RELEASES.values()), 3)],
-    indirect=True,
-)
+@pytest.mark.parametrize("on_pair", [*pairs(1), *pairs(3)], indirect=True)
 def test_random_requests_get_equal_answers(on_pair: OnPair, pytestconfig: pytest.Config) -> None:
     seeds = range(500 if pytestconfig.getoption("--full") else 8)
 

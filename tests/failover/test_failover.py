@@ -91,6 +91,7 @@ async def test_no_acknowledged_message_is_lost_in_ten_kills(
     await kill_leaders(cluster, unique_topic("kill"), rounds=10)
 
 
+@pytest.mark.full
 async def test_a_long_pause_of_a_leader_loses_nothing(
     cluster: RealCluster, unique_topic: NewName
 ) -> None:
@@ -153,6 +154,7 @@ async def test_a_paused_leader_is_left_before_the_request_timeout(
     await work.check()
 
 
+@pytest.mark.full
 async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewName) -> None:
     topic = unique_topic("cut")
     async with contextlib.AsyncExitStack() as stack:
