@@ -194,6 +194,14 @@ def difference(source: dict[int, list[Message]], target: dict[int, list[Message]
     return None
 
 
+def copy_text(producers: int) -> str:
+    """Return the sections of a bridge's file with this number of producers, and short timeouts."""
+    return (
+        f"[copy]\nproducers = {producers}\ntransaction_s = 0.3\n"
+        '[target.properties]\n"transaction.timeout.ms" = 5000\n"socket.timeout.ms" = 4000\n'
+    )
+
+
 async def play(
     source: RealCluster,
     target: RealCluster,
@@ -211,6 +219,7 @@ async def play(
         AssertionError: the target differs from the source, or the bridge doesn't end.
     """
     chance = random.Random(seed)
+    number = 0
     replicas = min(len(source.nodes), 2)
     await asyncio.to_thread(source.create_topic, topic, PARTITIONS, replicas)
     file = folder / f"{topic}.toml"
@@ -221,10 +230,8 @@ async def play(
     began = time.monotonic()
     try:
         for _ in range(rounds):
-            more = f"[copy]\nproducers = {chance.choice(producers)}\ntransaction_s = 0.3\n"
-            more += '[target.properties]\n"transaction.timeout.ms" = 5000\n'
-            more += '"socket.timeout.ms" = 4000\n'
-            file.write_text(bridge_text(topic, source, target, topic, more))
+            number = chance.choice(producers)
+            file.write_text(bridge_text(topic, source, target, topic, copy_text(number)))
             begun = bridge.log.read_text().count("copying") if bridge.log.exists() else 0
             bridge.start()
             await until(
@@ -254,6 +261,8 @@ async def play(
             kills += 1
         load.stop()
         await writing
+        number = chance.choice([one for one in producers if one != number])
+        file.write_text(bridge_text(topic, source, target, topic, copy_text(number)))
         last = BridgeProcess(file, "--until-caught-up")
         bridge.log = last.log
         last.start()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import confluent_kafka
 import pytest
 
+from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError
 from aiokafka08.bridge.own_topics import create_own_topics
@@ -77,6 +80,53 @@ async def test_newer_start_fences_older_one(
         older.cancel()
         await asyncio.gather(older, return_exceptions=True)
     assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2}
+
+
+def zombie(config: BridgeConfig, number: int, copy: TopicPartition) -> Any:
+    """Return a producer of an older start, with what it has copied in an open transaction."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": config.target.bootstrap,
+            "transactional.id": config.transactional_id(number),
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for message in MESSAGES:
+        producer.produce(copy.topic, message.value, message.key, copy.partition)
+    assert producer.flush(30) == 0
+    group = confluent_kafka.Consumer(
+        {"bootstrap.servers": config.target.bootstrap, "group.id": config.position_group}
+    )
+    position = confluent_kafka.TopicPartition(*copy, 2 * len(MESSAGES))
+    producer.send_offsets_to_transaction([position], group.consumer_group_metadata(), 30)
+    group.close()
+    return producer
+
+
+async def test_fewer_producers_end_what_older_ones_have_open(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A start with one producer fences the fourth of an older start, which commits too late."""
+    topic = unique_topic("fewer")
+    source.create_topic(topic)
+    four = bridge_config(topic, source, target, topic, "[copy]\nproducers = 4\n")
+    await write(source, topic, {0: MESSAGES})
+    await run_bridge(four, CopyStatus(), until_caught_up=True)
+    await write(source, topic, {0: MESSAGES})
+    producer = await asyncio.to_thread(zombie, four, 3, TopicPartition(topic, 0))
+    one = bridge_config(topic, source, target, topic, "[copy]\nproducers = 1\n")
+    status = CopyStatus()
+    await run_bridge(one, status, until_caught_up=True)
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        await asyncio.to_thread(producer.commit_transaction, 30)
+    assert caught.value.args[0].name() in ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
+    assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2}
+    assert status.records == len(MESSAGES)
 
 
 async def test_older_start_does_not_take_the_bridge_back(
