@@ -17,11 +17,13 @@ _FROZEN_BY_PYTHON = 1000
 def older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs.
 
-    That is garbage, too: to collect it first would hold the event loop as long as is to be avoided.
+    Young garbage is collected first. Garbage that has survived two collections is left out, too: to
+    find it takes a full collection, which is what holds the event loop.
     Of blocks that overlap, the end of the first one ends it for all. If the program had frozen
     objects before (`gc.freeze`), all stay frozen: nobody can tell whose they are.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
+    gc.collect(1)
     gc.freeze()
     try:
         yield

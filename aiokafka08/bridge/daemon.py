@@ -7,7 +7,7 @@ begins ends no outage.
 
 A full garbage collection visits each object of the process, and holds the event loop meanwhile:
 15 to 25 ms of CPU time with the objects of imports. So collections leave out what exists at the
-start, and none is made there.
+start, and the one that is made there visits young objects only.
 
 Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never ridden out.
 """
