@@ -12,7 +12,8 @@
     include = ["billing"]
     store = "auto"
 
-`SECTIONS` has every key with its default; `read_config` is the entry.
+`SECTIONS` has every key with its default; `read_config` is the entry. `renames_first` adds the
+rules of `--rename` of the command line.
 
 Invariants: a key that isn't in `SECTIONS` is an error that names similar ones. An error names the
 file, the key, the value (unless it may be a secret) and what is expected. No secret is in a
@@ -23,12 +24,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from aiokafka08.bridge.topic_map import TopicMap, compiled, rename_rule
+from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
 from aiokafka08.concurrency.rate import parse_rate
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.net.config import parse_bootstrap_servers
@@ -145,9 +148,9 @@ class CopyConfig:
     `producers` is the number of transactional ids. A transaction ends at `transaction_records`, at
     `transaction_bytes` of keys and values, or at `transaction_s`. `rate` is the limit in bytes per
     second, None for none. `refresh_s` is the longest time between two looks (`look_s`).
-    `recommit_s` is the time after which idle positions are committed again. `start` is where a
-    partition begins that was never copied. `outage_s` is how long a cluster may be away until the
-    run fails.
+    `recommit_s` is the time after which a position that hasn't moved is committed again. `start` is
+    where a partition begins that was never copied. `outage_s` is how long a cluster may be away
+    until the run fails.
     """
 
     producers: int
@@ -356,8 +359,27 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
 """Section → key → its check and default."""
 
 
+_first_rules: ContextVar[tuple[RenameRule, ...]] = ContextVar("first_rules", default=())
+
+
+@contextmanager
+def renames_first(rules: Sequence[RenameRule]) -> Iterator[None]:
+    """Let `read_config` put rules in front of those of the file, while the block runs.
+
+    So each command that reads the file maps topics by the same rules.
+
+    Args:
+        rules: those of the command line, in its order.
+    """
+    token = _first_rules.set(tuple(rules))
+    try:
+        yield
+    finally:
+        _first_rules.reset(token)
+
+
 def read_config(path: Path) -> BridgeConfig:
-    """Read and check the file of a bridge.
+    """Read and check the file of a bridge, with the rules of `renames_first`.
 
     Raises:
         IllegalArgumentError: it can't be read, isn't TOML, or a key or value is wrong.
@@ -369,7 +391,9 @@ def read_config(path: Path) -> BridgeConfig:
         raise IllegalArgumentError(
             f"{path}: {detail}; expected the TOML file of a bridge"
         ) from None
-    return parse_config(text, path)
+    config = parse_config(text, path)
+    rules = (*_first_rules.get(), *config.topics.rename)
+    return replace(config, topics=replace(config.topics, rename=rules))
 
 
 def parse_config(text: str, path: Path = Path("bridge.toml")) -> BridgeConfig:

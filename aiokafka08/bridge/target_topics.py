@@ -24,6 +24,7 @@ from aiokafka08.bridge.topics import (
     apply_plan,
     plan_topics,
     refused_by_target,
+    refuses_settings_of_file,
 )
 from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
@@ -81,9 +82,10 @@ class TargetTopics:
             may_come_later: True only logs which patterns match no topic of the source.
 
         Raises:
-            BridgeError: a pattern of `topics.include` matches no topic, or no topic is left; or the
-                bridge has never run, and target topics have messages.
-            KafkaConfigurationError: the target refuses settings.
+            BridgeError: a pattern of `topics.include` matches no topic, or no topic is left; the
+                bridge has never run, and target topics have messages; or the target refuses
+                settings of the source's topics.
+            KafkaConfigurationError: the target refuses settings of `target.topic_config`.
             KafkaError: one of the clusters doesn't respond.
         """
         source = await self._source.partition_counts()
@@ -99,7 +101,10 @@ class TargetTopics:
             f"{name}: {one.text}" for name, one in refused.items() if one.code in SETTINGS_REFUSED
         ]
         if texts:
-            raise KafkaConfigurationError(f"the target refuses to create {some_of(texts)}")
+            text = f"the target refuses to create {some_of(texts)}"
+            if await refuses_settings_of_file(self._config, self._target):
+                raise KafkaConfigurationError(text)
+            raise BridgeError(text)
 
     async def prepare(self, stored: StoredRuns) -> dict[TopicPartition, TopicPartition]:
         """Create and grow topics; return each partition of the source, and where it goes.

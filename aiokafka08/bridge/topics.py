@@ -130,16 +130,41 @@ async def refused_by_target(
     Raises:
         TargetError: the target doesn't respond.
     """
-    given = config.target
     specs = plan.create
-    if not specs and given.topic_config:
-        name = f"{config.client_id}.new-topic"
-        specs = (TopicSpec(name, 1, given.replication_factor, given.topic_config),)
+    if not specs and config.target.topic_config:
+        specs = (_new_topic(config, config.target.topic_config),)
     return {
         name: RefusedTopic(code, f"{code}: {text}{_ADVICE.get(code, '')}")
         for name, (code, text) in (await target.refused_topics(specs)).items()
         if plan.create or code == "INVALID_CONFIG"
     }
+
+
+async def refuses_settings_of_file(config: BridgeConfig, target: TargetCluster) -> bool:
+    """Return whether the target refuses a topic for `target.topic_config` alone; change nothing.
+
+    A topic that the target refuses without any settings isn't refused for these.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+
+    async def are_refused(settings: Mapping[str, str]) -> bool:
+        refused = await target.refused_topics([_new_topic(config, settings)])
+        return any(one.code in SETTINGS_REFUSED for one in refused.values())
+
+    settings = config.target.topic_config
+    return bool(settings) and await are_refused(settings) and not await are_refused({})
+
+
+def _new_topic(config: BridgeConfig, settings: Mapping[str, str]) -> TopicSpec:
+    """Return a topic with which settings are tried; its name is made up."""
+    name = f"{config.client_id}.new-topic"
+    return TopicSpec(name, 1, config.target.replication_factor, settings)
 
 
 def release_config(config: BridgeConfig) -> dict[str, str]:

@@ -1,14 +1,30 @@
-"""The file of a bridge: what it means, and what an error in it says."""
+"""The file of a bridge and the options in its place: what they mean, and what an error says."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aiokafka08.bridge.config import SECTIONS, BridgeConfig, parse_config, read_config
+from aiokafka08.bridge.config import (
+    SECTIONS,
+    BridgeConfig,
+    parse_config,
+    read_config,
+    renames_first,
+)
+from aiokafka08.bridge.topic_map import rename_rule
+from aiokafka08.cli.main import WRONG_USAGE
 from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.testing import EmbeddedCluster
+from tests.bridge.clusters import Message, TargetReader, bridge_text, write
+from tests.bridge.hand_copy import write_config
+from tests.bridge.test_groups import commit
+from tests.brokers import RealCluster
+from tests.cli.conftest import Done, RunCommand
 
 MINIMAL = """
 name = "x"
@@ -119,6 +135,116 @@ def test_error_in_minimal_file_is_named(old: str, new: str, expected: str) -> No
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(IllegalArgumentError, match=r"none\.toml: No such file"):
         read_config(tmp_path / "none.toml")
+
+
+def test_added_rename_rules_come_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.toml"
+    path.write_text(f'{MINIMAL}rename = [{{ pattern = "(.*)", to = "file.\\\\1" }}]\n')
+    with renames_first([rename_rule("--rename", "(or.*)", "first.\\1")]):
+        added = read_config(path)
+    assert added.topics.target_name("orders") == "first.orders"
+    assert added.topics.target_name("tea") == "file.tea"
+    assert read_config(path).topics.target_name("orders") == "file.orders"
+
+
+@pytest.mark.parametrize("command", ["run", "status", "verify", "groups", "plan", "cutover"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("orders", "--rename='orders': expected FROM=TO, such as '(.*)=old.\\1'"),
+        ("=old", "--rename='=old': expected FROM=TO, such as '(.*)=old.\\1'"),
+        ("orders=", "--rename='orders=': expected FROM=TO, such as '(.*)=old.\\1'"),
+        ("(=old", "--rename='(': missing ), unterminated subpattern at position 0; expected a"),
+        ("orders=\\1", "--rename: to='\\\\1': invalid group reference 1 at position 1; expected a"),
+    ],
+)
+def test_wrong_rename_is_wrong_usage_of_each_command(
+    command: str, given: str, expected: str, cli: RunCommand, tmp_path: Path
+) -> None:
+    (tmp_path / "bridge.toml").write_text(MINIMAL)
+    done = cli("bridge", command, str(tmp_path / "bridge.toml"), "--rename", given)
+    assert (done.code, done.out) == (WRONG_USAGE, b"")
+    assert done.err.startswith(f"aiokafka08: {expected}")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_each_command_finds_a_renamed_copy(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """The first of the rules that match counts; the pattern of a rule may have a "="."""
+    topic, group = unique_topic("renamed"), unique_topic("billing")
+    copied = f"copy.{topic}"
+    source.create_topic(topic)
+    messages = [Message(None, b"%d" % number) for number in range(3)]
+    await write(source, topic, {0: messages})
+    await commit(source, group, "zookeeper", topic, 2)
+    more = f'[groups]\ninclude = ["{group}"]\n'
+    config = write_config(tmp_path, topic, source, target, [topic], more)
+    rename = ("--rename", "(?=ren)(.*)=copy.\\1", "--rename", ".*=other")
+
+    async def bridge(name: str, *options: str) -> Done:
+        path = str(config.path)
+        done = await asyncio.to_thread(cli, "bridge", name, path, *rename, *options)
+        assert done.code == 0, done.err
+        return done
+
+    await bridge("run", "--until-caught-up")
+    assert await asyncio.to_thread(reader.messages, copied) == {0: messages}
+    (row,) = (await bridge("status", "--format", "json")).json
+    assert (row["topic"], row["target"], row["position"], row["lag"]) == (topic, copied, 3, 0)
+    verified = (await bridge("verify", "--format", "json")).json
+    assert (verified["equal"], verified["partitions"][0]["target_count"]) == (True, 3)
+    (row,) = (await bridge("groups", "--execute", "--format", "json")).json
+    assert (row["target_topic"], row["target_offset"], row["outcome"]) == (copied, 2, "move")
+    for name, options in (("plan", ()), ("cutover", ()), ("cutover", ("--execute",))):
+        steps = (await bridge(name, *options, "--quiet", "0.1", "--format", "json")).json
+        assert {one["step"]: one["ready"] for one in steps}["copy"]
+    (row,) = (await bridge("cutover", "--rollback", "--dry-run", "--format", "json")).json
+    assert (row["topic"], row["target_offset"], row["outcome"]) == (topic, 2, "same")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_on_loss_of_the_command_line_comes_first(
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """The source's log ends before the position."""
+    topic, path = unique_topic("loss"), tmp_path / "bridge.toml"
+
+    async def run(on_loss: str, *options: str) -> Done:
+        more = f'[copy]\non_loss = "{on_loss}"\n'
+        path.write_text(bridge_text(topic, source, target, topic, more))
+        command = ("bridge", "run", str(path), "--until-caught-up", *options)
+        return await asyncio.to_thread(cli, *command)
+
+    async with EmbeddedCluster(version="0.8.2", topics={topic: 1}) as source:
+        await write(source, topic, {0: [Message(None, b"kept")] * 3})
+        assert (await run("stop")).code == 0
+    async with EmbeddedCluster(version="0.8.2", topics={topic: 1}) as source:
+        await write(source, topic, {0: [Message(None, b"lost")] * 2})
+        lost = "the source's log ends at 2, but offsets up to 2 were copied"
+        for done in (await run("stop"), await run("skip", "--on-loss", "stop")):
+            assert done.code == 1
+            assert lost in done.err
+        assert (await run("stop", "--on-loss", "skip")).code == 0
+        await write(source, topic, {0: [Message(None, b"later")]})
+        assert (await run("stop")).code == 0
+        wrong = await run("stop", "--on-loss", "go")
+    assert wrong.code == WRONG_USAGE
+    assert "invalid value for '--on-loss': 'go' is not one of 'stop', 'skip'" in wrong.err
+    values = [b"kept", b"kept", b"kept", b"later"]
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {0: [Message(None, value) for value in values]}
 
 
 def test_secret_is_not_in_error() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -20,6 +21,12 @@ from aiokafka08.bridge.verify_state import VerifyState, last_verification, state
 from aiokafka08.cli.commands.bridge_run import serve_pages
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import Message, write
+from tests.bridge.hand_copy import write_config
+from tests.bridge.rounds import BridgeProcess
+from tests.brokers import RealCluster
+from tests.cli.conftest import RunCommand
+from tests.waiting import eventually, until
 
 TP = TopicPartition("orders", 0)
 
@@ -164,3 +171,57 @@ async def test_metrics_have_the_last_verification(
         text = await metrics()
     assert "aiokafka08_bridge_verification_equal 1\n" in text
     assert "aiokafka08_bridge_verification_timestamp_seconds 5.0\n" in text
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_options_of_run_limit_it_and_serve_its_pages(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """`bridge status` has what the target has committed: before the copy, and after its end."""
+    topic, count, rate = unique_topic("limited"), 40_000, 100_000
+    source.create_topic(topic)
+    await write(source, topic, {0: [Message(None, bytes(100))] * count})
+    config = write_config(tmp_path, topic, source, target, [topic])
+    process = BridgeProcess(config.path, "--rate", "100kB/s", "--listen", "127.0.0.1:0")
+
+    async def status() -> dict[str, object]:
+        command = ("bridge", "status", str(config.path), "--format", "json")
+        done = await asyncio.to_thread(cli, *command)
+        assert (done.code, done.err) == (0, "")
+        (row,) = done.json
+        return dict(row)
+
+    expected = {"topic": topic, "partition": 0, "target": topic, "end": count}
+    assert await status() == {**expected, "position": None, "lag": count}
+    try:
+        process.start()
+        await until(lambda: "copying 1 partitions" in process.tail(), "it copies", 60)
+        began_at = time.monotonic()
+        [url] = re.findall(r"metrics at (http://[^\s/]+)", process.tail())
+
+        def page(name: str) -> str:
+            return str(urlopen(f"{url}/{name}").read().decode())
+
+        def copied_bytes() -> int:
+            [found] = re.findall(r"^aiokafka08_bridge_bytes_total (\d+)", page("metrics"), re.M)
+            return int(found)
+
+        async def has_copied() -> bool:
+            return await asyncio.to_thread(copied_bytes) > rate
+
+        await eventually(has_copied, 60, 0.1)
+        assert await asyncio.to_thread(page, "healthz") == "ok\n"
+        found = await asyncio.to_thread(copied_bytes)  # without a limit, soon all of 4 MB
+        assert found <= rate * (time.monotonic() - began_at + 5)
+        process.process.terminate()
+        assert await asyncio.to_thread(process.finish, 60) == 0
+    finally:
+        process.close()
+    [copied] = map(int, re.findall(r"is committed: (\d+) messages in", process.tail()))
+    assert rate < copied * 100 < count * 100
+    assert await status() == {**expected, "position": copied, "lag": count - copied}

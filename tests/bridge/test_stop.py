@@ -1,4 +1,4 @@
-"""How a bridge ends by SIGTERM: in the middle of a backlog, with several producers."""
+"""How a bridge ends: by SIGTERM, in the middle of a backlog, and by a newer start."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_cluster import TopicSpec
 from aiokafka08.cli.commands import bridge_run
 from aiokafka08.cli.connection import run
+from aiokafka08.cli.main import FENCED
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.clusters import (
     Message,
@@ -62,7 +63,8 @@ async def test_sigterm_commits_what_three_producers_have(
     unique_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    """It ends with 0 before systemd kills it, and the next start copies the rest, once."""
+    """It ends with 0 as soon as promised, and the next start copies the rest, once."""
+    assert unit_timeout() > PROMISED_S
     topic = unique_topic("stop")
     tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     assert {producer_of(tp, PRODUCERS) for tp in tps} == set(range(PRODUCERS))
@@ -89,7 +91,7 @@ async def test_sigterm_commits_what_three_producers_have(
         process.start()
         await eventually(all_copy, 60, 0.1)
         process.process.terminate()
-        assert await asyncio.to_thread(process.finish, unit_timeout()) == 0
+        assert await asyncio.to_thread(process.finish, PROMISED_S) == 0
         copied = await positions()
     finally:
         process.close()
@@ -99,6 +101,50 @@ async def test_sigterm_commits_what_three_producers_have(
     assert found == {tp.partition: written[tp.partition][: copied.get(tp, 0)] for tp in tps}
     await copy(write_config(tmp_path, topic, source, target, [topic]))
     assert await asyncio.to_thread(reader.messages, topic) == written
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_process_fenced_by_a_newer_one_ends_with_3(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """An idle process finds the newer claim when it looks for new topics (`copy.refresh_s`)."""
+    topic = unique_topic("fenced")
+    source.create_topic(topic)
+    processes = []
+    for folder in (tmp_path / "older", tmp_path / "newer"):
+        folder.mkdir()
+        config = write_config(folder, topic, source, target, [topic], "[copy]\nrefresh_s = 1\n")
+        processes.append(BridgeProcess(config.path))
+    older, newer = processes
+    written = [Message(None, b"for the older"), Message(None, b"for the newer")]
+
+    async def copied() -> dict[int, list[Message]]:
+        return await asyncio.to_thread(reader.messages, topic)
+
+    async def is_copied(count: int) -> bool:
+        return len((await copied())[0]) == count
+
+    try:
+        older.start()
+        await write(source, topic, {0: written[:1]})
+        await until(lambda: "copying 1 partitions" in older.tail(), "the older one copies", 60, 0.1)
+        await eventually(lambda: is_copied(1), 60, 0.1)
+        newer.start()
+        assert await asyncio.to_thread(older.finish, 60) == FENCED == 3
+        assert "a newer start has taken over" in older.tail().splitlines()[-1]
+        await write(source, topic, {0: written[1:]})
+        await eventually(lambda: is_copied(2), 60, 0.1)
+        newer.process.terminate()
+        assert await asyncio.to_thread(newer.finish, 60) == 0
+    finally:
+        older.close()
+        newer.close()
+    assert await copied() == {0: written}
 
 
 def test_stop_waits_for_no_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.target import Target
+from aiokafka08.cli.main import FAILED, WRONG_USAGE
 from aiokafka08.errors import KafkaConfigurationError
 from tests.bridge.clusters import bridge_text, copy
 from tests.bridge.hand_copy import create_topics
@@ -53,6 +54,10 @@ async def test_settings_that_the_target_refuses_end_the_start(
         await copy(config)
     assert raised.value.text.startswith(f"the target refuses to create {name}: {REFUSED}")
     assert raised.value.text.endswith(ADVICE)
+    run = ("bridge", "run", str(path), "--until-caught-up")
+    done = await asyncio.to_thread(cli, *run)
+    assert done.code == WRONG_USAGE == 2
+    assert done.err.splitlines()[-1] == f"aiokafka08: {raised.value.text}"
     cluster = Target(config)
     try:
         there = await cluster.partition_counts()
@@ -69,7 +74,10 @@ async def test_setting_of_the_source_that_a_new_release_refuses(
     tmp_path: Path,
     cli: RunCommand,
 ) -> None:
-    """4.x takes no segments below 1 MiB; `topic_config` overrides the source's setting."""
+    """4.x takes no segments below 1 MiB; `topic_config` overrides the source's setting.
+
+    Nothing is wrong in the file, so the exit code isn't that of wrong usage.
+    """
     topic, path = unique_topic("segments"), tmp_path / "bridge.toml"
     source.create_topic(topic, config={"segment.bytes": "100000"})
     plan = ("bridge", "plan", str(path), "--quiet", "0.1", "--format", "json")
@@ -82,10 +90,17 @@ async def test_setting_of_the_source_that_a_new_release_refuses(
     refused = await asyncio.to_thread(detail, "")
     assert f"{topic}: INVALID_CONFIG: Invalid value 100000" in refused
     assert "segment.bytes" in refused
+    run = ("bridge", "run", str(path), "--until-caught-up")
+    done = await asyncio.to_thread(cli, *run)
+    assert done.code == FAILED == 1
+    last = done.err.splitlines()[-1]
+    assert f"the target refuses to create {topic}: INVALID_CONFIG: Invalid value 100000" in last
+    assert last.endswith(ADVICE)
     mended = '[target.topic_config]\n"segment.bytes" = 1048576\n'
     assert await asyncio.to_thread(detail, mended) == (
         f"1 of 1 doesn't exist at the target: 'bridge run' creates {topic}"
     )
+    assert (await asyncio.to_thread(cli, *run)).code == 0
 
 
 async def test_messages_are_judged_by_settings_of_the_new_topic(

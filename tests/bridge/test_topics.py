@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import AsyncMock, Mock, create_autospec
 
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.own_topics import (
     OWN_CONFIG,
     create_own_topics,
@@ -28,6 +29,7 @@ from aiokafka08.bridge.topics import (
     refused_by_target,
     target_config,
 )
+from aiokafka08.errors import KafkaConfigurationError, KafkaError
 
 
 def config(more: str = "") -> BridgeConfig:
@@ -179,6 +181,38 @@ async def test_without_a_topic_to_create_only_settings_count(code: str) -> None:
     assert [one.code for one in (await refused_by_target(of, target, wanted)).values()] == [code]
     target.refused_topics.return_value = {name: RefusedTopic("INVALID_CONFIG", "no")}
     assert list(await refused_by_target(of, target, nothing)) == [name]
+
+
+@pytest.mark.parametrize("code", ["POLICY_VIOLATION", "INVALID_CONFIG"])
+@pytest.mark.parametrize(
+    ("settings", "refused", "error"),
+    [
+        ("", {"segment.bytes"}, BridgeError),
+        ('"retention.ms" = 7', {"segment.bytes"}, BridgeError),
+        ('"retention.ms" = 7', {"retention.ms"}, KafkaConfigurationError),
+        ('"retention.ms" = 7', {"segment.bytes", "retention.ms"}, KafkaConfigurationError),
+        ('"retention.ms" = 7', set(), BridgeError),  # the names are refused, not the settings
+    ],
+)
+async def test_refused_settings_of_the_file_are_wrong_usage(
+    settings: str, refused: set[str], error: type[KafkaError], code: str
+) -> None:
+    """Settings of the source's topics aren't: `bridge run` ends with 1 for these, else with 2."""
+
+    async def check(specs: Sequence[TopicSpec]) -> dict[str, RefusedTopic]:
+        found = [one.name for one in specs if not refused or refused & one.config.keys()]
+        return {name: RefusedTopic(code, "no") for name in found}
+
+    of = config(f"[target.topic_config]\n{settings}")
+    source = create_autospec(SourceReader, instance=True)
+    source.partition_counts.return_value = {"orders": 1}
+    source.topic_configs.return_value = {"orders": {"segment.bytes": "100000"}}
+    target = create_autospec(TargetCluster, instance=True)
+    target.refused_topics.side_effect = check
+    topics = TargetTopics(of, source, target, CopyStatus(), BridgeRun())
+    with pytest.raises(error, match=f"the target refuses to create orders: {code}: no") as raised:
+        await topics.check({}, may_come_later=False)
+    assert type(raised.value) is error
 
 
 @pytest.mark.parametrize("code", ["POLICY_VIOLATION", "INVALID_CONFIG"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from aiokafka08.cli.commands.bridge_cutover import cutover, plan
@@ -9,6 +11,7 @@ from aiokafka08.cli.commands.bridge_groups import groups
 from aiokafka08.cli.commands.bridge_run import run_, status_
 from aiokafka08.cli.commands.bridge_verify import verify
 from aiokafka08.cli.declare import CommandGroup, log_to_stderr
+from aiokafka08.errors import IllegalArgumentError
 
 
 @click.group("bridge", cls=CommandGroup)
@@ -23,5 +26,36 @@ def bridge(context: click.Context) -> None:
         log_to_stderr("error")
 
 
+def _rename_option() -> click.Option:
+    """Return `--rename`, which applies when the command reads FILE."""
+    return click.Option(
+        ["--rename"],
+        multiple=True,
+        metavar="FROM=TO",
+        help="Give topics that match FROM the name TO at the target, such as '(.*)=old.\\1', "
+        "before the rules of FILE; may be repeated. Each command of a bridge needs the same.",
+        expose_value=False,
+        callback=_rename,
+    )
+
+
+def _rename(context: click.Context, option: click.Parameter, given: Sequence[str]) -> None:
+    from aiokafka08.bridge.config import renames_first
+    from aiokafka08.bridge.topic_map import rename_rule
+
+    rules = []
+    for one in given:
+        pattern, _, name = one.rpartition("=")  # a pattern may have one, a name can't
+        if not pattern or not name:
+            raise IllegalArgumentError(
+                f"--rename={one!r}: expected FROM=TO, such as '(.*)=old.\\1': a pattern for the "
+                "whole name of a topic, and the name at the target"
+            )
+        rules.append(rename_rule("--rename", pattern, name))
+    if rules:
+        context.with_resource(renames_first(rules))
+
+
 for one in (run_, status_, verify, groups, plan, cutover):
+    one.params.append(_rename_option())
     bridge.add_command(one)

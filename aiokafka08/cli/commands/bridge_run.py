@@ -13,7 +13,7 @@ from aiokafka08.cli.declare import LOG_LEVELS, Example, command, format_option, 
 from aiokafka08.cli.main import DONE, FAILED, FENCED, Terminated, fail
 
 if TYPE_CHECKING:
-    from aiokafka08.bridge.config import BridgeConfig
+    from aiokafka08.bridge.config import BridgeConfig, OnLoss
     from aiokafka08.bridge.status import CopyStatus
     from aiokafka08.monitoring.endpoint import Page
 
@@ -47,6 +47,12 @@ FIELDS = {
 )
 @click.option("--rate", metavar="RATE", help='The most bytes per second, such as "20MB/s".')
 @click.option(
+    "--on-loss",
+    type=click.Choice(("stop", "skip")),
+    help="Where the source has lost messages, stop the partition, or skip them "
+    "(default: copy.on_loss of FILE).",
+)
+@click.option(
     "--listen",
     metavar="[HOST]:PORT",
     help="Serve /metrics and /healthz there (default: listen of FILE, or not at all).",
@@ -58,7 +64,12 @@ FIELDS = {
     help="What to log on stderr (default: info).",
 )
 def run_(
-    file: Path, until_caught_up: bool, rate: str | None, listen: str | None, log_level: str
+    file: Path,
+    until_caught_up: bool,
+    rate: str | None,
+    on_loss: OnLoss | None,
+    listen: str | None,
+    log_level: str,
 ) -> int:
     """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
 
@@ -80,6 +91,8 @@ def run_(
     config = read_config(file)
     if rate is not None:
         config = replace(config, copy=replace(config.copy, rate=parse_rate(rate)))
+    if on_loss is not None:
+        config = replace(config, copy=replace(config.copy, on_loss=on_loss))
     if listen is not None:
         config = replace(config, listen=listen)
     _log(log_level)
