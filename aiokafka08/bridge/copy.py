@@ -106,7 +106,7 @@ class CopySession:
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
         self._put: dict[TopicPartition, int] = {}
-        """The offset behind what was put into the sink."""
+        """The offset behind what was put into the sink, of each partition that isn't left out."""
         self._begins: set[TopicPartition] = set()
         """Partitions that have no position at the target, before their first records."""
         self._refused: dict[TopicPartition, int] = {}
@@ -345,12 +345,16 @@ class CopySession:
                     await self._put_chunk(tp, [], position)
 
     async def _recommit(self) -> None:
-        """Commit idle positions again, so that they don't expire."""
+        """Commit idle positions again, and those of stopped partitions, so that they don't expire.
+
+        Invariant: no position moves by that. A partition of which the sink holds records is left
+        out: their transaction commits its position.
+        """
         now = asyncio.get_running_loop().time()
         for tp, at in self._committed_at.items():
             status = self._status.partitions[tp]
             is_due = now - at >= self._config.copy.recommit_s
-            if is_due and status.stopped is None and status.position == self._put[tp]:
+            if is_due and status.position == self._put[tp]:
                 self._committed_at[tp] = now
                 if status.position or self._config.copy.start == "latest":
                     await self._put_chunk(tp, [], status.position)
@@ -419,8 +423,9 @@ class CopySession:
         """Read a worker's partitions again from their committed positions."""
         self._epochs[worker] = epoch
         for tp, status in self._status.partitions.items():
-            if tp in self._topics and self._sink.worker_of(tp) == worker:
-                is_dropped = self._put.get(tp, 0) > status.position
+            # Nothing is put of a partition that is left out: its position may not be known.
+            if tp in self._put and self._sink.worker_of(tp) == worker:
+                is_dropped = self._put[tp] > status.position
                 self._put[tp] = status.position
                 self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
                 if status.stopped is None or is_dropped:

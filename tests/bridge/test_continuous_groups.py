@@ -1,17 +1,24 @@
-"""Groups that are carried over again and again wait for a target that is away."""
+"""Groups carried over again and again follow the source, and wait for a target that is away."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+import time
+from collections.abc import Callable
 
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.groups import carry_over_continuously
 from aiokafka08.bridge.status import CopyStatus
-from tests.waiting import until
+from aiokafka08.bridge.target import Target
+from aiokafka08.structs import TopicPartition
+from tests.bridge.clusters import bridge_config, running_bridge
+from tests.bridge.test_groups import COUNT, commit, write_source
+from tests.brokers import RealCluster
+from tests.waiting import eventually, until
 
 
 def config_without_target(port: int) -> BridgeConfig:
@@ -39,3 +46,45 @@ async def test_target_away_at_the_start_is_asked_again(caplog: pytest.LogCapture
         text = one.getMessage()
         assert "groups not carried over: target.bootstrap=" in text
         assert "no broker responds" in text
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_group_of_a_running_bridge_follows_its_source(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Its offset moves twice at the source; what isn't copied yet is carried over later."""
+    topic, group = unique_topic("follows"), unique_topic("group")
+    await asyncio.to_thread(source.create_topic, topic)
+    more = f'[groups]\ninclude = ["{group}"]\ncontinuous = true\ninterval_s = 0.5\n'
+    config = bridge_config(topic, source, target, topic, more)
+    connection, tp = Target(config), TopicPartition(topic, 0)
+
+    async def wait_committed(offset: int, status: CopyStatus) -> None:
+        async def is_committed() -> bool:
+            return await connection.committed(group, [tp]) == {tp: offset}
+
+        before = time.time()
+        await eventually(is_committed, 60, 0.2)
+        translated = status.translated_at or 0.0
+        await until(lambda: (status.translated_at or 0.0) > max(before, translated), "again", 60)
+        assert status.translated_groups == 1
+        assert not status.errors
+
+    try:
+        async with running_bridge(config) as (status, running):
+            work = asyncio.create_task(carry_over_continuously(config, {}, status))
+            try:
+                await until(lambda: status.translated_at is not None, "groups are translated", 60)
+                assert status.translated_groups == 0
+                await write_source(source, topic)
+                for offset in (7, 20, COUNT):
+                    await commit(source, group, "zookeeper", topic, offset)
+                    await wait_committed(offset, status)
+                assert not running.done()
+                assert not work.done()
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+    finally:
+        await connection.close()

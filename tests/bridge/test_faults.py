@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.target import Target
@@ -47,6 +50,8 @@ async def stored_runs(config: BridgeConfig) -> StoredRuns:
         await connection.close()
 
 
+CONTROL_BATCH = 0x20
+"""The attribute of a batch that ends a transaction."""
 LARGE = Message(b"large", os.urandom(5000))
 
 
@@ -105,6 +110,44 @@ async def test_refused_record_that_expires_is_skipped(
     assert skipped > 0
     found = await asyncio.to_thread(reader.messages, topic)
     assert found == {0: [*numbered(3), *numbered(2000)[skipped - 1 :]]}
+
+
+@pytest.mark.parametrize("on_loss", ["stop", "skip"])
+async def test_range_gone_from_source_stops_or_is_skipped(
+    on_loss: str,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Retention deletes messages between two runs; the other partition is copied in any case."""
+    topic = unique_topic("gone")
+    with EmbeddedCluster(segment_bytes=8000, retention_bytes=20_000) as source:
+        source.create_topic(topic, 2)
+        more = f'[copy]\non_loss = "{on_loss}"\n'
+        config = config_without_zookeeper(topic, source, target, topic, more)
+        await write(source, topic, {0: numbered(3), 1: numbered(3)})
+        await copy(config)
+        await write(source, topic, {0: numbered(2000, 3), 1: numbered(4, 3)})
+        source.apply_retention()
+        tp, first = TopicPartition(topic, 0), source.offsets(topic, 0).start
+        assert first > 3
+        status = await copy(config)
+    reason = (
+        f"topic {topic!r}, partition 0: offsets 3 to {first - 1} are gone from the source before "
+        f"they were copied (retention, or a deleted topic); its log begins at {first}"
+    )
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found[1] == numbered(7)
+    if on_loss == "stop":
+        assert status.stopped == {tp: f'{reason}. Go on with copy.on_loss = "skip"'}
+        assert (status.partitions[tp].position, status.partitions[tp].skipped) == (3, 0)
+        assert found[0] == numbered(3)
+    else:
+        assert not status.stopped
+        assert (status.partitions[tp].position, status.partitions[tp].skipped) == (2003, first - 3)
+        assert f"{config.client_id}: {reason}; skipped to offset {first}" in caplog.messages
+        assert found[0] == numbered(3) + numbered(2003 - first, first)
 
 
 @pytest.mark.parametrize(
@@ -322,8 +365,6 @@ async def test_topic_that_grows_is_followed(
     unique_topic: Callable[..., str],
 ) -> None:
     """Partitions are added between two runs; the target's topic grows with it."""
-    from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
-
     topic = unique_topic("grows")
     source.create_topic(topic)
     config = bridge_config(topic, source, target, topic)
@@ -337,6 +378,53 @@ async def test_topic_that_grows_is_followed(
     await copy(config)
     found = await asyncio.to_thread(reader.messages, topic)
     assert found == {0: numbered(3), 1: [], 2: numbered(4)}
+
+
+async def test_growth_while_a_bridge_runs_is_found_by_one_look(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first look that begins after the growth finds it, and the next one is a second away."""
+    topic = unique_topic("growing")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, "[copy]\nrefresh_s = 1\n")
+    assert config.copy.look_s == 1
+    await write(source, topic, {0: numbered(3)})
+    looks, added_at = 0, list[int]()
+    original, original_add = CopySession._new_pairs, CopySession._add
+
+    async def new_pairs(session: CopySession) -> dict[TopicPartition, TopicPartition]:
+        nonlocal looks
+        looks += 1
+        return await original(session)
+
+    async def add(
+        session: CopySession, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0
+    ) -> None:
+        if pairs:
+            added_at.append(looks)
+        await original_add(session, pairs, wait_s)
+
+    monkeypatch.setattr(CopySession, "_add", add)
+    monkeypatch.setattr(CopySession, "_new_pairs", new_pairs)
+    async with running_bridge(config) as (status, _):
+        await until(lambda: status.records == 3, "the first partition is copied", 60)
+        assert added_at == [1]
+        async with AIOKafkaAdminClient(
+            bootstrap_servers=source.bootstrap_servers, zookeeper_connect=source.zookeeper_connect
+        ) as admin:
+            await admin.create_partitions({topic: NewPartitions(3)})
+        await write(source, topic, {0: numbered(2, 3), 2: numbered(4)})
+        before = looks  # the last one of these may have been too early
+        await until(lambda: status.records == 9, "the new partitions are copied", 60)
+        # The session adds them while the watch pauses, or on a busy machine begins the next look.
+        assert added_at[1] <= before + 2
+        assert status.sessions == 1
+    found = await asyncio.to_thread(reader.messages, topic)
+    assert found == {0: numbered(5), 1: [], 2: numbered(4)}
 
 
 async def test_foreign_topic_with_fewer_partitions_is_refused(
@@ -377,6 +465,39 @@ async def test_idle_positions_are_committed_again(
         await connection.close()
 
 
+async def test_position_of_a_stopped_partition_is_kept(
+    target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """It expires as that of an idle partition does, and may have passed a hole of the log."""
+    topic = unique_topic("stopped")
+    tp = TopicPartition(topic, 0)
+    with EmbeddedCluster() as source:
+        source.create_topic(topic)
+        more = "[copy]\nrecommit_s = 2\n"
+        config = config_without_zookeeper(topic, source, target, topic, more)
+        await write(source, topic, {0: numbered(5)})
+        source.remove(topic, 0, [3, 4])
+        connection = Target(config)
+
+        async def has_position() -> bool:
+            return await connection.committed(config.position_group, [tp]) == {tp: 5}
+
+        try:
+            async with running_bridge(config) as (status, _):
+                await until(lambda: tp in status.partitions, "the copy begins", 60)
+                await until(lambda: status.partitions[tp].position == 5, "all is copied", 60)
+            await write(source, topic, {0: numbered(5, 5)})
+            source.delete_before(topic, 0, 7)
+            async with running_bridge(config) as (status, _):
+                await until(lambda: tp in status.stopped, "the partition stops", 60)
+                assert "offsets 5 to 6 are gone from the source" in status.stopped[tp]
+                await asyncio.to_thread(delete_group, target, config.position_group)
+                await eventually(has_position, 30, 0.2)
+                assert tp in status.stopped
+        finally:
+            await connection.close()
+
+
 async def test_latest_start_is_committed_before_any_record(
     source: RealCluster,
     target: RealCluster,
@@ -403,3 +524,44 @@ async def test_target_that_refuses_the_start_ends_the_run(
     config = parse_config(text.replace("[target]", "[target]\nreplication_factor = 5"))
     with pytest.raises(TargetError, match=r"create the topic .*INVALID_REPLICATION_FACTOR"):
         await asyncio.wait_for(copy(config), 30)
+
+
+LZ4, ZSTD = 3, 4
+"""In the attributes of a batch."""
+
+
+def stored_codecs(cluster: RealCluster, topic: str) -> set[int]:
+    """Return the codecs of the batches of messages in the log files of a topic."""
+    found: set[int] = set()
+    for path in cluster.folder.rglob(f"{topic}-[0-9]*/*.log"):
+        data, place = path.read_bytes(), 0
+        while place + 23 <= len(data):
+            size, _, magic, _, attributes = struct.unpack_from(">iibih", data, place + 8)
+            if size <= 0:
+                break  # the rest of the file is reserved
+            assert magic == 2
+            if not attributes & CONTROL_BATCH:
+                found.add(attributes & 7)
+            place += 12 + size
+    return found
+
+
+@pytest.mark.parametrize(
+    ("setting", "codec"), [("", LZ4), ('compression = "zstd"\n', ZSTD)], ids=["default", "zstd"]
+)
+async def test_target_stores_batches_of_the_configured_codec(
+    setting: str,
+    codec: int,
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    topic = unique_topic("codec")
+    source.create_topic(topic)
+    text = bridge_text(topic, source, target, topic)
+    config = parse_config(text.replace("[target]\n", f"[target]\n{setting}"))
+    await write(source, topic, {0: numbered(200)})
+    await copy(config)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(200)}
+    assert await asyncio.to_thread(stored_codecs, target, topic) == {codec}

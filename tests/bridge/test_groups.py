@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08.bridge.config import read_config
+from aiokafka08.bridge.groups import GroupTransfer
+from tests.bridge.clusters import TargetReader
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.brokers.java_process import write_logging_files
@@ -22,12 +26,12 @@ PEER = Path(__file__).parent / "MirrorPeer.java"
 COUNT = 60
 
 
-async def write_source(cluster: RealCluster, topic: str) -> list[Message]:
+async def write_source(cluster: RealCluster, topic: str, partition: int = 0) -> list[Message]:
     values = [b"%d" % number for number in range(COUNT)]
     async with AIOKafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all"
     ) as producer:
-        await (await producer.send_many(topic, values, partition=0))
+        await (await producer.send_many(topic, values, partition=partition))
     return [(number, None, value) for number, value in enumerate(values)]
 
 
@@ -196,3 +200,61 @@ async def test_offsets_of_a_file_go_to_the_target(
     assert done.code == 0, done.err
     value = await asyncio.to_thread(next_value, target.bootstrap_servers, f"storm-{run}", topic)
     assert value == b"17"
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_offset_syncs_name_the_last_copy_of_each_partition(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """MirrorMaker 2's topic has only these; both offsets are those of the same message."""
+    topic, run = unique_topic("syncs"), unique_topic("run")
+    await asyncio.to_thread(source.create_topic, topic, partitions=3)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 3})
+    await commit(source, run, "zookeeper", topic, 4)
+    more = f'[groups]\ninclude = ["{run}"]\n'
+    config = write_config(tmp_path, run, source, target, [topic], more)
+    config.path.write_text(
+        config.path.read_text().replace("[target]", f'alias = "{run}"\n[target]')
+    )
+    config = read_config(config.path)
+    messages = [await write_source(source, topic, partition) for partition in range(2)]
+    hand = await asyncio.to_thread(HandCopy, config)
+
+    async def carry_over() -> dict[tuple[bytes, int], tuple[int, int]]:
+        """Return the last sync of each partition, by MirrorMaker 2's format."""
+        transfer = GroupTransfer(config)
+        try:
+            await transfer.carry_over()
+        finally:
+            await transfer.close()
+        [records] = (await asyncio.to_thread(reader.read, syncs_topic)).values()
+        found = {}
+        for one in records:
+            key, value = one.key(), one.value()
+            assert key is not None
+            assert value is not None
+            (length,) = struct.unpack_from(">h", key)
+            (partition,) = struct.unpack(">i", key[2 + length :])
+            found[key[2 : 2 + length], partition] = struct.unpack(">qq", value)
+        return found
+
+    syncs_topic, name = f"mm2-offset-syncs.{run}.internal", topic.encode()
+    # Partition 0 has an aborted copy in front, and 1 the mark of a transaction in between.
+    await asyncio.to_thread(hand.copy, topic, 0, messages[0][:10], abort=True)
+    await asyncio.to_thread(hand.copy, topic, 0, messages[0][:10])
+    await asyncio.to_thread(hand.copy, topic, 1, messages[1][:5])
+    await asyncio.to_thread(hand.copy, topic, 1, messages[1][5:20])
+    first = {(name, 0): (9, 20), (name, 1): (19, 20)}
+    assert await carry_over() == first
+    await asyncio.to_thread(hand.copy, topic, 0, messages[0][10:40])
+    second = first | {(name, 0): (39, 51)}
+    assert await carry_over() == second
+    copies = await asyncio.to_thread(reader.read, topic)
+    for (_, partition), (upstream, downstream) in second.items():
+        assert copies[partition][-1].offset() == downstream
+        assert copies[partition][-1].value() == messages[partition][upstream][2]

@@ -6,6 +6,8 @@ The source is an embedded cluster, the target a real 4.1.0.
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +22,7 @@ from aiokafka08.bridge import daemon
 from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
 from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy_starts import LeftOut
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
     BridgeError,
@@ -33,10 +36,15 @@ from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.progress import read_progress
 from aiokafka08.bridge.sink import sink as sink_module
 from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.sink.events import TransactionCommitted, WorkerFailed
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    TransactionAborted,
+    TransactionCommitted,
+    WorkerFailed,
+)
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
-from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaError
@@ -50,10 +58,11 @@ from tests.bridge.clusters import (
     copy,
     running_bridge,
 )
+from tests.bridge.hand_copy import create_topics
 from tests.bridge.test_faults import delete_group
 from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.timeout(180)]
 
@@ -296,6 +305,69 @@ async def test_full_memory_behind_a_failed_worker_ends_session(
     sink._on_event(WorkerFailed(0, TargetError("the producer has failed")))
     with pytest.raises(TargetError, match="the producer has failed"):
         await session._put_chunk(TopicPartition("t", 0), [], 5)
+    await session._source.stop()
+    await session._target.close()
+
+
+@pytest.mark.real
+async def test_latest_start_in_front_of_a_refused_record_is_kept(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """The transaction with the first position is aborted: without it the next run begins at 0."""
+    topic = unique_topic("refused")
+    old.create_topic(topic)
+    append(old, topic, 0, 2)
+    tp, limit = TopicPartition(topic, 0), {"max.message.bytes": "2000"}
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1}, limit)
+    more = '[copy]\nstart = "latest"\ntransaction_s = 3\n'
+    config = config_without_zookeeper(topic, old, target, topic, more)
+    connection = Target(config)
+
+    async def is_committed() -> bool:
+        return await connection.committed(config.position_group, [tp]) == {tp: 2}
+
+    try:
+        async with running_bridge(config) as (status, _):
+            await until(lambda: tp in status.partitions, "the first transaction is open", 60)
+            old.append(topic, 0, [os.urandom(5000)])
+            await until(lambda: tp in status.stopped, "the record is refused", 60)
+            assert "refuses the record at offset 2" in status.stopped[tp]
+            await eventually(is_committed, 30, 0.2)
+    finally:
+        await connection.close()
+    assert tp in (await copy(config)).stopped
+    assert await asyncio.to_thread(reader.messages, topic) == {0: []}
+
+
+async def test_stopped_partition_is_recommitted_at_its_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is committed of one whose position isn't known, or has moved in the sink."""
+    status, chunks = CopyStatus(), list[Chunk]()
+    text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
+    config = parse_config(f'{text}include=["t"]\n[copy]\nrecommit_s = 0.1\nstart = "latest"\n')
+    session = CopySession(config, status, BridgeRun())
+    known, ahead, lost = (TopicPartition("t", number) for number in range(3))
+    session._leave_out(lost, lost, LeftOut(0, "its position is lost"))
+    for tp, put in ((known, 5), (ahead, 8)):
+        status.partitions[tp] = PartitionStatus(5, stopped="gone")
+        session._topics[tp], session._put[tp] = tp, put
+        session._committed_at[tp] = -math.inf
+        session._source.add({tp: 5})
+    monkeypatch.setattr(session._sink, "put", chunks.append)
+    await session._recommit()
+    assert [(one.source, one.next_offset) for one in chunks] == [(known, 5)]
+    await session._recommit()
+    assert len(chunks) == 1
+    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await session._apply_events()
+    chunks.clear()
+    await session._recommit()
+    assert [(one.source, one.next_offset) for one in chunks] == [(known, 5), (ahead, 5)]
+    assert list(status.stopped) == [lost, known]  # the other one is read again
     await session._source.stop()
     await session._target.close()
 
