@@ -1,4 +1,4 @@
-"""Read a range of a partition in message formats 0 and 1 as offsets and checksums of its messages.
+"""Read a range of a partition in message formats 0 and 1 as portions of a `SequenceCheck`.
 
 The source of a bridge, or a target below 0.11.
 
@@ -7,39 +7,34 @@ Invariant: the messages come in the order of their offsets, each of the range on
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from aiokafka08.bridge.range_records import RangeRecords
-from aiokafka08.bridge.sequence_check import message_crc
+from aiokafka08.bridge.sequence_check import Portion
 from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 
 
 class SourceChecksums:
-    """Reads partitions through a router; `timestamps` puts them into the checksums."""
+    """Reads partitions through a router."""
 
-    def __init__(self, router: Router, timestamps: bool) -> None:
-        self._records, self._timestamps = RangeRecords(router), timestamps
+    def __init__(self, router: Router) -> None:
+        self._records = RangeRecords(router)
 
     async def close(self) -> None:
         """End the threads."""
         await self._records.close()
 
-    async def read(
-        self, tp: TopicPartition, start: int, end: int
-    ) -> AsyncGenerator[tuple[array[int], array[int]], None]:
-        """Yield the offsets and the checksums of the messages from `start` to before `end`.
+    async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncGenerator[Portion, None]:
+        """Yield the messages from `start` to before `end`, in portions.
 
         Raises:
             KafkaError: as `consumer.range.read_range`.
         """
         async with aclosing(self._records.read(tp, start, end)) as slices:
             async for records in slices:
-                offsets, crcs = array("q"), array("I")
+                portion = Portion()
                 for one in records:
-                    offsets.append(one.offset)
-                    stamp = one.timestamp if self._timestamps else None
-                    crcs.append(message_crc(one.key, one.value, stamp))
-                yield offsets, crcs
+                    portion.add(one.offset, one.key, one.value, one.timestamp)
+                yield portion

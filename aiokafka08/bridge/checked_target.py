@@ -1,4 +1,4 @@
-"""Read a range of a target partition as offsets and checksums of its committed messages.
+"""Read the committed messages of a range of a target partition as portions of a `SequenceCheck`.
 
 librdkafka blocks, so each portion is read and checked in a thread.
 
@@ -9,13 +9,12 @@ Markers of transactions and aborted messages aren't among them.
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.sequence_check import message_crc
+from aiokafka08.bridge.sequence_check import Portion
 from aiokafka08.bridge.target import Target, client_settings
 from aiokafka08.structs import TopicPartition
 
@@ -25,10 +24,10 @@ _NO_PROGRESS_S = 60.0
 
 
 class TargetChecksums:
-    """Reads one partition of the target at a time; `timestamps` puts them into the checksums."""
+    """Reads one partition of the target at a time."""
 
-    def __init__(self, target: Target, config: BridgeConfig, timestamps: bool) -> None:
-        self._target, self._config, self._timestamps = target, config, timestamps
+    def __init__(self, target: Target, config: BridgeConfig) -> None:
+        self._target, self._config = target, config
         self._consumer: Any = None
 
     async def close(self) -> None:
@@ -37,10 +36,8 @@ class TargetChecksums:
         if consumer is not None:
             await self._target.call("leave the target", consumer.close)
 
-    async def read(
-        self, tp: TopicPartition, start: int, end: int
-    ) -> AsyncGenerator[tuple[array[int], array[int]], None]:
-        """Yield the offsets and the checksums of the messages from `start` to before `end`.
+    async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncGenerator[Portion, None]:
+        """Yield the messages from `start` to before `end`, in portions.
 
         Raises:
             TargetError: the target doesn't respond, or no longer has `start`.
@@ -54,10 +51,10 @@ class TargetChecksums:
         await self._target.call(what, self._consumer.assign, [place])
         is_complete, idle_since = False, time.monotonic()
         while not is_complete:
-            offsets, crcs, is_complete = await self._target.call(what, self._portion, end)
-            if offsets:
+            portion, is_complete = await self._target.call(what, self._portion, end)
+            if portion:
                 idle_since = time.monotonic()
-                yield offsets, crcs
+                yield portion
             elif time.monotonic() - idle_since > _NO_PROGRESS_S:
                 raise TargetUnavailableError(
                     f"{what}: no progress for {_NO_PROGRESS_S:.0f} s in front of offset {end}"
@@ -77,18 +74,16 @@ class TargetChecksums:
             }
         )
 
-    def _portion(self, end: int) -> tuple[array[int], array[int], bool]:
+    def _portion(self, end: int) -> tuple[Portion, bool]:
         """Return a portion, and whether it is the last one; blocks."""
         confluent = self._target.confluent
-        offsets, crcs = array("q"), array("I")
+        portion = Portion()
         for one in self._consumer.consume(_PORTION_RECORDS, _POLL_S):
             if (error := one.error()) is not None:
                 if error.code() == confluent.KafkaError._PARTITION_EOF:
-                    return offsets, crcs, True
+                    return portion, True
                 raise confluent.KafkaException(error)
             if one.offset() >= end:
-                return offsets, crcs, True
-            offsets.append(one.offset())
-            stamp = one.timestamp()[1] if self._timestamps else None
-            crcs.append(message_crc(one.key(), one.value(), stamp))
-        return offsets, crcs, bool(offsets) and offsets[-1] + 1 >= end
+                return portion, True
+            portion.add(one.offset(), one.key(), one.value(), one.timestamp()[1])
+        return portion, bool(portion) and portion.offsets[-1] + 1 >= end

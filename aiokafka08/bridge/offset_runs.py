@@ -213,6 +213,13 @@ class OffsetMap:
             return None
         return self._targets[at] + self._lengths[at]
 
+    def copy_of(self, offset: int) -> int | None:
+        """Return the target offset of a source message; None if no run has the message."""
+        at = bisect.bisect_right(self._sources, offset) - 1
+        if at < 0 or offset >= self._sources[at] + self._lengths[at]:
+            return None
+        return self._targets[at] + offset - self._sources[at]
+
     def has_copy_at(self, offset: int) -> bool:
         """Return whether a target offset has a message that was copied."""
         at = bisect.bisect_right(self._targets, offset) - 1

@@ -1,13 +1,14 @@
 """Compare two sequences of messages by their checksums, as they are read, in bounded memory.
 
-`message_crc` is the CRC-32 of a message's key and value (and timestamp, if wanted), with their
-lengths, so that a null isn't an empty value and no byte can move from one to the other.
-`SequenceCheck` takes the checksums of both sides, in any portions.
+`message_crc` is the CRC-32 of a message's key and value, with their lengths, so that a null isn't
+an empty value and no byte can move from one to the other. A `Portion` has the checksums and the
+timestamps of some messages. `SequenceCheck` takes those of both sides, in any portions.
 
-Invariant: two sequences are equal if and only if they have the same checksums in the same order.
-After the first difference the sides are only counted.
+Invariant: two sequences are equal if and only if they have the same checksums in the same order,
+and, if timestamps are compared, the same timestamp wherever the source's is above 0: a copy keeps
+no other. After the first difference the sides are only counted.
 
-Pure. `verify` reads the messages.
+Pure. `checked_source` and `checked_target` fill the portions, and `verify` passes them on.
 """
 
 from __future__ import annotations
@@ -15,29 +16,54 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-_LENGTHS = struct.Struct(">iiq")
+_LENGTHS = struct.Struct(">ii")
 _AHEAD = 2
 """How many messages behind a difference show what it is."""
 
 
-def message_crc(key: bytes | None, value: bytes | None, timestamp: int | None = None) -> int:
+def message_crc(key: bytes | None, value: bytes | None) -> int:
     """Return the checksum of a message.
 
     Args:
         key: the key; None is null.
         value: the value; None is null.
-        timestamp: in milliseconds; None leaves timestamps out (default None).
     """
-    lengths = _LENGTHS.pack(
-        -1 if key is None else len(key),
-        -1 if value is None else len(value),
-        -(2**63) if timestamp is None else timestamp,
-    )
+    lengths = _LENGTHS.pack(-1 if key is None else len(key), -1 if value is None else len(value))
     return zlib.crc32(value or b"", zlib.crc32(key or b"", zlib.crc32(lengths)))
+
+
+class Portion:
+    """Some messages of one side, in the order of their offsets.
+
+    Attributes:
+        offsets: Their offsets.
+        crcs: Their checksums.
+        timestamps: Their timestamps in milliseconds; 0 or below for none.
+    """
+
+    def __init__(self) -> None:
+        self.offsets, self.crcs, self.timestamps = array("q"), array("I"), array("q")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int | None
+    ) -> None:
+        """Add a message behind the others.
+
+        Args:
+            offset: its offset.
+            key: its key; None is null.
+            value: its value; None is null.
+            timestamp: its timestamp; None if it has none.
+        """
+        self.offsets.append(offset)
+        self.crcs.append(message_crc(key, value))
+        self.timestamps.append(timestamp or 0)
 
 
 class Difference(NamedTuple):
@@ -59,7 +85,10 @@ class CheckProgress:
     """How far two sequences were compared, to continue later.
 
     `source_next` and `target_next` are the offsets of the next messages; `crc` is the rolling
-    CRC-32 of all checksums that were equal, `last_crc` the last of these.
+    CRC-32 of all checksums that were equal. `last_crc` and `last_timestamp` are of the source's
+    last message in front of the first difference. `first_pair` and `last_pair` are the offsets, at
+    the source and at the target, of the first and the last message that is equal; None without one,
+    or if an older release began the comparison.
     """
 
     source_next: int
@@ -69,120 +98,170 @@ class CheckProgress:
     crc: int = 0
     difference: Difference | None = None
     last_crc: int | None = None
+    last_timestamp: int = 0
+    first_pair: tuple[int, int] | None = None
+    last_pair: tuple[int, int] | None = None
 
     def before_difference(self) -> CheckProgress:
         """Return the progress at the first difference, from which both sides are read again."""
         if (found := self.difference) is None:
             return self
-        at, count = (found.source_offset, found.target_offset), found.equal_count
-        return CheckProgress(*at, count, count, self.crc, None, self.last_crc)
+        return replace(
+            self,
+            source_next=found.source_offset,
+            target_next=found.target_offset,
+            source_count=found.equal_count,
+            target_count=found.equal_count,
+            difference=None,
+        )
 
 
-class _Side:
+class _Side(Portion):
     """The messages of one side that weren't compared yet."""
 
     def __init__(self, next_offset: int, count: int) -> None:
-        self.offsets, self.crcs = array("q"), array("I")
+        super().__init__()
         self.next, self.count = next_offset, count
         self.is_complete = False
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self.is_complete and len(self) <= _AHEAD
+
+    @property
+    def next_offset(self) -> int:
+        return self.offsets[0] if self else self.next
+
+    def extend(self, portion: Portion) -> None:
+        self.offsets.extend(portion.offsets)
+        self.crcs.extend(portion.crcs)
+        self.timestamps.extend(portion.timestamps)
+        self.is_complete = not portion
 
     def drop(self, number: int) -> None:
         if number:
             self.next = self.offsets[number - 1] + 1
             self.count += number
-            del self.offsets[:number], self.crcs[:number]
-
-    def offset_at(self, number: int) -> int:
-        return self.offsets[number] if number < len(self.offsets) else self.next
+            del self.offsets[:number], self.crcs[:number], self.timestamps[:number]
 
 
 class SequenceCheck:
-    """The comparison of a partition with its copy."""
+    """The comparison of a partition with its copy.
 
-    def __init__(self, progress: CheckProgress) -> None:
+    Args:
+        progress: where to begin.
+        timestamps: whether timestamps are compared.
+    """
+
+    def __init__(self, progress: CheckProgress, *, timestamps: bool) -> None:
         self._source = _Side(progress.source_next, progress.source_count)
         self._target = _Side(progress.target_next, progress.target_count)
-        self._crc, self._difference = progress.crc, progress.difference
-        self._last_crc = progress.last_crc
+        self._noted, self._timestamps = progress, timestamps
 
     @property
     def progress(self) -> CheckProgress:
         """What was compared so far; what is waiting for the other side isn't counted."""
-        return CheckProgress(
-            self._source.next,
-            self._target.next,
-            self._source.count,
-            self._target.count,
-            self._crc,
-            self._difference,
-            self._last_crc,
+        return replace(
+            self._noted,
+            source_next=self._source.next,
+            target_next=self._target.next,
+            source_count=self._source.count,
+            target_count=self._target.count,
         )
 
     @property
     def wants_source(self) -> bool:
-        """True if no messages of the source are waiting."""
-        return not self._source.is_complete and len(self._source.crcs) <= _AHEAD
+        """True if the next messages of the source are to be added."""
+        return self._source.is_wanted
 
     @property
     def wants_target(self) -> bool:
-        """True if no messages of the target are waiting."""
-        return not self._target.is_complete and len(self._target.crcs) <= _AHEAD
+        """True if the next messages of the target are to be added."""
+        return self._target.is_wanted
 
     @property
     def is_complete(self) -> bool:
         """True if both sides have ended."""
         return self._source.is_complete and self._target.is_complete
 
-    def add_source(self, offsets: Iterable[int], crcs: Iterable[int]) -> None:
+    def add_source(self, portion: Portion) -> None:
         """Add messages of the source; none: it has ended."""
-        self._add(self._source, offsets, crcs)
+        self._source.extend(portion)
+        self._compare()
 
-    def add_target(self, offsets: Iterable[int], crcs: Iterable[int]) -> None:
+    def add_target(self, portion: Portion) -> None:
         """Add messages of the target; none: it has ended."""
-        self._add(self._target, offsets, crcs)
-
-    def _add(self, side: _Side, offsets: Iterable[int], crcs: Iterable[int]) -> None:
-        before = len(side.crcs)
-        side.offsets.extend(offsets)
-        side.crcs.extend(crcs)
-        side.is_complete = len(side.crcs) == before
+        self._target.extend(portion)
         self._compare()
 
     def _compare(self) -> None:
         source, target = self._source, self._target
-        if self._difference is None:
-            common = min(len(source.crcs), len(target.crcs))
-            equal = common
-            if source.crcs[:common] != target.crcs[:common]:
-                pairs = zip(source.crcs, target.crcs, strict=False)
-                equal = next(at for at, (one, other) in enumerate(pairs) if one != other)
-            if equal:
-                same = source.crcs[:equal]
-                self._crc, self._last_crc = zlib.crc32(same.tobytes(), self._crc), same[-1]
-                source.drop(equal)
-                target.drop(equal)
-            if not (source.crcs or target.crcs) or not self._is_decided():
+        if self._noted.difference is None:
+            if equal := self._equal_count():
+                self._count_equal(equal)
+            if not (source or target) or source.is_wanted or target.is_wanted:
                 return
-            at = source.offset_at(0), target.offset_at(0)
-            self._difference = Difference(self._kind(), *at, source.count)
-        source.drop(len(source.crcs))
-        target.drop(len(target.crcs))
+            at = source.next_offset, target.next_offset
+            found = Difference(self._kind(), *at, source.count)
+            self._noted = replace(self._noted, difference=found)
+        source.drop(len(source))
+        target.drop(len(target))
 
-    def _is_decided(self) -> bool:
-        return all(
-            side.is_complete or len(side.crcs) > _AHEAD for side in (self._source, self._target)
+    def _equal_count(self) -> int:
+        """Return how many messages are the same from the next one on."""
+        source, target = self._source, self._target
+        common = min(len(source), len(target))
+        if source.crcs[:common] == target.crcs[:common] and (
+            not self._timestamps or source.timestamps[:common] == target.timestamps[:common]
+        ):
+            return common
+        return next((at for at in range(common) if not self._is_same(at, at)), common)
+
+    def _is_same(self, ours: int, theirs: int) -> bool:
+        """Return whether two messages that wait are the same, by their places on their sides."""
+        source = self._source
+        return self._has_target(theirs, source.crcs[ours], source.timestamps[ours])
+
+    def _has_target(self, place: int, crc: int, timestamp: int) -> bool:
+        """Return whether the target has a message of the source at that place."""
+        target = self._target
+        return target.crcs[place] == crc and (
+            not self._timestamps or timestamp <= 0 or target.timestamps[place] == timestamp
         )
 
+    def _count_equal(self, number: int) -> None:
+        """Count messages that are the same, and remember what a resume needs of them."""
+        source, target, noted = self._source, self._target, self._noted
+        first = noted.first_pair if source.count else (source.offsets[0], target.offsets[0])
+        last = number - 1
+        self._noted = replace(
+            noted,
+            crc=zlib.crc32(source.crcs[:number].tobytes(), noted.crc),
+            last_crc=source.crcs[last],
+            last_timestamp=source.timestamps[last],
+            first_pair=first,
+            last_pair=(source.offsets[last], target.offsets[last]),
+        )
+        source.drop(number)
+        target.drop(number)
+
     def _kind(self) -> str:
-        ours, theirs = list(self._source.crcs[:_AHEAD]), list(self._target.crcs[:_AHEAD])
-        if not ours:
-            return "twice" if theirs[0] == self._last_crc else "extra"
+        ours, theirs = len(self._source), len(self._target)
         if not theirs:
             return "lost"
-        if ours == theirs[::-1] and len(ours) > 1:
+        if not ours:
+            return self._added_kind()
+        is_ours_next = ours > 1 and self._is_same(1, 0)
+        is_theirs_next = theirs > 1 and self._is_same(0, 1)
+        if is_ours_next and is_theirs_next:
             return "swapped"
-        if ours[1:] == theirs[:1] and ours[1:]:
+        if is_ours_next:
             return "lost"
-        if theirs[1:] == ours[:1] and theirs[1:]:
-            return "twice" if theirs[0] == self._last_crc else "extra"
-        return "changed"
+        return self._added_kind() if is_theirs_next else "changed"
+
+    def _added_kind(self) -> str:
+        """Return what a message of the target is that the source doesn't have there."""
+        last_crc, last_timestamp = self._noted.last_crc, self._noted.last_timestamp
+        if last_crc is not None and self._has_target(0, last_crc, last_timestamp):
+            return "twice"
+        return "extra"

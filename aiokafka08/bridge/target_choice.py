@@ -10,7 +10,6 @@ Invariant: `config.target.release` alone decides, so all parts of a bridge make 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Protocol
@@ -20,6 +19,7 @@ from aiokafka08.bridge.checked_target import TargetChecksums
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.old_groups import OldTargetGroups
 from aiokafka08.bridge.old_target import OldTarget
+from aiokafka08.bridge.sequence_check import Portion
 from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
 from aiokafka08.bridge.sink.ordered import OrderedSink
 from aiokafka08.bridge.sink.sink import TransactionSink
@@ -32,12 +32,10 @@ from aiokafka08.structs import TopicPartition
 
 
 class Checksums(Protocol):
-    """What reads a range of a partition of the target as offsets and checksums."""
+    """What reads a range of a partition of the target for its verification."""
 
-    def read(
-        self, tp: TopicPartition, start: int, end: int
-    ) -> AsyncGenerator[tuple[array[int], array[int]], None]:
-        """Yield the offsets and the checksums of the messages from `start` to before `end`."""
+    def read(self, tp: TopicPartition, start: int, end: int) -> AsyncGenerator[Portion, None]:
+        """Yield the messages from `start` to before `end`, in portions."""
 
     async def close(self) -> None:
         """Release what it holds."""
@@ -125,21 +123,18 @@ def make_groups(config: BridgeConfig, target: TargetCluster) -> TargetGroups:
     return OldTargetGroups(target, config)
 
 
-async def make_checksums(
-    config: BridgeConfig, target: TargetCluster, *, timestamps: bool
-) -> Checksums:
+async def make_checksums(config: BridgeConfig, target: TargetCluster) -> Checksums:
     """Return what reads partitions of a target for their verification.
 
     Args:
         config: the file of the bridge.
         target: the connection, which must outlive the result.
-        timestamps: whether the checksums are of the timestamps, too.
 
     Raises:
         TargetError: the target doesn't respond.
     """
     if isinstance(target, Target):
-        return TargetChecksums(target, config, timestamps)
+        return TargetChecksums(target, config)
     assert isinstance(target, OldTarget)
     async with target.asking("connect"):
-        return SourceChecksums(await target.router(), timestamps)
+        return SourceChecksums(await target.router())

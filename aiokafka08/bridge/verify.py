@@ -11,6 +11,9 @@ that is waiting to be copied isn't a difference, and one that was written to the
 else is. A partition of which nothing was copied isn't compared, and isn't equal, unless the source
 has no messages of it.
 
+If all messages of a partition are equal, `check_maps` compares the target offsets of its first and
+last one with those that the stored runs give, since the positions of groups rest on these.
+
 Invariant: each message is read once. The two ends belong together, also while the bridge copies:
 1. The end of the target's log is read before the position, so all that the bridge has written in
    front of it comes from in front of the position.
@@ -18,12 +21,13 @@ Invariant: each message is read once. The two ends belong together, also while t
    where the copies of what is in front of it end; the larger end counts.
 3. A transaction ends in each partition by itself, in the position's perhaps first. So the target is
    read only after its stable end has come to the end from the runs.
+4. Runs that are wrong may end behind the target's log. The log's end counts then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -34,8 +38,9 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.sequence_check import CheckProgress, Difference, SequenceCheck
+from aiokafka08.bridge.sequence_check import CheckProgress, Difference, Portion, SequenceCheck
 from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_choice import (
     Checksums,
     make_checksums,
@@ -64,6 +69,22 @@ class PartitionBounds(NamedTuple):
     """How many offsets the source has in front of the first message copied."""
 
 
+class OffsetPair(NamedTuple):
+    """The offsets of a message that is equal on both sides, and the one that the runs give.
+
+    `stored_target` is the target offset by the stored runs; None if they don't cover the message.
+    """
+
+    source_offset: int
+    target_offset: int
+    stored_target: int | None
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if the runs give another target offset."""
+        return self.stored_target not in (None, self.target_offset)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
     """The outcome for a partition of the source; `progress` also continues it.
@@ -71,7 +92,9 @@ class PartitionVerdict:
     `waiting` is how many offsets the source has behind the bridge's position, `before` how many it
     has in front of the first message copied; neither are compared. `has_begun` is False if nothing
     of the partition was copied. `is_of_another` is True if the first difference is a message at the
-    target that the bridge hasn't written.
+    target that the bridge hasn't written. `first_map` and `last_map` are of the first and the last
+    equal message in front of the first difference; None until both sides were compared to the end,
+    and without such a message in `progress`.
     """
 
     topic: str
@@ -83,16 +106,38 @@ class PartitionVerdict:
     has_begun: bool = True
     is_of_another: bool = False
     before: int = 0
+    first_map: OffsetPair | None = None
+    last_map: OffsetPair | None = None
 
     @property
     def difference(self) -> Difference | None:
-        """The first difference; None if there is none."""
+        """The first message that isn't the same; None if there is none."""
         return self.progress.difference
 
     @property
+    def wrong_map(self) -> OffsetPair | None:
+        """The message for which the stored runs give another offset; None if there is none.
+
+        None also if a message isn't the same: the target may have lost one of several that are the
+        same, which shifts the rest, and of a message that was copied twice the runs give the later
+        copy.
+        """
+        if self.difference is None:
+            for one in (self.first_map, self.last_map):
+                if one is not None and one.is_wrong:
+                    return one
+        return None
+
+    @property
+    def first_difference(self) -> int | None:
+        """The source offset of the first message that isn't the same, or has a wrong map."""
+        found = self.difference or self.wrong_map
+        return None if found is None else found.source_offset
+
+    @property
     def is_equal(self) -> bool:
-        """True if both sides were compared to the end, and are the same."""
-        return self.is_complete and self.difference is None
+        """True if both sides were compared to the end, and are the same, with the right maps."""
+        return self.is_complete and self.first_difference is None
 
 
 def bounds(
@@ -145,6 +190,21 @@ def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> Partitio
     return replace(verdict, progress=progress, is_of_another=True)
 
 
+def check_maps(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
+    """Return the verdict with what the stored runs give for its first and last equal message.
+
+    Args:
+        verdict: of a partition.
+        known: its runs.
+    """
+    progress = verdict.progress
+    first, last = (
+        None if pair is None else OffsetPair(*pair, known.copy_of(pair[0]))
+        for pair in (progress.first_pair, progress.last_pair)
+    )
+    return replace(verdict, first_map=first, last_map=last)
+
+
 async def verify(
     config: BridgeConfig,
     *,
@@ -158,7 +218,8 @@ async def verify(
         config: the file of the bridge.
         resume: what an earlier verification had found; those partitions go on there, or at their
             first difference, which may be gone (default None).
-        timestamps: True compares the timestamps, too (default False).
+        timestamps: True compares the timestamps, too, but of messages that have none at the source,
+            or one at or below 0, which the copy doesn't keep (default False).
         on_progress: called with a partition's verdict so far, often (default: does nothing).
 
     Returns:
@@ -202,21 +263,56 @@ async def verify(
                 continue
             known = await environment.run_in_thread(runs.offset_map, tp)
             plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
+        await _keep_within_logs(target, plan, copies, target_logs)
         ends = {copies[tp]: found.target_end for tp, found in plan.items()}
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
         )
         for verdict in compared:
+            tp = TopicPartition(verdict.topic, verdict.partition)
+            known = await environment.run_in_thread(runs.offset_map, tp)
+            verdict = check_maps(verdict, known)
             if config.target.release is None and verdict.difference is not None:
-                tp = TopicPartition(verdict.topic, verdict.partition)
-                known = await environment.run_in_thread(runs.offset_map, tp)
                 verdict = name_other_producer(verdict, known)
-                on_progress(verdict)
+            on_progress(verdict)
             verdicts.append(verdict)
         return sorted(verdicts, key=lambda one: (one.topic, one.partition))
     finally:
         await target.close()
+
+
+async def _keep_within_logs(
+    target: TargetCluster,
+    plan: dict[TopicPartition, PartitionBounds],
+    copies: Mapping[TopicPartition, TopicPartition],
+    logs: Mapping[TopicPartition, tuple[int, int]],
+) -> None:
+    """Cut the bounds that end behind the target's log, by wrong runs: nothing would come there.
+
+    Args:
+        target: the connection.
+        plan: what to compare of each partition; changed in place.
+        copies: partition of the source → partition of the target.
+        logs: the bounds of the target's logs, from before the runs were read.
+    """
+    behind = [
+        tp for tp, found in plan.items() if found.target_end > logs.get(copies[tp], (0, 0))[1]
+    ]
+    wanted = [copies[tp] for tp in behind]
+
+    async def log_bounds() -> dict[TopicPartition, tuple[int, int]]:
+        if isinstance(target, Target):  # with open transactions: their markers may be missing yet
+            return await target.log_bounds(wanted, isolation="read_uncommitted")
+        return await target.log_bounds(wanted)
+
+    if behind:
+        bounds_now = await when_available(log_bounds)
+        for tp in behind:
+            found, (_, end) = plan[tp], bounds_now[copies[tp]]
+            plan[tp] = found._replace(
+                target_first=min(found.target_first, end), target_end=min(found.target_end, end)
+            )
 
 
 class _Verification:
@@ -238,13 +334,11 @@ class _Verification:
     ) -> list[PartitionVerdict]:
         verdicts: dict[TopicPartition, PartitionVerdict] = {}
         async with source_router(self._config) as router:
-            source = SourceChecksums(router, self._timestamps)
+            source = SourceChecksums(router)
             waiting = sorted(plan)
 
             async def work() -> None:
-                readers = await make_checksums(
-                    self._config, self._target, timestamps=self._timestamps
-                )
+                readers = await make_checksums(self._config, self._target)
                 try:
                     while waiting:
                         tp = waiting.pop(0)
@@ -274,7 +368,7 @@ class _Verification:
         progress = CheckProgress(found.source_first, found.target_first)
         if before is not None:
             progress = before.progress.before_difference()
-        check = SequenceCheck(progress)
+        check = SequenceCheck(progress, timestamps=self._timestamps)
         verdict = PartitionVerdict(
             *tp, copy.topic, progress, waiting=found.waiting, before=found.before
         )
@@ -294,13 +388,10 @@ class _Verification:
         return verdict
 
 
-async def _feed(
-    portions: AsyncIterator[tuple[Sequence[int], Sequence[int]]],
-    add: Callable[[Sequence[int], Sequence[int]], None],
-) -> None:
-    """Pass on the next portion; nothing at the end."""
+async def _feed(portions: AsyncIterator[Portion], add: Callable[[Portion], None]) -> None:
+    """Pass on the next portion; an empty one at the end."""
     try:
-        offsets, crcs = await anext(portions)
+        portion = await anext(portions)
     except StopAsyncIteration:
-        offsets, crcs = (), ()
-    add(offsets, crcs)
+        portion = Portion()
+    add(portion)

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference
-from aiokafka08.bridge.verify import PartitionVerdict
+from aiokafka08.bridge.verify import OffsetPair, PartitionVerdict
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 _VERSION = 0
+_TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "difference": Difference._make,
+    "first_pair": tuple,
+    "last_pair": tuple,
+    "first_map": OffsetPair._make,
+    "last_map": OffsetPair._make,
+}
+"""The fields that are lists in JSON; older releases wrote the first one only."""
 
 
 class VerifyState:
@@ -129,13 +137,11 @@ def state_path(config_path: Path) -> Path:
 
 
 def _from_document(one: Mapping[str, Any]) -> PartitionVerdict:
-    progress = dict(one["progress"])
-    difference = progress.pop("difference")
-    return PartitionVerdict(
-        **{
-            **one,
-            "progress": CheckProgress(
-                **progress, difference=None if difference is None else Difference(*difference)
-            ),
+    progress, verdict = (
+        {
+            name: _TUPLES[name](value) if name in _TUPLES and value is not None else value
+            for name, value in fields.items()
         }
+        for fields in (one["progress"], one)
     )
+    return PartitionVerdict(**{**verdict, "progress": CheckProgress(**progress)})

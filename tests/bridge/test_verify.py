@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,21 @@ import pytest
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge import target_cluster
-from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
+from aiokafka08.bridge.sequence_check import CheckProgress, Difference
 from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.verify import bounds, verify
-from aiokafka08.bridge.verify_state import last_verification, state_path
+from aiokafka08.bridge.verify import (
+    OffsetPair,
+    PartitionVerdict,
+    bounds,
+    check_maps,
+    verify,
+)
+from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
+from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import bridge_text
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
@@ -68,13 +78,16 @@ def open_transaction(servers: str, topic: str) -> Any:
     return producer
 
 
-def write_target(servers: str, topic: str, messages: list[Message]) -> None:
-    """Write messages as another program does: without transactions, positions or runs."""
+def write_target(servers: str, topic: str, messages: list[Message], timestamp: int = 0) -> None:
+    """Write messages as another program does: without transactions, positions or runs.
+
+    A timestamp of 0 is the present time.
+    """
     import confluent_kafka
 
     producer = confluent_kafka.Producer({"bootstrap.servers": servers})
     for _, key, value in messages:
-        producer.produce(topic, value, key, 0)
+        producer.produce(topic, value, key, 0, timestamp=timestamp)
     assert not producer.flush(30)
 
 
@@ -334,3 +347,237 @@ def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:
     assert bounds((10, 30), (0, 6), 18, known) == (10, 18, 0, 9, 12, 0)
     # Without a bridge all is compared.
     assert bounds((3, 30), (1, 12), None, OffsetMap()) == (3, 30, 1, 12, 0, 0)
+
+
+def plant_runs(config: BridgeConfig, topic: str, source: int, runs: Sequence[OffsetRun]) -> None:
+    """Replace the stored runs that begin at a source offset; no runs remove them."""
+    import confluent_kafka
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": config.target.bootstrap})
+    key, value = encode_runs_key(RunsKey(topic, 0, source)), encode_runs(tuple(runs))
+    producer.produce(config.offsets_topic, value if runs else None, key, 0)
+    assert not producer.flush(30)
+
+
+STORED: dict[str, tuple[int, list[OffsetRun]]] = {
+    "last": (8, [OffsetRun(8, 10, 12)]),
+    "first": (0, [OffsetRun(0, 1, 8)]),
+    "beyond": (8, [OffsetRun(8, 1000, 12)]),
+    "removed": (8, []),
+    "one-off": (8, [OffsetRun(8, 9, 11), OffsetRun(19, 21, 1)]),
+}
+"""Records that replace those of the runs (0, 0, 8) and (8, 9, 12), by their source offsets."""
+WRONG = {
+    "last": (19, 20, 21),
+    "first": (0, 0, 1),
+    "beyond": (19, 20, 1011),
+    "one-off": (19, 20, 21),
+}
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_verify_finds_wrong_runs(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """All messages are equal, but groups would go on at others. What runs don't cover is equal."""
+    topics = {kind: unique_topic(kind) for kind in ("right", *STORED)}
+    for topic in topics.values():
+        await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, dict.fromkeys(topics.values(), 1)
+    )
+    config = write_config(tmp_path, unique_topic("b"), source, target, list(topics.values()))
+    copy = await asyncio.to_thread(HandCopy, config)
+    for topic in topics.values():
+        messages = await write_source(source.bootstrap_servers, topic)
+        await asyncio.to_thread(copy.copy, topic, 0, messages[:8])
+        await asyncio.to_thread(copy.copy, topic, 0, messages[8:])
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--format", "tsv")
+    assert done.code == 0
+    for topic in topics.values():
+        assert f"{topic}/0: offset map: first 0 -> 0, last 19 -> 20\n" in done.err
+
+    for kind, (first, runs) in STORED.items():
+        await asyncio.to_thread(plant_runs, config, topics[kind], first, runs)
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--format", "json")
+    assert (done.code, done.json["equal"]) == (1, False)
+    rows = {row["topic"]: row for row in done.json["partitions"]}
+    for kind, topic in topics.items():
+        found = WRONG.get(kind)
+        assert rows[topic] == {
+            "topic": topic,
+            "partition": 0,
+            "source_count": 20,
+            "target_count": 20,
+            "equal": found is None,
+            "first_difference": None if found is None else found[0],
+        }, kind
+        if found is None:
+            assert topic not in done.err
+        else:
+            at, there, given = found
+            assert (
+                f"{topic}/0: wrong offset map: offset {at} of the source is offset {there} of "
+                f"{topic}/0 at the target, but the runs in topic {config.offsets_topic} give "
+                f"{given}. Don't carry over groups"
+            ) in done.err
+
+    # The progress has both maps, so that they are looked at again.
+    resumed = await asyncio.to_thread(
+        cli, "bridge", "verify", str(config.path), "--resume", "--format", "json"
+    )
+    assert (resumed.json, resumed.err) == (done.json, done.err)
+    await asyncio.to_thread(plant_runs, config, topics["first"], 0, [OffsetRun(0, 0, 8)])
+    resumed = await asyncio.to_thread(
+        cli, "bridge", "verify", str(config.path), "--resume", "--format", "tsv"
+    )
+    assert resumed.code == 1
+    assert f"{topics['first']}/0: wrong" not in resumed.err
+    assert f"{topics['first']}/0: offset map: first 0 -> 0, last 19 -> 20\n" in resumed.err
+    assert (
+        f"{topics['removed']}/0: offset map: first 0 -> 0, "
+        "last 19 -> 20 (not checked: no runs cover it)\n"
+    ) in resumed.err
+
+
+def verdict_of(
+    first: tuple[int, int] | None,
+    last: tuple[int, int] | None,
+    known: OffsetMap,
+    difference: Difference | None = None,
+) -> PartitionVerdict:
+    progress = CheckProgress(
+        20, 21, 20, 20, difference=difference, first_pair=first, last_pair=last
+    )
+    return check_maps(PartitionVerdict("t", 0, "t", progress, is_complete=True), known)
+
+
+def test_runs_are_checked_only_where_they_cover_the_offset() -> None:
+    """Not in front of them, in a hole, behind them, or without runs."""
+    known = OffsetMap([OffsetRun(5, 0, 5), OffsetRun(12, 6, 5)])
+    for offset in (0, 4, 10, 11, 17, 30):
+        assert known.copy_of(offset) is None, offset
+    assert [known.copy_of(offset) for offset in (5, 9, 12, 16)] == [0, 4, 6, 10]
+    assert OffsetMap().copy_of(5) is None
+
+    verdict = verdict_of((5, 0), (17, 3), known)
+    assert verdict.first_map == OffsetPair(5, 0, 0)
+    assert verdict.last_map == OffsetPair(17, 3, None)
+    assert (verdict.wrong_map, verdict.is_equal) == (None, True)
+    verdict = verdict_of(None, (16, 9), known)
+    assert verdict.wrong_map == verdict.last_map == OffsetPair(16, 9, 10)
+    assert (verdict.is_equal, verdict.first_difference) == (False, 16)
+
+
+def test_runs_arent_blamed_for_a_different_message() -> None:
+    """A lost message shifts those that are all the same, and a repeated one has a later copy."""
+    difference = Difference("lost", 19, 19, 19)
+    verdict = verdict_of((0, 1), (18, 19), OffsetMap([OffsetRun(0, 0, 20)]), difference)
+    assert verdict.wrong_map is None
+    assert verdict.first_difference == 19
+
+
+def test_progress_keeps_the_maps_of_a_verification(tmp_path: Path) -> None:
+    """That of an older release has none: its first message isn't known any more."""
+    path = tmp_path / "state.json"
+    state = VerifyState(path, "b", timestamps=False)
+    state.note(verdict_of((5, 0), (9, 3), OffsetMap()))
+    wrong = verdict_of(None, (9, 3), OffsetMap([OffsetRun(0, 0, 20)]))
+    state.note(replace(wrong, partition=1))
+    state.save(now=5.0, is_complete=True)
+    found = last_verification(path)
+    assert found is not None
+    assert not found.is_equal
+    again = VerifyState(path, "b", timestamps=False)
+    again.load()
+    assert again.verdicts == state.verdicts
+    assert all(one.last_map.source_offset == 9 for one in again.verdicts.values() if one.last_map)
+
+    document = json.loads(path.read_text())
+    for one in document["partitions"]:
+        del one["first_map"], one["last_map"]
+        for name in ("last_timestamp", "first_pair", "last_pair"):
+            del one["progress"][name]
+    path.write_text(json.dumps(document))
+    again.load()
+    for one in again.verdicts.values():
+        assert (one.first_map, one.last_map) == (None, None)
+        assert (one.progress.first_pair, one.progress.last_pair) == (None, None)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_timestamps_that_no_copy_keeps_are_not_compared(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """A source of 0.8 has none. With `timestamps = "now"` they always differ: a usage error."""
+    topic = unique_topic("none")
+    await asyncio.to_thread(source.create_topic, topic)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    messages = await write_source(source.bootstrap_servers, topic)
+    config = write_config(tmp_path, unique_topic("b"), source, target, [topic])
+    copy = await asyncio.to_thread(HandCopy, config)
+    await asyncio.to_thread(copy.copy, topic, 0, messages)
+    done = await asyncio.to_thread(
+        cli, "bridge", "verify", str(config.path), "--timestamps", "--format", "json"
+    )
+    assert (done.code, done.err) == (0, "")
+    assert done.json["partitions"][0]["source_count"] == 20
+
+    more = '[copy]\ntimestamps = "now"\n'
+    now = write_config(tmp_path, unique_topic("b"), source, target, [topic], more)
+    done = await asyncio.to_thread(cli, "bridge", "verify", str(now.path), "--timestamps")
+    assert (done.code, done.out) == (2, b"")
+    assert f'--timestamps: copy.timestamps = "now" in {now.path} gives each' in done.err
+    assert not state_path(now.path).exists()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_old", [False, True], ids=["4.1", "0.10"])
+async def test_timestamps_of_each_message_are_compared(
+    is_old: bool, target: RealCluster, unique_topic: Callable[..., str]
+) -> None:
+    """Also beside messages that have none, at a target with transactions and at an older one."""
+    topic = unique_topic("stamps")
+    stamps = [-1, 0, 1_700_000_000_000, 1_700_000_000_001]
+    kept = [5, 7, *stamps[2:]]
+    with (
+        EmbeddedCluster(version="0.10", topics={topic: 1}) as source,
+        EmbeddedCluster(version="0.10", topics={topic: 1}) as old,
+    ):
+        if not is_old:
+            await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+        for stamp in stamps:
+            source.append(topic, 0, [b"v"], timestamp_ms=stamp)
+
+        def write(some: list[int]) -> None:
+            for stamp in some:
+                if is_old:
+                    old.append(topic, 0, [b"v"], timestamp_ms=stamp)
+                else:
+                    message = (0, None, b"v")
+                    write_target(target.bootstrap_servers, topic, [message], stamp)
+
+        servers = old.bootstrap_servers if is_old else target.bootstrap_servers
+        config = parse_config(
+            f'name = "{unique_topic("b")}"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
+            f'[target]\nbootstrap = "{servers}"\n[topics]\ninclude = ["{topic}"]\n'
+        )
+        await asyncio.to_thread(write, kept[:3])
+        [verdict] = await verify(config, timestamps=True)
+        assert verdict.difference == Difference("lost", 3, 3, 3)
+        await asyncio.to_thread(write, [kept[3] + 1])
+        [verdict] = await verify(config)
+        assert verdict.is_equal
+        [verdict] = await verify(config, timestamps=True)
+        assert verdict.difference == Difference("changed", 3, 3, 3)

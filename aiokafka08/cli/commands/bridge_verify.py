@@ -13,7 +13,7 @@ from aiokafka08.cli.output import FORMATS
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
-    from aiokafka08.bridge.verify import PartitionVerdict
+    from aiokafka08.bridge.verify import OffsetPair, PartitionVerdict
     from aiokafka08.bridge.verify_state import VerifyState
 
 FIELDS = {
@@ -77,6 +77,11 @@ def verify(
     from aiokafka08.cli.output import write_json, write_rows
 
     config = read_config(file)
+    if timestamps and config.copy.timestamps == "now":
+        raise click.UsageError(
+            f'--timestamps: copy.timestamps = "now" in {file} gives each message the time of its '
+            "copy, so all would differ. Leave --timestamps out"
+        )
     kept = VerifyState(state or state_path(file), config.name, timestamps)
     if resume:
         kept.load()
@@ -92,6 +97,9 @@ def verify(
         write_json({"partitions": rows, "equal": equal})
     else:
         write_rows(rows, FIELDS, format)
+        for one in verdicts:
+            if one.first_map is not None or one.last_map is not None:
+                note(f"{one.topic}/{one.partition}: offset map: {_maps_text(one)}")
     for one in verdicts:
         if (difference := one.difference) is not None:
             note(
@@ -103,6 +111,14 @@ def verify(
                     if one.is_of_another
                     else ""
                 )
+            )
+        if (wrong := one.wrong_map) is not None:
+            note(
+                f"{one.topic}/{one.partition}: wrong offset map: offset {wrong.source_offset} of "
+                f"the source is offset {wrong.target_offset} of {one.target_topic}/{one.partition} "
+                f"at the target, but the runs in topic {config.offsets_topic} give "
+                f"{wrong.stored_target}. Don't carry over groups, which would go on at the wrong "
+                "message: copy the topic again, to a new target topic by a new bridge"
             )
     idle = [one for one in verdicts if not one.has_begun]
     if idle and not any(one.progress.source_count for one in verdicts):
@@ -153,5 +169,20 @@ def _row(one: PartitionVerdict) -> dict[str, Any]:
         "source_count": one.progress.source_count,
         "target_count": one.progress.target_count,
         "equal": one.is_equal,
-        "first_difference": None if one.difference is None else one.difference.source_offset,
+        "first_difference": one.first_difference,
     }
+
+
+def _maps_text(one: PartitionVerdict) -> str:
+    return ", ".join(
+        f"{place} {_map_text(pair)}"
+        for place, pair in (("first", one.first_map), ("last", one.last_map))
+        if pair is not None
+    )
+
+
+def _map_text(pair: OffsetPair) -> str:
+    text = f"{pair.source_offset} -> {pair.target_offset}"
+    if pair.stored_target is None:
+        return f"{text} (not checked: no runs cover it)"
+    return f"{text} (the runs give {pair.stored_target})" if pair.is_wrong else text
