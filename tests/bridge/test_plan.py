@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import confluent_kafka
 import pytest
 
-from aiokafka08 import AIOKafkaProducer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_groups import ConfluentGroups
@@ -18,6 +21,7 @@ from tests.bridge.test_groups import commit, write_source
 from tests.bridge.test_verify import write_target
 from tests.brokers import RealCluster
 from tests.cli.conftest import Done, RunCommand
+from tests.waiting import until
 
 
 class CopiedTopic(NamedTuple):
@@ -114,6 +118,90 @@ async def test_pattern_that_matches_nothing_isnt_ready(
     done = await bridge(cli, config, "groups", "--execute")
     assert (done.code, done.json) == (1, [])
     assert "no group of [groups] has committed offsets in the topics of the bridge" in done.err
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_cutover_stops_while_producers_write(
+    copied: CopiedTopic, source: RealCluster, cli: RunCommand
+) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers) as producer:
+        cutover = asyncio.create_task(
+            bridge(cli, copied.config, "cutover", "--execute", "--quiet", "1")
+        )
+        while not cutover.done():
+            await producer.send_and_wait(copied.topic, b"late", partition=0)
+    done = await cutover
+    assert done.code == 1
+    last, (ready, detail) = [*steps_of(done).items()][-1]
+    assert (last, ready) == ("producers", False)
+    assert detail.startswith(f"still write to the source: {copied.topic} (+")
+    assert await at_target(copied) == {}
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("place", ["source", "target"])
+async def test_cutover_stops_while_a_group_has_members(
+    place: str, copied: CopiedTopic, source: RealCluster, target: RealCluster, cli: RunCommand
+) -> None:
+    execute = ("cutover", "--execute", "--quiet", "0.1", "--no-verify")
+    async with live_member(place, copied, source, target):
+        done = await bridge(cli, copied.config, *execute)
+        assert done.code == 1
+        last, (ready, detail) = [*steps_of(done).items()][-1]
+        assert (last, ready) == ("consumers", False)
+        assert detail.startswith(f"stop the members of {copied.group} at the {place} (")
+        assert await at_target(copied) == {}
+    done = await bridge(cli, copied.config, *execute)
+    assert (done.code, await at_target(copied)) == (0, {TopicPartition(copied.topic, 0): 40})
+
+
+@asynccontextmanager
+async def live_member(
+    place: str, copied: CopiedTopic, source: RealCluster, target: RealCluster
+) -> AsyncIterator[None]:
+    """Keep a member in the group, at the source by ZooKeeper or at the target, during the block."""
+    if place == "source":
+        async with AIOKafkaConsumer(
+            copied.topic,
+            bootstrap_servers=source.bootstrap_servers,
+            zookeeper_connect=source.zookeeper_connect,
+            group_id=copied.group,
+            enable_auto_commit=False,
+        ) as consumer:
+            await until(consumer.assignment, "the member has partitions", 60)
+            yield
+        return
+    joined = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    member = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": target.bootstrap_servers,
+            "group.id": copied.group,
+            "enable.auto.commit": False,
+        }
+    )
+
+    def on_assign(consumer: object, partitions: object) -> None:
+        loop.call_soon_threadsafe(joined.set)
+
+    member.subscribe([copied.topic], on_assign=on_assign)
+    leaving = threading.Event()
+
+    def poll() -> None:
+        while not leaving.is_set():
+            member.poll(0.1)
+
+    polling = asyncio.create_task(asyncio.to_thread(poll))
+    try:
+        async with asyncio.timeout(60):
+            await joined.wait()
+        yield
+    finally:
+        leaving.set()
+        await polling
+        await asyncio.to_thread(member.close)
 
 
 @pytest.mark.real
