@@ -5,7 +5,8 @@
 The bridge runs in this process, beside the ticker of `tests.bench.loop_hold`: a hold is the time
 between two steps of the ticker. It includes waiting for the GIL, which the sink's thread takes, and
 for a processor if the machine is busy; *cpu* is the longest one in CPU time of the loop's thread.
-The start of the bridge, up to its first record, counts as well.
+The start of the bridge, up to its first record, counts as well. The exit code is 1 if *cpu* is
+above 20 ms in a round.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import time
 
 from aiokafka08.bridge.config import parse_config
@@ -26,8 +28,8 @@ from tests.bench.loop_hold import HOLD_S, Ticker
 LIMIT_S = 0.02
 
 
-async def measure(text: str, messages: int) -> str:
-    """Copy the topic; return a row of the table.
+async def measure(text: str, messages: int) -> tuple[str, float]:
+    """Copy the topic; return a row of the table, and the longest hold in seconds of CPU time.
 
     Raises:
         RuntimeError: another number of messages was copied.
@@ -39,13 +41,14 @@ async def measure(text: str, messages: int) -> str:
     if status.records != messages:
         raise RuntimeError(f"{status.records} messages copied; expected {messages}")
     above = sum(one > LIMIT_S for one in ticker.holds)
-    return (
+    row = (
         f"| {messages / took:,.0f} | {ticker.late_s * 1000:.1f} | {ticker.cpu_s * 1000:.1f} "
         f"| {len(ticker.holds)} | {above} | {os.getloadavg()[0]:.1f} |"
     )
+    return row, ticker.cpu_s
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
         prog="python -m tests.bench.bridge_hold",
@@ -68,10 +71,14 @@ def main() -> None:
             "|---:|---:|---:|---:|---:|---:|",
             flush=True,
         )
+        longest = 0.0
         for number in range(options.rounds):
             text = bridge_text(source, target, f"hold-{number}")
-            print(run(measure(text, messages)), flush=True)
+            row, cpu_s = run(measure(text, messages))
+            print(row, flush=True)
+            longest = max(longest, cpu_s)
+    return 1 if longest > LIMIT_S else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
