@@ -347,7 +347,7 @@ class CopySession:
     async def _recommit(self) -> None:
         """Commit idle positions again, and those of stopped partitions, so that they don't expire.
 
-        Invariant: no position moves by that. A partition of which the sink holds records is left
+        Invariant: this never moves a position. A partition of which the sink holds records is left
         out: their transaction commits its position.
         """
         now = asyncio.get_running_loop().time()

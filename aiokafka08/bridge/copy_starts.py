@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.positions import FoundPosition, StoredRuns, find_positions, lost_position
+from aiokafka08.bridge.positions import (
+    FoundPosition,
+    StoredRuns,
+    copied_elsewhere,
+    find_positions,
+    lost_position,
+)
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.source import PartitionLostError, SourceReader
 from aiokafka08.bridge.tail import find_by_tail
@@ -110,6 +116,9 @@ class CopyStarts:
         for tp, one in found.items():
             if one.offset is not None:
                 starts.positions[tp] = self._known(tp, one.offset, one)
+            elif one.origin == "elsewhere":
+                reason = copied_elsewhere(self._config, tp, pairs[tp])
+                starts.left_out[tp] = LeftOut(0, reason)
             elif tp not in bounds:
                 starts.leaderless.append(tp)
             elif one.origin == "lost":

@@ -320,6 +320,10 @@ class OldTarget(TargetCluster):
             end = await list_offsets(router, dict.fromkeys(wanted, LATEST))
         return {tp: (first[tp][0], end[tp][0]) for tp in wanted}
 
+    async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See `TargetCluster`."""
+        return {tp: end for tp, (_, end) in (await self.log_bounds(partitions)).items()}
+
     async def ever_had_records(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, bool]:

@@ -35,7 +35,7 @@ from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-Origin = Literal["group", "offsets topic", "tail", "none", "lost", "anew"]
+Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 
 MOST_DAMAGED = 100
@@ -193,6 +193,7 @@ def choose_position(
     runs: OffsetMap,
     *,
     is_empty: bool,
+    log_end: int,
 ) -> FoundPosition:
     """Return where the copy of a partition goes on.
 
@@ -201,12 +202,16 @@ def choose_position(
         runs: what the offsets topic has of the partition.
         is_empty: whether the target's partition has never had a committed record, or may have
             those that it has.
+        log_end: where the log of the target's partition ends.
 
     Returns:
-        The position; with origin "lost" if the copy can't go on by itself.
+        The position; with origin "lost" or "elsewhere" if the copy can't go on by itself:
+        "elsewhere" if the runs lead behind the log's end.
     """
     if committed is not None:
         return FoundPosition(committed, "group")
+    if runs.end_target is not None and runs.end_target > log_end:
+        return FoundPosition(None, "elsewhere")
     if runs.end_source is not None:
         return FoundPosition(runs.end_source, "offsets topic")
     return FoundPosition(None, "none" if is_empty else "lost")
@@ -221,6 +226,16 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
         "records exactly once. Commit the next source offset for that group and target "
         "partition, or delete the target topic to copy it again; topics.append copies all behind "
         "what is there"
+    )
+
+
+def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartition) -> str:
+    """Return what to tell about a partition whose runs lead behind the end of its copy."""
+    return (
+        f"topic {tp.topic!r}, partition {tp.partition}: it was copied to another topic than "
+        f"{copy.topic!r}, or that has lost its end: topic {config.offsets_topic!r} has offsets "
+        "behind its end. Give the same rules of topics.rename and --rename as before, or another "
+        "name to a bridge that copies to another topic"
     )
 
 
@@ -250,13 +265,14 @@ async def find_positions(
         pairs[tp] for tp in unknown if tp in judged and not config.topics.appends(tp.topic)
     ]
     written = await target.ever_had_records(looked_at) if looked_at else {}
+    maps = {tp: await environment.run_in_thread(stored.offset_map, tp) for tp in unknown}
+    ends = await target.log_ends(pairs[tp] for tp in unknown if len(maps[tp]))
     return {
         tp: choose_position(
             committed.get(there),
-            OffsetMap()
-            if there in committed
-            else await environment.run_in_thread(stored.offset_map, tp),
+            maps.get(tp, OffsetMap()),
             is_empty=not written.get(there, False),
+            log_end=ends.get(there, 0),
         )
         for tp, there in pairs.items()
     }

@@ -274,22 +274,22 @@ class Target(TargetCluster):
         """See `TargetCluster`."""
         count = (await self.partition_counts()).get(topic, 0)
         tps = [TopicPartition(topic, number) for number in range(count)]
-        ends = await self.log_bounds(tps, isolation="read_uncommitted")
-        await self.wait_stable({tp: end for tp, (_, end) in ends.items()})
+        await self.wait_stable(await self.log_ends(tps))
 
     async def log_bounds(
-        self, partitions: Iterable[TopicPartition], *, isolation: str = "read_committed"
+        self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the first offset of each partition, and the offset behind its last stable record.
+        """See `TargetCluster`."""
+        return await self._watermarks(partitions, "read_committed")
 
-        Args:
-            partitions: of which.
-            isolation: "read_uncommitted" returns the ends of the logs, open transactions included
-                (default "read_committed").
+    async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See `TargetCluster`."""
+        found = await self._watermarks(partitions, "read_uncommitted")
+        return {tp: end for tp, (_, end) in found.items()}
 
-        Raises:
-            TargetError: the target doesn't respond.
-        """
+    async def _watermarks(
+        self, partitions: Iterable[TopicPartition], isolation: str
+    ) -> dict[TopicPartition, tuple[int, int]]:
         wanted = list(partitions)
 
         def read() -> dict[TopicPartition, tuple[int, int]]:

@@ -185,6 +185,17 @@ class TargetCluster(ABC):
         """
 
     @abstractmethod
+    async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each partition, of open transactions too.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+
+    @abstractmethod
     async def ever_had_records(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, bool]:

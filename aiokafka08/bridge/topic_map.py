@@ -86,8 +86,8 @@ class TopicMap:
                 name = match.expand(rule.to)
                 if _LEGAL_NAME.fullmatch(name) is None or name in (".", ".."):
                     raise IllegalArgumentError(
-                        f"topics.rename: topic {topic!r} would get the name {name!r}; expected "
-                        "1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
+                        f"topics.rename or --rename: topic {topic!r} would get the name {name!r}; "
+                        "expected 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
                     )
                 return name
         return topic
@@ -104,8 +104,8 @@ class TopicMap:
             name = self.target_name(topic)
             if (other := sources.setdefault(name, topic)) != topic:
                 raise IllegalArgumentError(
-                    f"topics.rename: topics {other!r} and {topic!r} would both become {name!r}; "
-                    "expected a name of its own for each"
+                    f"topics.rename or --rename: topics {other!r} and {topic!r} would both become "
+                    f"{name!r}; expected a name of its own for each"
                 )
             found[topic] = name
         return found

@@ -40,7 +40,6 @@ from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference, Portion, SequenceCheck
 from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
-from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_choice import (
     Checksums,
     make_checksums,
@@ -300,16 +299,11 @@ async def _keep_within_logs(
         tp for tp, found in plan.items() if found.target_end > logs.get(copies[tp], (0, 0))[1]
     ]
     wanted = [copies[tp] for tp in behind]
-
-    async def log_bounds() -> dict[TopicPartition, tuple[int, int]]:
-        if isinstance(target, Target):  # with open transactions: their markers may be missing yet
-            return await target.log_bounds(wanted, isolation="read_uncommitted")
-        return await target.log_bounds(wanted)
-
     if behind:
-        bounds_now = await when_available(log_bounds)
+        # With open transactions: their markers may be missing yet.
+        ends = await when_available(lambda: target.log_ends(wanted))
         for tp in behind:
-            found, (_, end) = plan[tp], bounds_now[copies[tp]]
+            found, end = plan[tp], ends[copies[tp]]
             plan[tp] = found._replace(
                 target_first=min(found.target_first, end), target_end=min(found.target_end, end)
             )
@@ -366,7 +360,7 @@ class _Verification:
         target: Checksums,
     ) -> PartitionVerdict:
         progress = CheckProgress(found.source_first, found.target_first)
-        if before is not None:
+        if before is not None and before.target_topic == copy.topic:
             progress = before.progress.before_difference()
         check = SequenceCheck(progress, timestamps=self._timestamps)
         verdict = PartitionVerdict(

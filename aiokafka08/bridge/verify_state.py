@@ -18,7 +18,7 @@ from aiokafka08.bridge.verify import OffsetPair, PartitionVerdict
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
-_VERSION = 0
+_VERSION = 1
 _TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "difference": Difference._make,
     "first_pair": tuple,
@@ -60,7 +60,7 @@ class VerifyState:
             raise self._wrong(f"{found}; expected {wanted}")
         try:
             verdicts = [_from_document(one) for one in document["partitions"]]
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise self._wrong(
                 f"a field is missing or wrong ({error}); an older release may have written it"
             ) from None
@@ -127,7 +127,7 @@ def last_verification(path: Path) -> LastVerification | None:
             TopicPartition(one.topic, one.partition): one.progress.source_next for one in verdicts
         }
         return LastVerification(float(document["at"]), is_equal, count, ends)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, AttributeError, ValueError, KeyError, TypeError):
         return None
 
 

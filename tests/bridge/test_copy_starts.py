@@ -63,6 +63,7 @@ def starts_of(config: BridgeConfig, run: BridgeRun, ever_had_records: HadRecords
     identities = create_autospec(TopicIdentities, instance=True)
     source.reachable_bounds = bounds_of
     target.committed.return_value, target.ever_had_records = {}, ever_had_records
+    target.log_ends.return_value = {}
     identities.begun_anew, identities.reason.return_value = set(), None
     return CopyStarts(config, source, target, identities, run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import confluent_kafka
@@ -14,6 +15,7 @@ from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
 from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.topic_map import rename_rule
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import (
     MESSAGES,
@@ -165,3 +167,25 @@ async def test_later_session_of_first_process_copies_behind_nothing(
 
 async def away(*_: object) -> None:
     raise TargetUnavailableError("the target is away")
+
+
+async def test_other_rename_does_not_split_a_copy(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """A run that leaves `--rename` out, or has another one, writes nothing to another topic."""
+    topic = unique_topic("named")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    await write(source, topic, {0: MESSAGES})
+    await copy(config)
+    await write(source, topic, {0: MESSAGES})
+    rules = (rename_rule("--rename", "(.*)", r"other.\1"),)
+    status = await copy(replace(config, topics=replace(config.topics, rename=rules)))
+    [text] = status.stopped.values()
+    assert f"it was copied to another topic than 'other.{topic}'" in text
+    assert (await copy(config)).records == len(MESSAGES)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2}
+    assert await asyncio.to_thread(reader.messages, f"other.{topic}") == {0: []}

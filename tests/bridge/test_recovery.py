@@ -348,7 +348,7 @@ async def test_stopped_partition_is_recommitted_at_its_position(
     """Nothing is committed of one whose position isn't known, or has moved in the sink."""
     status, chunks = CopyStatus(), list[Chunk]()
     text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
-    config = parse_config(f'{text}include=["t"]\n[copy]\nrecommit_s = 0.1\nstart = "latest"\n')
+    config = parse_config(f'{text}include=["t"]\n[copy]\nstart = "latest"\n')
     session = CopySession(config, status, BridgeRun())
     known, ahead, lost = (TopicPartition("t", number) for number in range(3))
     session._leave_out(lost, lost, LeftOut(0, "its position is lost"))

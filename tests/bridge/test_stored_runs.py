@@ -126,6 +126,7 @@ async def test_offsets_topic_is_decoded_outside_the_event_loop(
     target.parts_of = parts
     target.committed.return_value = {}
     target.ever_had_records.return_value = {TP: True}
+    target.log_ends.return_value = {TP: 10_000}
     runs = await read_stored_runs(CONFIG, target, ends_only=True)
     found = await find_positions(CONFIG, target, {TP: TP}, runs, {TP})
     assert found == {TP: FoundPosition(250, "offsets topic")}

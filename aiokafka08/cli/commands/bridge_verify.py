@@ -21,8 +21,9 @@ FIELDS = {
     "partition": "the partition's number",
     "source_count": "how many messages were compared at the source",
     "target_count": "how many were compared at the target",
-    "equal": "whether these are the same messages in the same order",
-    "first_difference": "the source offset of the first one that isn't the same; null: none",
+    "equal": "whether these are the same messages in the same order, with the right stored offsets",
+    "first_difference": "the source offset of the first one that isn't the same, or whose stored "
+    "offset is wrong; null: none",
 }
 
 EQUAL = 0
