@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument(
         "--partitions", type=int, nargs="+", default=[4], help="one table each (default 4)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="copies by each (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="copies by each (default 5)")
     parser.add_argument("--source", default="0.10.2.2", help="version (default 0.10.2.2)")
     parser.add_argument("--only", action="append", help="a copier; may be repeated (default all)")
     parser.add_argument("--copy", default="", help="lines for the bridge's section [copy]")
