@@ -450,6 +450,8 @@ class CopySession:
             await self._identities.refresh()  # a topic that was created again is copied from 0 on
         status = self._status.partitions[tp]
         status.skipped += lost.missing
+        # An abort leads back to it: the log may have grown past the old one by then.
+        status.position = min(status.position, lost.resume)
         if self._refused.get(tp, lost.resume) < lost.resume:
             del self._refused[tp]
             status.stopped = None

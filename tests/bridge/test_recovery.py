@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import confluent_kafka
 import pytest
@@ -44,6 +45,7 @@ from aiokafka08.bridge.sink.events import (
 )
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
+from aiokafka08.bridge.source import PartitionLostError
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
@@ -368,6 +370,32 @@ async def test_stopped_partition_is_recommitted_at_its_position(
     await session._recommit()
     assert [(one.source, one.next_offset) for one in chunks] == [(known, 5), (ahead, 5)]
     assert list(status.stopped) == [lost, known]  # the other one is read again
+    await session._source.stop()
+    await session._target.close()
+
+
+async def test_abort_behind_a_truncated_source_skips_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The position of the shorter log wasn't committed yet; the log may grow past the old one."""
+    status, chunks = CopyStatus(), list[Chunk]()
+    text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
+    config = parse_config(f'{text}include=["t"]\n[copy]\non_loss = "skip"\n')
+    session = CopySession(config, status, BridgeRun())
+    tp = TopicPartition("t", 0)
+    status.partitions[tp] = PartitionStatus(10)
+    session._topics[tp], session._put[tp] = tp, 10
+    session._source.add({tp: 10})
+    monkeypatch.setattr(session._sink, "put", chunks.append)
+    monkeypatch.setattr(session._identities, "refresh", AsyncMock())
+    seeks: list[tuple[TopicPartition, int]] = []
+    monkeypatch.setattr(session._source, "seek", lambda *place: seeks.append(place))
+    await session._partition_lost(PartitionLostError(tp, 10, 0, 4))
+    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await session._apply_events()
+    assert seeks == [(tp, 4), (tp, 4)]
+    await session._recommit()
+    assert [one.next_offset for one in chunks] == [4, 4]
     await session._source.stop()
     await session._target.close()
 
