@@ -9,7 +9,8 @@ that the last records of the target's partition do (`tail`).
 Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
 its position, and the target's partition isn't empty, it isn't copied, unless `topics.append` names
 it. The same counts for what a session finds behind its start. A bridge that has never run doesn't
-start then (`filled_topics`).
+start then (`filled_topics`). Nor is a partition copied to a target partition that ends in front of
+its last run: that one is of another topic, such as by another rule of `topics.rename`.
 """
 
 from __future__ import annotations
@@ -233,9 +234,9 @@ def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartit
     """Return what to tell about a partition whose runs lead behind the end of its copy."""
     return (
         f"topic {tp.topic!r}, partition {tp.partition}: it was copied to another topic than "
-        f"{copy.topic!r}, or that has lost its end: topic {config.offsets_topic!r} has offsets "
-        "behind its end. Give the same rules of topics.rename and --rename as before, or another "
-        "name to a bridge that copies to another topic"
+        f"{copy.topic!r}, or {copy.topic!r} has lost its end: the offsets stored in topic "
+        f"{config.offsets_topic!r} lead behind that end. Give the same rules of topics.rename and "
+        "--rename as before, or another name to a bridge that copies to another topic"
     )
 
 

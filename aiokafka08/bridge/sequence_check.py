@@ -87,8 +87,7 @@ class CheckProgress:
     `source_next` and `target_next` are the offsets of the next messages; `crc` is the rolling
     CRC-32 of all checksums that were equal. `last_crc` and `last_timestamp` are of the source's
     last message in front of the first difference. `first_pair` and `last_pair` are the offsets, at
-    the source and at the target, of the first and the last message that is equal; None without one,
-    or if an older release began the comparison.
+    the source and at the target, of the first and the last message that is equal; None without one.
     """
 
     source_next: int

@@ -217,8 +217,8 @@ async def verify(
         config: the file of the bridge.
         resume: what an earlier verification had found; those partitions go on there, or at their
             first difference, which may be gone (default None).
-        timestamps: True compares the timestamps, too, but of messages that have none at the source,
-            or one at or below 0, which the copy doesn't keep (default False).
+        timestamps: True compares the timestamps, too, except those of messages that have none at
+            the source, or one at or below 0, which the copy doesn't keep (default False).
         on_progress: called with a partition's verdict so far, often (default: does nothing).
 
     Returns:

@@ -26,7 +26,7 @@ _TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "first_map": OffsetPair._make,
     "last_map": OffsetPair._make,
 }
-"""The fields that are lists in JSON; older releases wrote the first one only."""
+"""How to read the fields that are lists in JSON."""
 
 
 class VerifyState:

@@ -344,14 +344,20 @@ async def test_latest_start_in_front_of_a_refused_record_is_kept(
     assert await asyncio.to_thread(reader.messages, topic) == {0: []}
 
 
+def unstarted_session(status: CopyStatus, copy_key: str) -> CopySession:
+    """Return a session that connects to nothing, with this line in the section [copy]."""
+    text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
+    return CopySession(
+        parse_config(f'{text}include=["t"]\n[copy]\n{copy_key}\n'), status, BridgeRun()
+    )
+
+
 async def test_stopped_partition_is_recommitted_at_its_position(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is committed of one whose position isn't known, or has moved in the sink."""
     status, chunks = CopyStatus(), list[Chunk]()
-    text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
-    config = parse_config(f'{text}include=["t"]\n[copy]\nstart = "latest"\n')
-    session = CopySession(config, status, BridgeRun())
+    session = unstarted_session(status, 'start = "latest"')
     known, ahead, lost = (TopicPartition("t", number) for number in range(3))
     session._leave_out(lost, lost, LeftOut(0, "its position is lost"))
     for tp, put in ((known, 5), (ahead, 8)):
@@ -379,9 +385,7 @@ async def test_abort_behind_a_truncated_source_skips_nothing_new(
 ) -> None:
     """The position of the shorter log wasn't committed yet; the log may grow past the old one."""
     status, chunks = CopyStatus(), list[Chunk]()
-    text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
-    config = parse_config(f'{text}include=["t"]\n[copy]\non_loss = "skip"\n')
-    session = CopySession(config, status, BridgeRun())
+    session = unstarted_session(status, 'on_loss = "skip"')
     tp = TopicPartition("t", 0)
     status.partitions[tp] = PartitionStatus(10)
     session._topics[tp], session._put[tp] = tp, 10

@@ -24,7 +24,8 @@ cdef extern from *:
     """
     void *handle_of(object one)
 
-# rdkafka.h: rd_kafka_vtype_t, rd_kafka_vu_t and RD_KAFKA_MSG_F_COPY. Its ABI is stable.
+# By rdkafka.h: the values of RD_KAFKA_VTYPE_RKT and other types, of RD_KAFKA_MSG_F_COPY, and the
+# layout of rd_kafka_vu_t.
 cdef enum:
     TOPIC_HANDLE = 2
     PARTITION = 3

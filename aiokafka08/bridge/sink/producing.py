@@ -1,9 +1,9 @@
 """`choose_produce`: pass the records of a chunk to librdkafka, by the faster of two ways.
 
-The compiled twin, `_librdkafka_c`, calls librdkafka itself: half the CPU time of the pure one,
-which calls confluent-kafka's `produce` for each record. It needs the `rd_kafka_t` that a `Producer`
-begins with, and that no function returns. So it is used only with the releases of confluent-kafka
-in `CHECKED_RELEASES`.
+The compiled twin, `_librdkafka_c`, calls librdkafka itself: about half the CPU time of the pure
+one, which calls confluent-kafka's `produce` for each record. It needs the `rd_kafka_t` that a
+`Producer` begins with, and that no function returns. So it is used only with the releases of
+confluent-kafka in `CHECKED_RELEASES`.
 
 Invariant: both twins pass on the same messages in the same order.
 """
