@@ -1,12 +1,12 @@
-"""Members join, leave and fall silent at random, on the embedded cluster.
+"""Members join, leave and fall silent at random, in virtual time.
 
-No partition may have two owners in one generation, and at the end each must have one. The seed is
-in the test's id.
+No partition may have two owners in one generation, and at the end each must have one.
 """
 
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Silence
+from aiokafka08.testing.simulation import simulate
 from tests.membership.conftest import SESSION_MS, member_options, partitions, shared
 from tests.waiting import until
 
@@ -132,21 +133,9 @@ async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -
     assert owners.conflicts == []
 
 
-@pytest.fixture(params=["0.9", "0.10"])
-async def seven(request: pytest.FixtureRequest) -> Any:
-    async with EmbeddedCluster(
-        1, request.param, {"t": 7}, group_min_session_timeout_ms=100
-    ) as cluster:
-        yield cluster
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_ten_random_rebalances(seven: EmbeddedCluster, seed: int) -> None:
-    await rebalance_at_random(seven, 10, seed)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("seed", [11, 12, 13])
-async def test_hundred_random_rebalances(seven: EmbeddedCluster, seed: int) -> None:
-    await rebalance_at_random(seven, 100, seed)
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+def test_hundred_random_rebalances(version: str) -> None:
+    with simulate(
+        11, brokers=1, version=version, topics={"t": 7}, group_min_session_timeout_ms=100
+    ) as world:
+        world.run(partial(rebalance_at_random, world.cluster, 100, 11))

@@ -73,6 +73,7 @@ async def test_group_shared_with_scala_members(
 
 
 @pytest.mark.parametrize("cluster", ["0.9.0.1"], indirect=True)
+@pytest.mark.full
 async def test_member_of_broker_waits_for_scala_members(
     cluster: RealCluster, group: Group, tmp_path: Path, stops: list[Callable[[], Any]]
 ) -> None:
@@ -111,6 +112,7 @@ async def test_roundrobin_shared_with_scala_member(
             await group.shared(3)
 
 
+@pytest.mark.full
 async def test_roundrobin_shared_with_scala_pattern_member(
     cluster: RealCluster,
     registry: KazooClient,
