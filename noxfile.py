@@ -57,13 +57,15 @@ IN_UNITS = ("--dist=loadgroup", "--no-loadscope-reorder")
 """`tests/schedule.py` decides which tests one process runs, and in which order."""
 PARALLEL = ("--numprocesses=6", *IN_UNITS)
 """Six processes on two cores: many tests wait for brokers or Spark."""
+COMPUTING = ("--numprocesses=3", *IN_UNITS)
+"""Of tests that wait for nothing."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """The tests that run once more on the pure twins, without real brokers. The tests of the message
 set itself always run for both twins."""
 
 PURE_IN_TESTS = (
-    *(*PARALLEL, "-m", "not real", "--loop=asyncio"),
+    *(*COMPUTING, "-m", "not real", "--loop=asyncio"),
     # The twins know as little of loops as the compiled modules, and of lines only the format of
     # messages: 0.8.2 and 0.10 have one each.
     *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),
@@ -85,9 +87,8 @@ PURE_IN_TESTS = (
 
 REAL_ON_EACH_PYTHON = (
     *("-m", "real and not spark"),
-    *("tests/contract/zookeeper", "tests/membership/zookeeper", "tests/offset_store"),
-    *("tests/net/test_router_on_brokers.py", "tests/cli/test_real.py"),
-    *("tests/bridge/test_copy.py", "tests/bridge/test_faults.py", "tests/bridge/test_worker.py"),
+    *("tests/contract/zookeeper", "tests/offset_store", "tests/net/test_router_on_brokers.py"),
+    *("tests/bridge/test_copy.py", "tests/bridge/test_worker.py"),
 )
 """Tests on real brokers of what a Python version may change: TLS, and the threads of kazoo and
 confluent-kafka."""
@@ -113,6 +114,10 @@ SUITES = tuple(
     )
 )  # fmt: skip
 """The tests of clients and embedded cluster that `--suites` runs with each wheel."""
+
+SEEDS = 2000
+SEEDS_OF_A_PYTHON = 300
+"""Of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
@@ -151,6 +156,12 @@ def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
     # Without cached bytecode each process of the tests would compile the package again.
     env = {"AIOKAFKA08_IMPL": twin, "PYTHONDONTWRITEBYTECODE": ""}
     session.run("python", "-m", "pytest", *arguments, env=env)
+
+
+def run_seeds(session: nox.Session, first: int, count: int) -> None:
+    """Run seeds of the mixed scenario, in both cores."""
+    options = (f"--first={first}", f"--seeds={count}", "--jobs=2")
+    session.run("python", "-m", "tests.simulation", *options)
 
 
 def fetch_brokers(session: nox.Session) -> None:
@@ -255,14 +266,17 @@ def interpreter(session: nox.Session) -> None:
     """Run what a Python version may change.
 
     That is all but most tests on real brokers: a version changes none of the bytes that they get.
+    Each version has seeds of its own.
     """
     install(session, "test")
     fetch_brokers(session)
     archive_spark(session)
-    selected = ("-m", "not real or spark")
-    run_pytest(session, *PARALLEL, "--loop=both", *selected, *session.posargs)
+    selected = ("-m", "not real or spark", "-k", "not test_no_seed_shows_an_anomaly")
+    run_pytest(session, *PARALLEL, *selected, *session.posargs)
     run_pytest(session, *PARALLEL, *REAL_ON_EACH_PYTHON, *session.posargs)
     run_pytest(session, *PURE_IN_TESTS, twin="python")
+    number = PYTHONS.index(str(session.python))
+    run_seeds(session, number * SEEDS_OF_A_PYTHON, SEEDS_OF_A_PYTHON)
 
 
 @nox.session
@@ -315,11 +329,13 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session
 def rounds(session: nox.Session) -> None:
-    """Run the other tests that are marked `full`."""
+    """Run the other tests that are marked `full`, and the other seeds."""
     install(session, "test")
     fetch_brokers(session)
     archive_spark(session)
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
+    first = len(PYTHONS) * SEEDS_OF_A_PYTHON
+    run_seeds(session, first, SEEDS - first)
 
 
 def works(python: str) -> bool:

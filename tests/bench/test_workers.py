@@ -70,7 +70,15 @@ def test_fill_writes_sets_of_the_requested_size(
 
 
 @pytest.mark.kafka_cluster(topics={"three": 3})
-@pytest.mark.parametrize("call", ["one_by_one", "one_by_one_asyncio", "loops", "loops_asyncio"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "one_by_one",
+        pytest.param("one_by_one_asyncio", marks=pytest.mark.full),
+        pytest.param("loops", marks=pytest.mark.full),
+        pytest.param("loops_asyncio", marks=pytest.mark.full),
+    ],
+)
 def test_a_floor_stores_the_messages_of_ours(kafka_cluster: EmbeddedCluster, call: str) -> None:
     for client in ("floors", "ours"):
         sent = work(client, call, kafka_cluster.bootstrap_servers, "three")

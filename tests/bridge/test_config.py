@@ -169,6 +169,7 @@ def test_wrong_rename_is_wrong_usage_of_each_command(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_each_command_finds_a_renamed_copy(
     source: RealCluster,
     target: RealCluster,
@@ -211,6 +212,7 @@ async def test_each_command_finds_a_renamed_copy(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_on_loss_of_the_command_line_comes_first(
     target: RealCluster,
     reader: TargetReader,

@@ -105,6 +105,7 @@ def zombie(config: BridgeConfig, number: int, copy: TopicPartition) -> Any:
     return producer
 
 
+@pytest.mark.full
 async def test_fewer_producers_end_what_older_ones_have_open(
     source: RealCluster,
     target: RealCluster,
@@ -129,6 +130,7 @@ async def test_fewer_producers_end_what_older_ones_have_open(
     assert status.records == len(MESSAGES)
 
 
+@pytest.mark.full
 async def test_older_start_does_not_take_the_bridge_back(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:

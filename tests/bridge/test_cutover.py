@@ -50,6 +50,7 @@ def java_reads(target: RealCluster, topic: str, group: str, count: int) -> list[
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
+@pytest.mark.full
 async def test_scala_group_goes_on_as_a_java_group(
     source: RealCluster,
     target: RealCluster,

@@ -60,6 +60,7 @@ async def test_leader_that_stays_away_is_named(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_copy_until_caught_up_gives_up_a_lost_leader(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -175,6 +176,7 @@ async def test_sessions_that_only_begin_end_the_run(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_idle_start_ends_soon_after_a_newer_one(
     old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:

@@ -86,6 +86,7 @@ async def test_refused_record_stops_its_partition_only(
         assert runs.to_target(offset) == record.offset()
 
 
+@pytest.mark.full
 async def test_refused_record_that_expires_is_skipped(
     target: RealCluster, reader: TargetReader, unique_topic: Callable[..., str]
 ) -> None:
@@ -154,7 +155,13 @@ async def test_range_gone_from_source_stops_or_is_skipped(
     ("version", "config", "bad", "error"),
     [
         ("0.8.2.2", {"cleanup.policy": "compact"}, Message(None, b"no key"), "INVALID_RECORD"),
-        ("0.8.2.2", {"max.message.bytes": "2000"}, LARGE, "MSG_SIZE_TOO_LARGE"),
+        pytest.param(
+            "0.8.2.2",
+            {"max.message.bytes": "2000"},
+            LARGE,
+            "MSG_SIZE_TOO_LARGE",
+            marks=pytest.mark.full,
+        ),
         pytest.param(
             "0.10.2.2",
             {"message.timestamp.before.max.ms": "3600000"},
@@ -211,6 +218,7 @@ def remove_settings(target: RealCluster, topic: str, config: dict[str, str]) -> 
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
+@pytest.mark.full
 async def test_runs_are_exact_beside_a_foreign_producer(
     source: RealCluster,
     target: RealCluster,
@@ -278,6 +286,7 @@ async def test_copy_goes_on_behind_a_restart_of_target(
     assert await asyncio.to_thread(reader.messages, topic) == {0: written}
 
 
+@pytest.mark.full
 async def test_expired_position_comes_from_the_offsets_topic(
     source: RealCluster,
     target: RealCluster,
@@ -296,6 +305,7 @@ async def test_expired_position_comes_from_the_offsets_topic(
     assert await asyncio.to_thread(reader.messages, topic) == {0: numbered(15)}
 
 
+@pytest.mark.full
 async def test_lost_position_is_found_by_the_tail(
     source: RealCluster,
     target: RealCluster,
@@ -380,6 +390,7 @@ async def test_topic_that_grows_is_followed(
     assert found == {0: numbered(3), 1: [], 2: numbered(4)}
 
 
+@pytest.mark.full
 async def test_growth_while_a_bridge_runs_is_found_by_one_look(
     source: RealCluster,
     target: RealCluster,
@@ -442,6 +453,7 @@ async def test_foreign_topic_with_fewer_partitions_is_refused(
     assert status.records == 0
 
 
+@pytest.mark.full
 async def test_idle_positions_are_committed_again(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -465,6 +477,7 @@ async def test_idle_positions_are_committed_again(
         await connection.close()
 
 
+@pytest.mark.full
 async def test_position_of_a_stopped_partition_is_kept(
     target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -498,6 +511,7 @@ async def test_position_of_a_stopped_partition_is_kept(
             await connection.close()
 
 
+@pytest.mark.full
 async def test_latest_start_is_committed_before_any_record(
     source: RealCluster,
     target: RealCluster,

@@ -33,6 +33,7 @@ from tests.cli.conftest import RunCommand
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
+@pytest.mark.full
 async def test_second_name_into_the_same_topics_is_refused(
     source: RealCluster,
     target: RealCluster,
@@ -64,6 +65,7 @@ async def test_second_name_into_the_same_topics_is_refused(
     assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES * 2, 1: []}
 
 
+@pytest.mark.full
 async def test_new_topic_with_messages_of_others_is_appended(
     source: RealCluster,
     target: RealCluster,
@@ -169,6 +171,7 @@ async def away(*_: object) -> None:
     raise TargetUnavailableError("the target is away")
 
 
+@pytest.mark.full
 async def test_other_rename_does_not_split_a_copy(
     source: RealCluster,
     target: RealCluster,

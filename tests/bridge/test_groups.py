@@ -204,6 +204,7 @@ async def test_offsets_of_a_file_go_to_the_target(
 
 @pytest.mark.real
 @pytest.mark.timeout(120)
+@pytest.mark.full
 async def test_offset_syncs_name_the_last_copy_of_each_partition(
     source: RealCluster,
     target: RealCluster,

@@ -44,6 +44,7 @@ def old() -> Iterator[EmbeddedCluster]:
         yield running
 
 
+@pytest.mark.full
 async def test_thinly_compacted_topic_is_copied(
     old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -71,6 +72,7 @@ async def test_thinly_compacted_topic_is_copied(
     ]
 
 
+@pytest.mark.full
 async def test_small_limit_of_the_offsets_topic_is_respected(
     old: EmbeddedCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:

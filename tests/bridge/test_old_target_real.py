@@ -107,6 +107,7 @@ async def test_copy_to_an_old_target_is_equal(
         await transfer.close()
 
 
+@pytest.mark.full
 async def test_plan_names_topics_that_may_lose_messages(
     source: RealCluster, old_target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -206,7 +207,8 @@ async def test_killed_bridge_to_an_old_target_loses_nothing(
         check_at_least_once([int(one.value or b"-1") for one in of_partition], count)
 
 
-@pytest.mark.parametrize("version", [pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"])
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2"])
+@pytest.mark.full
 async def test_null_key_in_a_batch_is_named(
     source: RealCluster,
     broker_clusters: BrokerClusters,
@@ -229,6 +231,7 @@ async def test_null_key_in_a_batch_is_named(
 
 
 @pytest.mark.release("0.10.2.2")
+@pytest.mark.full
 async def test_wrong_timestamp_in_a_batch_is_named(
     broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
 ) -> None:
@@ -248,7 +251,8 @@ async def test_wrong_timestamp_in_a_batch_is_named(
     assert "refuses the record at offset 1234 of the source: [Error 32]" in text
 
 
-@pytest.mark.parametrize("fault", ["killed", pytest.param("paused", marks=pytest.mark.full)])
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+@pytest.mark.full
 async def test_stop_without_an_old_target_ends_within_5_s(
     fault: str,
     source: RealCluster,

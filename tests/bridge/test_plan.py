@@ -80,6 +80,7 @@ def replace_text(config: BridgeConfig, old: str, new: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_pattern_that_matches_nothing_isnt_ready(
     copied: CopiedTopic, cli: RunCommand
 ) -> None:
@@ -206,6 +207,7 @@ async def live_member(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_forward_again_after_a_rollback_is_explained(
     copied: CopiedTopic,
     source: RealCluster,
@@ -258,6 +260,7 @@ async def test_forward_again_after_a_rollback_is_explained(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_last_line_says_whether_offsets_were_committed(
     copied: CopiedTopic, source: RealCluster, cli: RunCommand
 ) -> None:

@@ -127,6 +127,7 @@ async def test_partition_without_leader_does_not_stop_others(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_copy_until_caught_up_looks_for_no_leaders(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -183,6 +184,7 @@ async def test_daemon_commits_behind_a_hole_at_the_end(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_latest_start_of_an_empty_partition_is_kept(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -200,6 +202,7 @@ async def test_latest_start_of_an_empty_partition_is_kept(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_latest_start_counts_only_in_the_first_session(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -229,6 +232,7 @@ async def test_latest_start_counts_only_in_the_first_session(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_latest_start_that_was_not_committed_is_kept(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -255,6 +259,7 @@ async def test_latest_start_that_was_not_committed_is_kept(
 
 @pytest.mark.real
 @pytest.mark.parametrize(("removed", "outcome"), [(range(5), "move"), (range(4), "missing")])
+@pytest.mark.full
 async def test_group_in_a_hole_at_the_head_of_a_log_moves(
     old: EmbeddedCluster,
     target: RealCluster,
@@ -312,6 +317,7 @@ async def test_full_memory_behind_a_failed_worker_ends_session(
 
 
 @pytest.mark.real
+@pytest.mark.full
 async def test_latest_start_in_front_of_a_refused_record_is_kept(
     old: EmbeddedCluster,
     target: RealCluster,

@@ -178,6 +178,7 @@ async def test_task_of_an_older_claim_is_fenced(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_task_claimed_during_its_start_is_fenced(
     source: RealCluster,
     target: RealCluster,
@@ -207,6 +208,7 @@ async def test_task_claimed_during_its_start_is_fenced(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_first_positions_that_fail_name_the_reason(
     source: RealCluster,
     target: RealCluster,
@@ -243,6 +245,7 @@ async def test_rows_that_are_not_in_order_are_refused(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_refused_row_is_named_by_its_transaction(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -434,6 +437,7 @@ async def check_killed_jobs(
 @pytest.mark.real
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.full
 async def test_killed_spark_job_copies_once_and_in_order(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ async def test_metrics_have_the_last_verification(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_options_of_run_limit_it_and_serve_its_pages(
     source: RealCluster,
     target: RealCluster,

@@ -105,6 +105,7 @@ async def test_sigterm_commits_what_three_producers_have(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_process_fenced_by_a_newer_one_ends_with_3(
     source: RealCluster,
     target: RealCluster,
@@ -175,7 +176,8 @@ def test_stop_waits_for_no_call_that_hangs(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("fault", ["killed", pytest.param("paused", marks=pytest.mark.full)])
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+@pytest.mark.full
 async def test_stop_without_the_target_ends_within_5_s(
     fault: str, source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:

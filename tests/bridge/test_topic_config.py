@@ -67,6 +67,7 @@ async def test_settings_that_the_target_refuses_end_the_start(
     assert (topic in there) is exists
 
 
+@pytest.mark.full
 async def test_setting_of_the_source_that_a_new_release_refuses(
     source: RealCluster,
     target: RealCluster,
@@ -135,6 +136,7 @@ async def test_messages_are_judged_by_settings_of_the_new_topic(
     assert f"{big}/0 from offset 0 on: 2000086 bytes, and max.message.bytes=1500000" in detail
 
 
+@pytest.mark.full
 async def test_plan_tells_what_a_run_says_of_the_own_topics(
     source: RealCluster,
     target: RealCluster,
@@ -179,6 +181,7 @@ async def test_plan_tells_what_a_run_says_of_the_own_topics(
     assert "max.message.bytes=50000: expected at least 99328" in step["detail"]
 
 
+@pytest.mark.full
 async def test_plan_tells_that_own_topics_cannot_be_created(
     source: RealCluster,
     target: RealCluster,

@@ -109,6 +109,7 @@ async def test_recreated_topic_that_has_grown_is_stopped(
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW}
 
 
+@pytest.mark.full
 async def test_recreated_topic_stays_stopped_without_zookeeper(
     source: RealCluster,
     target: RealCluster,
@@ -235,6 +236,7 @@ async def test_topic_recreated_during_the_copy_is_stopped(
     assert recreated(status, topic)
 
 
+@pytest.mark.full
 async def test_interrupted_begin_of_a_recreated_topic_is_repeated(
     source: RealCluster,
     target: RealCluster,
@@ -267,6 +269,7 @@ async def test_interrupted_begin_of_a_recreated_topic_is_repeated(
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW}
 
 
+@pytest.mark.full
 async def test_topic_of_an_older_release_is_taken_as_it_is(
     source: RealCluster,
     target: RealCluster,
@@ -305,6 +308,7 @@ async def fenced_start(config: BridgeConfig) -> AsyncIterator[tuple[Target, Tran
         await connection.close()
 
 
+@pytest.mark.full
 async def test_fenced_start_sets_no_position_back(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -320,6 +324,7 @@ async def test_fenced_start_sets_no_position_back(
     assert len(runs.offset_map(TopicPartition(topic, 0)))
 
 
+@pytest.mark.full
 async def test_fenced_start_writes_no_identity(
     source: RealCluster, target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
@@ -381,6 +386,7 @@ async def test_reason_for_unknown_identities_is_logged_once(
     assert texts == ["hangs", "is away", "is away"]
 
 
+@pytest.mark.full
 async def test_skip_begins_nothing_anew_with_another_zookeeper(
     source: RealCluster,
     target: RealCluster,
@@ -415,6 +421,7 @@ def create_nodes(connect: str, path: str) -> None:
         client.close()
 
 
+@pytest.mark.full
 async def test_zookeeper_identity_of_an_older_release_is_kept(
     source: RealCluster,
     target: RealCluster,

@@ -136,6 +136,7 @@ async def test_verify_finds_what_was_planted(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_verify_ends_at_the_position_and_resumes(
     source: RealCluster,
     target: RealCluster,
@@ -233,6 +234,7 @@ async def test_verify_beside_a_bridge_finds_nothing_lost(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_open_transaction_ends_the_wait_by_its_deadline(
     source: RealCluster,
     target: RealCluster,
@@ -255,6 +257,7 @@ async def test_open_transaction_ends_the_wait_by_its_deadline(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_resume_looks_again_at_a_difference(
     source: RealCluster,
     target: RealCluster,
@@ -377,6 +380,7 @@ WRONG = {
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
+@pytest.mark.full
 async def test_verify_finds_wrong_runs(
     source: RealCluster,
     target: RealCluster,

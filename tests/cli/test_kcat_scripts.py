@@ -41,7 +41,7 @@ def start(script: str, bootstrap: str, zookeeper: str) -> subprocess.Popen[bytes
 
 @pytest.mark.real
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
+@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full)])
 def test_kcat_scripts_pass_on_brokers_before_0_10(
     version: str, broker_clusters: BrokerClusters
 ) -> None:

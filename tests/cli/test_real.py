@@ -65,7 +65,6 @@ def send(cluster: RealCluster, topic: str, partition: int, *values: bytes) -> No
     asyncio.run(work())
 
 
-@pytest.mark.every_line
 @pytest.mark.parametrize("version", RELEASES)
 def test_look_and_change_on_each_line(
     version: str,

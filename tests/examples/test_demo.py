@@ -238,7 +238,8 @@ def test_missing_or_old_pyspark_is_named(
 @pytest.mark.spark
 @pytest.mark.real
 @pytest.mark.timeout(SPARK_S + 120)
-@pytest.mark.parametrize("java", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("java", [False, True])
+@pytest.mark.full
 def test_demo_runs_on_a_real_broker(
     java: bool, broker_clusters: BrokerClusters, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def values(partition: int, start: int, end: int) -> list[str]:
     return [f"{partition}-{i}" for i in range(start, end)]
 
 
+@pytest.mark.full
 def test_columns_are_those_of_sparks_own_source(spark: Any, cluster: EmbeddedCluster) -> None:
     cluster.append("t", 1, [b"v", None, b""], [None, b"k", b""], codec=Codec.SNAPPY)
     frame = reading(spark, cluster, includeHeaders="true")
@@ -115,6 +116,7 @@ def pushdown(spark: Any) -> Iterator[None]:
     register(spark)
 
 
+@pytest.mark.full
 def test_queries_of_a_frame_do_not_share_filters(spark: Any, cluster: EmbeddedCluster) -> None:
     """With pushdown, Spark 4.3 keeps the filters of a query for the next unfiltered one."""
     fill(cluster, [100, 100])

@@ -105,6 +105,7 @@ def test_drain_copies_topic_and_prints_end_offsets(
         assert drain() == {"t": {"0": 6, "1": 1, "2": 4}}
 
 
+@pytest.mark.full
 def test_aggregate_counts_by_minute_and_plots(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +148,7 @@ def test_aggregate_counts_by_minute_and_plots(
     assert len([one for one in tree.iter() if one.tag.endswith("title")]) == 9
 
 
+@pytest.mark.full
 def test_update_mode_of_the_page_writes_changed_rows(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

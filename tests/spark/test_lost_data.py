@@ -200,6 +200,7 @@ def test_lower_end_fails_each_restart_until_it_is_skipped(
     assert sorted(read) == sorted(numbers(10, 100))
 
 
+@pytest.mark.full
 def test_deleted_topic_fails_each_restart_until_it_is_skipped(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -256,7 +257,8 @@ def expect_loss_until_skipped(stream: Stream, topic: str) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("3.9.1", marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", ["0.8.2.2", "3.9.1"])
+@pytest.mark.full
 def test_recreated_topic_fails_each_restart(
     spark: Any,
     broker_clusters: BrokerClusters,
@@ -277,7 +279,8 @@ def test_recreated_topic_fails_each_restart(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.10.2.2", marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+@pytest.mark.full
 def test_unclean_election_fails_each_restart(
     spark: Any,
     broker_clusters: BrokerClusters,

@@ -103,6 +103,7 @@ def test_range_deleted_by_retention_raises_or_is_skipped(
         assert offsets[0] >= begin > 0
 
 
+@pytest.mark.full
 def test_drain_to_modern_broker_is_resumed(
     spark: Any, broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path
 ) -> None:

@@ -354,6 +354,7 @@ async def test_brokers_of_two_lines(neglected: RealCluster, unique_topic: NewNam
     assert mixed.why.startswith("brokers of several releases: 0.8.2: broker 0; 0.9: broker 1. ")
 
 
+@pytest.mark.full
 async def test_brokers_of_two_lines_of_0_8(unique_topic: NewName) -> None:
     topic = unique_topic()
     async with AsyncExitStack() as stack:
