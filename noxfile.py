@@ -36,12 +36,15 @@ compiles.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nox
@@ -57,15 +60,13 @@ IN_UNITS = ("--dist=loadgroup", "--no-loadscope-reorder")
 """`tests/schedule.py` decides which tests one process runs, and in which order."""
 PARALLEL = ("--numprocesses=6", *IN_UNITS)
 """Six processes on two cores: many tests wait for brokers or Spark."""
-COMPUTING = ("--numprocesses=3", *IN_UNITS)
-"""Of tests that wait for nothing."""
 
 PURE = ("-m", "not real", "tests/contract/client", "tests/consumer", "tests/producer")
 """The tests that run once more on the pure twins, without real brokers. The tests of the message
 set itself always run for both twins."""
 
 PURE_IN_TESTS = (
-    *(*COMPUTING, "-m", "not real", "--loop=asyncio"),
+    *("-m", "not real", "--loop=asyncio"),
     # The twins know as little of loops as the compiled modules, and of lines only the format of
     # messages: 0.8.2 and 0.10 have one each.
     *("-k", "not embedded_0.8.0 and not embedded_0.8.1 and not embedded_0.9"),
@@ -145,21 +146,54 @@ def run_lint(session: nox.Session) -> None:
     session.run("towncrier", "build", "--draft")
 
 
+TYPES = (("mypy", "--num-workers=2", *CODE), ("basedpyright",))
+"""Check the types of all Python code, and those that a program sees."""
+
+
 def run_types(session: nox.Session) -> None:
-    """Check the types of all Python code, and by basedpyright those that a program sees."""
-    session.run("mypy", "--num-workers=2", *CODE)
-    session.run("basedpyright")
+    """Run `TYPES`."""
+    for command in TYPES:
+        session.run(*command)
+
+
+def environment(twin: str) -> dict[str, str]:
+    """Return the variables of tests on one twin; with "c" they fail if it couldn't be built."""
+    # Without cached bytecode each process of the tests would compile the package again.
+    return {"AIOKAFKA08_IMPL": twin, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
-    """Run pytest on one twin; with the compiled one it fails if that couldn't be built."""
-    # Without cached bytecode each process of the tests would compile the package again.
-    env = {"AIOKAFKA08_IMPL": twin, "PYTHONDONTWRITEBYTECODE": ""}
-    session.run("python", "-m", "pytest", *arguments, env=env)
+    """Run pytest on one twin."""
+    session.run("python", "-m", "pytest", *arguments, env=environment(twin))
+
+
+@contextlib.contextmanager
+def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterator[None]:
+    """Run commands beside the block, one behind the other; print at the end what they printed.
+
+    The block's tests wait for brokers and Spark, so that a core has time for them.
+    """
+    script = " && ".join(map(shlex.join, commands))
+    path = os.pathsep.join([session.bin, os.environ["PATH"]])
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            ["sh", "-ec", script],
+            env={**os.environ, "PATH": path, **environment(twin)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield
+        finally:
+            code = process.wait()
+            output.seek(0)
+            print(output.read(), flush=True)
+    if code:
+        session.error(f"exit code {code}: {script}")
 
 
 def run_seeds(session: nox.Session, first: int, count: int) -> None:
-    """Run seeds of the mixed scenario, in both cores."""
+    """Run seeds of the mixed scenario, on two cores."""
     options = (f"--first={first}", f"--seeds={count}", "--jobs=2")
     session.run("python", "-m", "tests.simulation", *options)
 
@@ -212,12 +246,12 @@ def tests(session: nox.Session) -> None:
         return
     install(session, "lint", "types", "test")
     run_lint(session)
-    run_types(session)
     fetch_brokers(session)
     archive_spark(session)
     fetch_kcat(session)
-    run_pytest(session, *PARALLEL)
-    run_pytest(session, *PURE_IN_TESTS, twin="python")
+    pure = ("python", "-m", "pytest", *PURE_IN_TESTS)
+    with beside(session, *TYPES, pure, twin="python"):
+        run_pytest(session, *PARALLEL)
 
 
 def install_for_tests(session: nox.Session) -> None:

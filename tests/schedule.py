@@ -13,9 +13,8 @@ that another process has too.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -37,10 +36,6 @@ LINE_SECONDS = 0.3
 OWN_SECONDS = 4.0
 """Rough times of one test of a group, to begin with the longest group: of Spark, of the version
 that most tests use, of another version, of tests that start brokers themselves."""
-PARTS = {MODERN: 2}
-"""Into how many units a group is cut. The bridge's tests mostly wait for time-outs of clients and
-brokers: one behind the other they take 690 s, of 860 s for all tests on two cores. Each unit starts
-the group's clusters."""
 PART_OF_TIMEOUT = 0.1
 """What a test with a timeout of its own takes of it, roughly."""
 
@@ -83,20 +78,10 @@ def units_of(items: Sequence[pytest.Item]) -> list[Unit]:
     """
     groups = [group_of(item) for item in items]
     sizes = Counter(groups)
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
     return [
-        _unit_of_group(group, next(numbers[group]), sizes[group])
-        if group
-        else _unit_without_group(item)
+        Unit(_seconds(group) * sizes[group], group) if group else _unit_without_group(item)
         for item, group in zip(items, groups, strict=True)
     ]
-
-
-def _unit_of_group(group: str, number: int, size: int) -> Unit:
-    """Return the unit of a group's test with this number; the group has `size` tests."""
-    parts = PARTS.get(group, 1)
-    part = number * parts // size
-    return Unit(_seconds(group) * size / parts, f"{group} {part + 1}" if parts > 1 else group)
 
 
 def _unit_without_group(item: pytest.Item) -> Unit:

@@ -60,28 +60,18 @@ async def test_both():
     timer.cancel()
     print("module", type(asyncio.get_running_loop()).__module__)
 
+@pytest.mark.asyncio_loop
+async def test_only_on_asyncio():
+    assert isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+
 @pytest.mark.full
 def test_slow(): pass
 """
 
-ONLY_ASYNCIO = """
-import asyncio
-import pytest
-
-@pytest.mark.asyncio_loop
-async def test_own():
-    assert isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-"""
-
-
-def test_marked_tests_run_on_asyncio_only(run: Run) -> None:
-    for loop in ("auto", "uvloop", "both"):
-        run(ONLY_ASYNCIO, f"--loop={loop}").assert_outcomes(passed=1)
-
 
 def test_default_loop_is_asyncio_and_marked_tests_use_both(run: Run) -> None:
     result = run(LOOPS, "-s")
-    result.assert_outcomes(passed=3, deselected=1)
+    result.assert_outcomes(passed=4, deselected=1)
     result.stdout.fnmatch_lines(
         [
             "aiokafka08: message set *, loop auto, full no, CPython *",
@@ -92,9 +82,9 @@ def test_default_loop_is_asyncio_and_marked_tests_use_both(run: Run) -> None:
     )
 
 
-def test_loop_option_applies_to_all_and_full_adds_tests(run: Run) -> None:
+def test_loop_option_applies_to_unmarked_and_full_adds_tests(run: Run) -> None:
     result = run(LOOPS, "-s", "--loop=uvloop", "--full")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=4)
     result.stdout.no_fnmatch_line("*module asyncio.*")
 
 

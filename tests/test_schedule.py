@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,6 @@ from tests.schedule import (
     DEFAULT_VERSION,
     LINE_SECONDS,
     MODERN,
-    OWN_SECONDS,
-    PARTS,
     SPARK,
     group_of,
     units_of,
@@ -78,17 +75,6 @@ def test_unit_is_a_group_a_file_or_a_long_test() -> None:
     seconds = [unit.seconds for unit in units]
     assert seconds[1] == seconds[4] == 2 * LINE_SECONDS  # of the whole group
     assert seconds[2] > seconds[3] > seconds[1] > seconds[0] == seconds[5] == 0
-
-
-def test_long_group_is_cut_into_units_of_neighbours() -> None:
-    parts = PARTS[MODERN]
-    items: list[Any] = [Item("modern_cluster", real=True) for _ in range(4 * parts)]
-    units = units_of(items)
-    names = [unit.name for unit in units]
-    assert names == sorted(names)
-    assert set(Counter(names).values()) == {4}
-    assert len(set(names)) == parts
-    assert {unit.seconds for unit in units} == {4 * OWN_SECONDS}
 
 
 def test_units_run_whole_with_the_longest_first(

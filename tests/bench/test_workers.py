@@ -16,6 +16,7 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.bench.measure import WARM_UP
 from tests.bench.run import measure
 from tests.brokers import free_port
+from tests.full import in_full
 
 pytestmark = pytest.mark.timeout(600)  # on a busy machine a process starts in half a minute
 
@@ -72,12 +73,7 @@ def test_fill_writes_sets_of_the_requested_size(
 @pytest.mark.kafka_cluster(topics={"three": 3})
 @pytest.mark.parametrize(
     "call",
-    [
-        "one_by_one",
-        pytest.param("one_by_one_asyncio", marks=pytest.mark.full),
-        pytest.param("loops", marks=pytest.mark.full),
-        pytest.param("loops_asyncio", marks=pytest.mark.full),
-    ],
+    ["one_by_one", *in_full("one_by_one_asyncio", "loops", "loops_asyncio")],
 )
 def test_a_floor_stores_the_messages_of_ours(kafka_cluster: EmbeddedCluster, call: str) -> None:
     for client in ("floors", "ours"):

@@ -37,6 +37,7 @@ from tests.bridge.hand_copy import confluent_admin, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import RunCommand
+from tests.full import in_full
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -155,19 +156,14 @@ async def test_range_gone_from_source_stops_or_is_skipped(
     ("version", "config", "bad", "error"),
     [
         ("0.8.2.2", {"cleanup.policy": "compact"}, Message(None, b"no key"), "INVALID_RECORD"),
-        pytest.param(
-            "0.8.2.2",
-            {"max.message.bytes": "2000"},
-            LARGE,
-            "MSG_SIZE_TOO_LARGE",
-            marks=pytest.mark.full,
-        ),
-        pytest.param(
-            "0.10.2.2",
-            {"message.timestamp.before.max.ms": "3600000"},
-            Message(b"late", b"late"),
-            "INVALID_TIMESTAMP",
-            marks=pytest.mark.full,
+        *in_full(
+            ("0.8.2.2", {"max.message.bytes": "2000"}, LARGE, "MSG_SIZE_TOO_LARGE"),
+            (
+                "0.10.2.2",
+                {"message.timestamp.before.max.ms": "3600000"},
+                Message(b"late", b"late"),
+                "INVALID_TIMESTAMP",
+            ),
         ),
     ],
 )

@@ -42,6 +42,7 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from tests.bridge.begun import begun_transactions
+from tests.full import in_full
 from tests.waiting import until
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -55,7 +56,7 @@ def old() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-@pytest.fixture(params=["0.8.2", "0.9", "0.10"])
+@pytest.fixture(params=["0.8.2", *in_full("0.9"), "0.10"])
 def target(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     topics = {"t": 2, "aiokafka08-bridge.b.state": 1, "aiokafka08-bridge.b.offsets": 1}
     with EmbeddedCluster(version=request.param, topics=topics) as running:

@@ -34,18 +34,13 @@ from tests.bridge.rounds import BridgeProcess
 from tests.bridge.test_old_target import check_at_least_once
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.full import in_full
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(
-    params=[
-        "0.10.2.2",
-        pytest.param("0.9.0.1", marks=pytest.mark.full),
-        pytest.param("0.8.2.2", marks=pytest.mark.full),
-    ]
-)
+@pytest.fixture(params=["0.10.2.2", *in_full("0.9.0.1", "0.8.2.2")])
 def old_target(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get(request.param)
 

@@ -64,6 +64,7 @@ from tests.bridge.hand_copy import create_topics
 from tests.bridge.test_faults import delete_group
 from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
+from tests.full import in_full
 from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -439,9 +440,7 @@ async def test_stolen_transactional_id_is_ridden_out(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    "call", [pytest.param("initialise", marks=pytest.mark.full), "_send_positions"]
-)
+@pytest.mark.parametrize("call", ["_send_positions", *in_full("initialise")])
 async def test_hung_producer_is_replaced(
     call: str,
     old: EmbeddedCluster,

@@ -16,6 +16,7 @@ from aiokafka08.bridge.status import CopyStatus
 from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -24,12 +25,7 @@ FIRST_STAMP = 1_400_000_000_000
 
 @pytest.mark.parametrize(
     "version",
-    [
-        pytest.param("0.8.0", marks=pytest.mark.full),
-        pytest.param("0.9.0.1", marks=pytest.mark.full),
-        "0.10.2.2",
-        pytest.param("3.9.1", marks=pytest.mark.full),
-    ],
+    ["0.10.2.2", *in_full("0.8.0", "0.9.0.1", "3.9.1")],
 )
 async def test_records_of_each_line_arrive_as_they_are(
     version: str,

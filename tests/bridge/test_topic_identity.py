@@ -39,6 +39,7 @@ from tests.bridge.clusters import (
 )
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.full import in_full
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -75,7 +76,7 @@ def recreated(status: CopyStatus, topic: str) -> bool:
     ("version", "make_config", "kind"),
     [
         ("0.8.2.2", bridge_config, "zookeeper "),
-        pytest.param("3.9.1", config_without_zookeeper, "id ", marks=pytest.mark.full),
+        *in_full(("3.9.1", config_without_zookeeper, "id ")),
     ],
 )
 async def test_recreated_topic_that_has_grown_is_stopped(

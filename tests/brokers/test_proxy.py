@@ -11,6 +11,7 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.wire import fetch, metadata, produce
+from tests.full import in_full
 from tests.waiting import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -199,7 +200,7 @@ async def test_missing_upstream_closes_the_connection(proxy: TcpProxy) -> None:
 @pytest.mark.parametrize(
     "version",
     # One address for all; the same with listeners; and a second listener for the brokers.
-    ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full), "0.10.2.2"],
+    ["0.8.2.2", *in_full("0.9.0.1", "0.10.2.2")],
 )
 async def test_brokers_advertise_their_proxies(version: str) -> None:
     require_real_brokers()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import command_line
+from tests.full import in_full
 
 FOLDER = Path(__file__).parent / "kcat"
 SCRIPTS = ("0001-exit_eof", "0002-delim", "0004-piped_producer")
@@ -41,7 +42,7 @@ def start(script: str, bootstrap: str, zookeeper: str) -> subprocess.Popen[bytes
 
 @pytest.mark.real
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", ["0.8.2.2", *in_full("0.9.0.1")])
 def test_kcat_scripts_pass_on_brokers_before_0_10(
     version: str, broker_clusters: BrokerClusters
 ) -> None:

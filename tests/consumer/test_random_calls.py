@@ -19,6 +19,7 @@ from aiokafka08.structs import ConsumerRecord
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit
 from aiokafka08.testing.faults import Effect
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
+from tests.full import in_full
 
 PARTITIONS = range(4)
 STEPS = 400
@@ -103,9 +104,7 @@ class Reader:
                 self.came(record)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 40))]
-)
+@pytest.mark.parametrize("seed", [*range(3), *in_full(*range(3, 40))])
 async def test_random_calls_get_each_message_once_in_order(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
 ) -> None:

@@ -27,6 +27,7 @@ from examples.demo.prerequisites import missing_for_spark
 from examples.demo.run import on_loop
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
+from tests.full import in_full
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "examples.demo"]
@@ -352,8 +353,7 @@ def test_ctrl_c_ends_the_demo_and_its_cluster(stage: str, tmp_path: Path) -> Non
     ("moment", "sent"),
     [
         ("^Spark starts", signal.SIGINT),
-        pytest.param("^Spark .* started", signal.SIGINT, marks=pytest.mark.full),
-        pytest.param("^Spark .* started", signal.SIGKILL, marks=pytest.mark.full),
+        *in_full(("^Spark .* started", signal.SIGINT), ("^Spark .* started", signal.SIGKILL)),
     ],
 )
 def test_spark_ends_with_the_demo(

@@ -25,9 +25,11 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 ROOT = Path(__file__).parents[2]
 GUIDES = [
     *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
-    *("uvloop", "performance", "tuning", "guarantees"),
+    *("performance", "tuning", "guarantees"),
 ]
-"""The guides with tests in them."""
+"""The guides with tests in them, but the one with a conftest."""
+PAGES = ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)]
+"""The pages whose tests run in one process of pytest: its start takes as long as a page's tests."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""
 
@@ -75,25 +77,27 @@ def only_the_seed_that_fails(test: str) -> tuple[str, str]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)],
-)
-def test_tests_on_a_page_pass(
-    page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pages", [PAGES, ["docs/guides/uvloop.md"]], ids=["most", "uvloop"])
+def test_tests_on_pages_pass(
+    pages: list[str], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = [block for block in blocks(page) if block.language == "python"]
-    for number, block in enumerate(written):
-        if block.tests or block.name:
-            name = block.name or f"test_block_{number}.py"
-            assert not (pytester.path / name).exists(), f"{page} has two blocks named {name}"
-            text = block.text
-            if name == "test_billing.py":
-                text, _ = only_the_seed_that_fails(text)
-            (pytester.path / name).write_text(text)
+    expected = 0
+    for page in pages:
+        written = [block for block in blocks(page) if block.language == "python"]
+        tests = sum(block.tests for block in written)
+        assert tests, f"{page} has no test"
+        expected += tests
+        for number, block in enumerate(written):
+            if block.tests or block.name:
+                name = block.name or f"test_{Path(page).stem}_{number}.py"
+                assert not (pytester.path / name).exists(), f"{page}: another block named {name}"
+                text = block.text
+                if name == "test_billing.py":
+                    text, _ = only_the_seed_that_fails(text)
+                (pytester.path / name).write_text(text)
     outcomes = run_pytest(pytester, monkeypatch).parseoutcomes()
     assert outcomes.keys() == {"passed"}, outcomes
-    assert outcomes["passed"] >= sum(block.tests for block in written) > 0
+    assert outcomes["passed"] >= expected
 
 
 @pytest.mark.timeout(240)

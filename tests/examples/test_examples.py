@@ -22,6 +22,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
+from tests.full import in_full
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -291,7 +292,7 @@ def _lines(file: Path) -> list[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", ["0.8.2.2", *in_full("0.9.0.1")])
 async def test_group_workers_share_and_hand_over(
     version: str, broker_clusters: BrokerClusters, unique_topic: NewName, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from aiokafka08.telemetry import Event, GroupJoined
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.contract.wire.wire_client import WireClient
+from tests.full import in_full
 from tests.membership.conftest import partitions
 from tests.membership.group_harness import (
     PARTITIONS,
@@ -39,13 +40,7 @@ from tests.names import unique_name
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
 
-@pytest.fixture(
-    params=[
-        "0.9.0.1",
-        pytest.param("0.10.2.2", marks=pytest.mark.full),
-        pytest.param("3.9.1", marks=pytest.mark.full),
-    ]
-)
+@pytest.fixture(params=["0.9.0.1", *in_full("0.10.2.2", "3.9.1")])
 def cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get(request.param, 1)
 

@@ -15,6 +15,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, List
 from aiokafka08.telemetry import Connected, Disconnected
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.proxy import TcpProxy
+from tests.full import in_full
 from tests.net.conftest import MakeConfig, Recorder
 
 pytestmark = pytest.mark.both_loops
@@ -23,7 +24,7 @@ PARTITIONS = 8
 
 
 @pytest.mark.parametrize("version", ["0.8.1", "0.8.2", "0.9", "0.10"])
-@pytest.mark.parametrize("seed", [1, *(pytest.param(i, marks=pytest.mark.full) for i in (2, 3, 4))])
+@pytest.mark.parametrize("seed", [1, *in_full(2, 3, 4)])
 async def test_responses_match_requests_on_cut_connections(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, version: str, seed: int
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
 from tests.brokers.fixtures import BrokerClusters
+from tests.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -18,9 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
     "version",
     [
         "0.8.2.2",
-        pytest.param("0.9.0.1", marks=pytest.mark.full),
-        pytest.param("0.10.2.2", marks=pytest.mark.full),
-        pytest.param("3.9.1", marks=pytest.mark.full),
+        *in_full("0.9.0.1", "0.10.2.2", "3.9.1"),
     ],
 )
 async def test_killed_coordinator_loses_no_commit(

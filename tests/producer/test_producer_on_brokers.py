@@ -44,7 +44,8 @@ ProducerFor = Callable[..., Awaitable[Producer]]
 NewName = Callable[..., str]
 
 
-@pytest.mark.parametrize("version", [pytest.param(one, marks=pytest.mark.full) for one in ALL])
+@pytest.mark.full
+@pytest.mark.parametrize("version", ALL)
 async def test_an_unknown_topic_raises_soon_if_it_is_not_created(version: str) -> None:
     cluster = RealCluster(version, properties={"auto.create.topics.enable": "false"})
     await asyncio.to_thread(cluster.start)

@@ -16,6 +16,7 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Omit
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
+from tests.full import in_full
 from tests.spark.conftest import MakeReader, fill, ranges, writing
 from tests.spark.stream_query import Stream
 
@@ -176,9 +177,7 @@ def numbers(start: int, end: int) -> list[str]:
     return [f"0-{i}" for i in range(start, end)]
 
 
-@pytest.mark.parametrize(
-    "limits", [{}, pytest.param({"maxOffsetsPerTrigger": "40"}, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("limits", [{}, *in_full({"maxOffsetsPerTrigger": "40"})])
 def test_lower_end_fails_each_restart_until_it_is_skipped(
     stream: Stream, cluster: EmbeddedCluster, limits: dict[str, str]
 ) -> None:
@@ -220,6 +219,7 @@ def test_deleted_topic_fails_each_restart_until_it_is_skipped(
     assert stream.batches()[-1] == numbers(0, 3)
 
 
+@pytest.mark.full
 def test_truncated_log_raises_or_is_read_again(stream: Stream, cluster: EmbeddedCluster) -> None:
     fill(cluster, [10])
     stream.run()

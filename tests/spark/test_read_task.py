@@ -49,6 +49,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, Delay, EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.fake_pandas import imports_pandas
+from tests.full import in_full
 from tests.spark.conftest import batch_options, fill
 from tests.waiting import until
 
@@ -336,9 +337,7 @@ def test_pause_between_batches_hides_no_wait_of_the_broker(cluster: EmbeddedClus
 @pytest.mark.real
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("fail", [True, False])
-@pytest.mark.parametrize(
-    "version", ["0.8.2.2", *(pytest.param(one, marks=pytest.mark.full) for one in OTHER_LINES)]
-)
+@pytest.mark.parametrize("version", ["0.8.2.2", *in_full(*OTHER_LINES)])
 def test_real_topic_deleted_or_recreated_raises_or_is_skipped(
     broker_clusters: BrokerClusters,
     unique_topic: Callable[..., str],

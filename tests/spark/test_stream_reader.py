@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
+from tests.full import in_full
 from tests.spark.conftest import MakeReader, fill, ranges
 from tests.spark.stream_query import Stream
 
@@ -44,10 +45,8 @@ def test_query_resumes_where_it_ended(stream: Stream, cluster: EmbeddedCluster) 
 @pytest.mark.parametrize(
     ("begin", "fail_in"),
     [
-        ("earliest", 0),
         ("latest", 1),
-        pytest.param("earliest", 1, marks=pytest.mark.full),
-        pytest.param("latest", 0, marks=pytest.mark.full),
+        *in_full(("earliest", 0), ("earliest", 1), ("latest", 0)),
     ],
 )
 def test_failed_first_batch_is_repeated_without_a_gap(
@@ -131,10 +130,12 @@ def test_added_topic_is_read_from_its_earliest_offset(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
-        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer"),
         ({"startingOffsets": '{"t":{"0":1}}'}, "startingOffsets: no entry for t/1, t/2"),
-        ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
+        *in_full(
+            ({"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
+            ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer"),
+            ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
+        ),
     ],
 )
 def test_wrong_options_fail_the_query(

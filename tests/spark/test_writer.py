@@ -25,6 +25,7 @@ from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.brokers.ports import free_port
+from tests.full import in_full
 from tests.spark.conftest import fill, writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -96,26 +97,28 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
     ("expression", "options", "message"),
     [
         (["id AS key"], {"topic": "t"}, "no column 'value'"),
-        (["id AS value"], {"topic": "t"}, "'value': type bigint; expected string or bin"),
-        (["'v' AS value"], {}, "neither the option 'topic' nor a column 'topic' is given"),
-        (["'v' AS value", "1.5 AS partition"], {"topic": "t"}, "'partition': type decimal"),
-        (
-            [
-                "'v' AS value",
-                "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) headers",
-            ],
-            {"topic": "t"},
-            "'headers': 1 rows: headers need message format 2",
-        ),
-        (["'v' AS value", "'x' AS headers"], {"topic": "t"}, "'headers': type string"),
         (["'v' AS value", "CAST(NULL AS STRING) AS topic"], {}, "a row has no topic"),
-        (
-            ["'v' AS value", "7 AS partition"],
-            {"topic": "t"},
-            "topic 't' has no partition 7; it has",
+        *in_full(
+            (["id AS value"], {"topic": "t"}, "'value': type bigint; expected string or bin"),
+            (["'v' AS value"], {}, "neither the option 'topic' nor a column 'topic' is given"),
+            (["'v' AS value", "1.5 AS partition"], {"topic": "t"}, "'partition': type decimal"),
+            (
+                [
+                    "'v' AS value",
+                    "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) headers",
+                ],
+                {"topic": "t"},
+                "'headers': 1 rows: headers need message format 2",
+            ),
+            (["'v' AS value", "'x' AS headers"], {"topic": "t"}, "'headers': type string"),
+            (
+                ["'v' AS value", "7 AS partition"],
+                {"topic": "t"},
+                "topic 't' has no partition 7; it has",
+            ),
+            (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks=…: unknown option"),
+            (["'v' AS value"], {"topic": "t/u"}, "invalid topic name 't/u'"),
         ),
-        (["'v' AS value"], {"topic": "t", "acks": "1"}, "acks=…: unknown option"),
-        (["'v' AS value"], {"topic": "t/u"}, "invalid topic name 't/u'"),
     ],
 )
 def test_unwritable_columns_raise(

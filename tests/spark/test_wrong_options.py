@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
+from tests.full import in_full
 from tests.spark.conftest import fill, reading, writing
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -49,10 +50,15 @@ def shown(error: BaseException) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer >= 1"),
         ({"startingOffset": "earliest"}, "startingoffset=…: unknown option"),
-        ({"startingOffsets": "{"}, "startingOffsets='{': invalid JSON"),
-        ({"assign": '{"t":[0]}'}, "expected exactly one of the options assign, subscribe"),
+        *in_full(
+            (
+                {"maxOffsetsPerTrigger": "none"},
+                "maxOffsetsPerTrigger='none': expected an integer >= 1",
+            ),
+            ({"startingOffsets": "{"}, "startingOffsets='{': invalid JSON"),
+            ({"assign": '{"t":[0]}'}, "expected exactly one of the options assign, subscribe"),
+        ),
     ],
 )
 def test_wrong_read_option_raises_in_load(
@@ -70,8 +76,18 @@ def test_wrong_read_option_raises_in_load(
     ("schema", "options", "message"),
     [
         (None, {"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
-        (COLUMNS, {"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an int"),
-        ("a int", {}, "schema struct<a:int>: the schema of kafka08 is fixed; expected struct<key:"),
+        *in_full(
+            (
+                COLUMNS,
+                {"maxOffsetsPerTrigger": "none"},
+                "maxOffsetsPerTrigger='none': expected an int",
+            ),
+            (
+                "a int",
+                {},
+                "schema struct<a:int>: the schema of kafka08 is fixed; expected struct<key:",
+            ),
+        ),
     ],
 )
 def test_refused_stream_shows_the_reason_last(
@@ -90,6 +106,7 @@ def test_refused_stream_shows_the_reason_last(
     assert "UnboundLocalError" not in shown(caught.value)
 
 
+@pytest.mark.full
 def test_wrong_option_at_a_restart_shows_the_reason(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -110,11 +127,12 @@ def test_wrong_option_at_a_restart_shows_the_reason(
     ("options", "message"),
     [
         ({"kafka.acks": "few"}, "kafka.acks='few': expected"),
-        pytest.param({"topics": "t"}, "topics=…: unknown option", marks=pytest.mark.full),
-        pytest.param(
-            {"topic": "t"},
-            "no column 'value', columns: v; expected a column 'value' of type string",
-            marks=pytest.mark.full,
+        *in_full(
+            ({"topics": "t"}, "topics=…: unknown option"),
+            (
+                {"topic": "t"},
+                "no column 'value', columns: v; expected a column 'value' of type string",
+            ),
         ),
     ],
 )

@@ -15,6 +15,7 @@ from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
+from tests.full import in_full
 from tests.membership.group_harness import PARTITIONS, eventually, produce
 from tests.membership.other_clients import ScalaMember
 from tests.membership.zookeeper.group_state import Group, new_member, options_for
@@ -22,10 +23,7 @@ from tests.names import unique_name
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(150)]
 
-older = [
-    pytest.param("0.8.1.1", marks=pytest.mark.full),
-    pytest.param("0.8.0", marks=pytest.mark.full),
-]
+older = in_full("0.8.1.1", "0.8.0")
 
 
 @pytest.mark.parametrize("cluster", ["0.8.2.2", *older], indirect=True)
