@@ -1,4 +1,4 @@
-"""Random seeks, pauses, assignments, cancelled calls, large messages and faults.
+"""Random seeks, pauses, assignments, cancelled calls, large messages and faults, in virtual time.
 
 Invariant: each message of each partition comes once and in order, from the last seek on.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.fetch import FetchRequest
@@ -18,11 +20,12 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import ConsumerRecord
 from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit
 from aiokafka08.testing.faults import Effect
+from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
 from tests.full import in_full
 
 PARTITIONS = range(4)
-STEPS = 400
+STEPS = 1000
 
 
 class Reader:
@@ -84,7 +87,8 @@ class Reader:
     async def one(self) -> None:
         which = map(tp, self.some()) if self.choose.randrange(2) else ()
         call = asyncio.create_task(self.consumer.getone(*which))
-        for _ in range(self.choose.randint(0, 30)):
+        await asyncio.sleep(self.choose.choice([0.0, 0.001, 0.005, 0.02]))
+        for _ in range(self.choose.randint(0, 10)):
             await asyncio.sleep(0)
         call.cancel()
         try:
@@ -105,15 +109,27 @@ class Reader:
 
 
 @pytest.mark.parametrize("seed", [*range(3), *in_full(*range(3, 40))])
-async def test_random_calls_get_each_message_once_in_order(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, seed: int
-) -> None:
-    consumer = make_consumer(
-        max_partition_fetch_bytes=4000, fetch_max_bytes=200_000, fetch_max_wait_ms=20
-    )
-    reader = Reader(consumer, cluster, seed)
+def test_random_calls_get_each_message_once_in_order(seed: int) -> None:
+    with simulate(seed, brokers=2, topics={"t": len(PARTITIONS)}) as world:
+        world.run(partial(call_at_random, world.cluster, seed))
+
+
+async def call_at_random(cluster: EmbeddedCluster, seed: int) -> None:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        retry_backoff_ms=20,
+        max_partition_fetch_bytes=4000,
+        fetch_max_bytes=200_000,
+        fetch_max_wait_ms=20,
+    ) as consumer:
+        await call(Reader(consumer, cluster, seed))
+
+
+async def call(reader: Reader) -> None:
+    """Make the calls, then take what is left."""
+    consumer = reader.consumer
     consumer.assign(map(tp, PARTITIONS))
-    await consumer.start()
     acts = {
         reader.append: 6,
         reader.seek: 2,
@@ -129,12 +145,12 @@ async def test_random_calls_get_each_message_once_in_order(
         (act,) = reader.choose.choices(list(acts), list(acts.values()))
         if (doing := act()) is not None:
             await doing
-    cluster.clear_faults()
+    reader.cluster.clear_faults()
     consumer.resume(*consumer.paused())
     async with asyncio.timeout(40):
         while any(reader.ends[one] > at for one, at in reader.next.items()):
             reader.came(await consumer.getone())
-    assert reader.taken > STEPS // 4
+    assert reader.taken > STEPS // 8
 
 
 async def test_seek_wins_over_a_search_for_a_position(

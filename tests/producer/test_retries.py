@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from aiokafka08.errors import (
     MessageSizeTooLargeError,
 )
 from aiokafka08.net.transport import BrokerConnection
+from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
@@ -36,6 +38,7 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
+from aiokafka08.testing.simulation import simulate
 from tests.producer.conftest import Producer
 from tests.waiting import until
 
@@ -395,7 +398,7 @@ async def test_requests_in_flight_are_bounded(producer_for: ProducerFor) -> None
         assert len(cluster.requests(ProduceRequest)) == 5  # 1, 3, and one with the other seven
 
 
-def chaos(cluster: EmbeddedCluster, dice: random.Random) -> None:
+def cause_fault(cluster: EmbeddedCluster, dice: random.Random) -> None:
     """Cause one random fault."""
     match dice.randrange(6):
         case 0:
@@ -419,21 +422,24 @@ def chaos(cluster: EmbeddedCluster, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_order_is_kept_through_all_faults(seed: int, producer_for: ProducerFor) -> None:
+def test_order_is_kept_through_all_faults(seed: int) -> None:
+    with simulate(seed, topics={"t": 3}) as world:
+        world.run(partial(send_through_faults, world.cluster, random.Random(seed)))
+
+
+async def send_through_faults(cluster: EmbeddedCluster, dice: random.Random) -> None:
     """Numbered messages are sent while random faults happen. Without duplicates, the log of each
     partition has them in the order of the calls, and all acknowledged messages are in it.
     """
-    dice = random.Random(seed)
-    async with EmbeddedCluster(brokers=3, version="0.8.2", topics={"t": 3}) as cluster:
-        producer = await producer_for(
-            cluster,
-            acks="all",
-            max_batch_size=200,
-            request_timeout_ms=500,
-            retry_backoff_ms=5,
-            delivery_timeout_ms=30000,
-            compression_type=dice.choice([None, "gzip"]),
-        )
+    async with AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        acks="all",
+        max_batch_size=200,
+        request_timeout_ms=500,
+        retry_backoff_ms=5,
+        delivery_timeout_ms=30000,
+        compression_type=dice.choice([None, "gzip"]),
+    ) as producer:
         sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
         futures: dict[bytes, Any] = {}
         for number in range(1500):
@@ -442,10 +448,9 @@ async def test_order_is_kept_through_all_faults(seed: int, producer_for: Produce
             sent[partition].append(value)
             futures[value] = await producer.send("t", value, partition=partition)
             if dice.random() < 0.05:
-                for _ in range(10):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(dice.choice([0.0, 0.002, 0.01]))
             if dice.random() < 0.02:
-                chaos(cluster, dice)
+                cause_fault(cluster, dice)
         for node, info in cluster.nodes.items():
             if not info.alive:
                 cluster.restart(node)
