@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.errors import CommitFailedError
+from aiokafka08.errors import CommitFailedError, KafkaUnavailableError
+from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing.simulation import World, simulate
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 
@@ -16,7 +17,7 @@ SESSION_S = 8.0
 WHOLE_TOPIC = {TopicPartition("t", 0)}
 
 
-async def start_member(world: World, host: str) -> AIOKafkaConsumer:
+async def start_member(world: World, host: str, **options: Any) -> AIOKafkaConsumer:
     """Start a member in a process of its own; members are sorted by their hosts."""
     with world.process(host):
         consumer = AIOKafkaConsumer(
@@ -26,6 +27,7 @@ async def start_member(world: World, host: str) -> AIOKafkaConsumer:
             group_id="g",
             session_timeout_ms=int(SESSION_S * 1000),
             rebalance_max_retries=10,
+            **options,
         )
         await asyncio.create_task(consumer.start())
     return consumer
@@ -121,3 +123,52 @@ def test_error_that_ended_the_membership_is_raised_at_each_call(
             await member.stop()
 
         world.run(scenario)
+
+
+def test_member_of_broker_waits_for_members_in_zookeeper() -> None:
+    """As after an upgrade from 0.8: what brokers coordinate doesn't see the older members."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            older = await start_member(world, "a.example")
+            nodes = list(world.cluster.nodes)
+            for node in nodes:
+                world.cluster.kill(node)
+            world.cluster.change_version("0.9")
+            for node in nodes:
+                world.cluster.restart(node)
+            loop = asyncio.get_running_loop()
+            begin = loop.time()
+            text = (
+                r"not joined in \d+ s, \d+ tries \(rebalance_max_retries=10, "
+                r"session_timeout_ms=8000\): it has members in ZooKeeper, g_a"
+            )
+            with pytest.raises(KafkaUnavailableError, match=text):
+                await start_member(world, "b.example")
+            assert loop.time() - begin >= SESSION_S
+            waiting = asyncio.create_task(start_member(world, "c.example"))
+            await asyncio.sleep(SESSION_S / 2)
+            assert not waiting.done()
+            await older.stop()
+            newer = await waiting
+            assert newer.assignment() == WHOLE_TOPIC
+            await newer.stop()
+
+        world.run(scenario)
+
+
+def test_only_a_member_reports_that_it_left() -> None:
+    with simulate(1, version="0.8.2") as world:
+        events: list[Event] = []
+
+        async def scenario() -> list[str]:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example", on_event=events.append)
+            member.unsubscribe()
+            member.assign(WHOLE_TOPIC)
+            await asyncio.sleep(SESSION_S)
+            await member.stop()
+            return [one.reason for one in events if isinstance(one, GroupLeft)]
+
+        assert world.run(scenario) == ["unsubscribed"]
