@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.testing.cluster import AfterDeath
@@ -30,8 +31,13 @@ BROKERS = 3
 PARTITIONS = 4
 PRODUCERS = 2
 MEMBERS = 3
+_CLIENTS = [*(f"p{i}" for i in range(PRODUCERS)), *(f"c{i}" for i in range(MEMBERS))]
 LENGTH_S = 60.0
 """Virtual seconds of the steps; then everything is mended, and the clients finish."""
+MIN_EFFECTIVE = 5
+"""How many faults have an effect in each run, at least."""
+RESERVE_S = LENGTH_S - 8
+"""When `Plan.reserve` strikes."""
 
 VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
 UNSAFE = ("0.8.0", "0.8.1")
@@ -61,6 +67,7 @@ TAKES = ("getmany", "getmany", "getone", "getmany_arrow", "anext")
 
 NEXT_LINES = {"0.8.0": "0.8.1", "0.8.1": "0.8.2", "0.8.2": "0.9", "0.9": "0.10"}
 """To which line brokers are upgraded. From "0.10" they can't go back: its messages are others."""
+_SLOW_LATENCY_MS = (100.0, 400.0)
 NOWHERE = "10.255.255.1"
 """An address at which nothing responds."""
 
@@ -196,6 +203,14 @@ class RollSegments:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """The leader deletes the older part of a partition's log, `share` of its messages."""
+
+    partition: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """A process is suspended: "broker 0", "p1" (a producer) or "c2" (a member)."""
 
@@ -254,6 +269,15 @@ class SlowLink:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowReader:
+    """A process reads its connections slowly for a while, and their senders have to wait."""
+
+    party: str
+    bytes_per_s: float
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ZookeeperAway:
     """ZooKeeper can't be reached; `silent`: the connections stay open."""
 
@@ -306,6 +330,7 @@ Fault = (
     | Kill
     | StopBroker
     | RollSegments
+    | Retention
     | Pause
     | Hold
     | Partition
@@ -313,6 +338,7 @@ Fault = (
     | HalfOpen
     | Refuse
     | SlowLink
+    | SlowReader
     | ZookeeperAway
     | ExpireSession
     | LoseZookeeperResponse
@@ -320,6 +346,47 @@ Fault = (
     | RestartMember
 )  # fmt: skip
 Action = Send | Fault
+
+_VARIANTS: dict[type, tuple[str, str]] = {
+    Kill: ("Kill", "KillUnflushed"),
+    Upgrade: ("Upgrade", "UpgradeBack"),
+    Partition: ("Partition", "PartitionOneWay"),
+    SlowLink: ("SlowLinkBandwidth", "SlowLinkLatency"),
+}
+FRAGMENT = "Fragment"
+"""The kind of `Plan.fragment`."""
+EFFECTS = tuple(sorted(one.__name__ for one in get_args(Effect)))
+"""The kinds of `Strike`."""
+KINDS = tuple(
+    sorted(
+        {
+            *(name for one in get_args(Fault) for name in _VARIANTS.get(one, (one.__name__,))),
+            *EFFECTS,
+            FRAGMENT,
+        }
+        - {Strike.__name__}
+    )
+)
+"""All kinds of faults."""
+
+
+def kinds_of(fault: Fault) -> tuple[str, ...]:
+    """Return the kinds as which a fault is counted."""
+    match fault:
+        case Strike(then=then):
+            return (type(then).__name__,)
+        case Kill(unflushed=unflushed):
+            return (_VARIANTS[Kill][unflushed > 0],)
+        case Upgrade(back=back):
+            return (_VARIANTS[Upgrade][back],)
+        case Partition(both=both):
+            return (_VARIANTS[Partition][not both],)
+        case SlowLink(latency_ms=latency_ms, bytes_per_s=bytes_per_s):
+            limited, slow = _VARIANTS[SlowLink]
+            is_slow = latency_ms[0] >= _SLOW_LATENCY_MS[0]
+            return ((limited,) if bytes_per_s is not None else ()) + ((slow,) if is_slow else ())
+        case _:
+            return (type(fault).__name__,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +411,8 @@ class Plan:
         latency_ms: of the network.
         fragment: whether what is sent arrives in pieces.
         steps: in the order of their times.
+        reserve: faults that have an effect at any time. At `RESERVE_S` the first of them strike,
+            if fewer than `MIN_EFFECTIVE` faults had an effect until then.
     """
 
     seed: int
@@ -355,6 +424,7 @@ class Plan:
     latency_ms: tuple[float, float]
     fragment: bool
     steps: tuple[Step, ...]
+    reserve: tuple[Fault, ...] = ()
 
     @property
     def has_zookeeper(self) -> bool:
@@ -392,7 +462,13 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
         rng.choice(TAKES),
         rng.choice([(0.1, 0.5), (0.5, 2.0), (1.0, 30.0), (20.0, 80.0)]),
         rng.random() < 0.3,
-        tuple(sorted([*sends, *faults], key=lambda step: step.at)),
+        tuple(
+            sorted(
+                [*sends, *faults, *_retentions(seed), *_slow_readers(seed)],
+                key=lambda step: step.at,
+            )
+        ),
+        tuple(_reserve(seed)),
     )
 
 
@@ -445,6 +521,39 @@ def _faults(rng: random.Random, line: str) -> Iterator[Step]:
         yield Step(at, fault)
 
 
+def _retentions(seed: int) -> Iterator[Step]:
+    """Let a third of the seeds delete messages."""
+    rng = random.Random(f"retention {seed}")
+    if rng.random() < 1 / 3:
+        for _ in range(rng.randint(1, 3)):
+            at = round(rng.uniform(5, LENGTH_S - 5), 2)
+            yield Step(at, Retention(rng.randrange(PARTITIONS), rng.choice([0.5, 1.0])))
+
+
+def _slow_readers(seed: int) -> Iterator[Step]:
+    """Let a process read slowly in a fifth of the seeds."""
+    rng = random.Random(f"slow reader {seed}")
+    if rng.random() < 0.2:
+        at = round(rng.uniform(5, LENGTH_S - 15), 2)
+        party = rng.choice([f"broker {rng.randrange(BROKERS)}", rng.choice(_CLIENTS)])
+        for_s = round(rng.uniform(1, 10), 2)
+        yield Step(at, SlowReader(party, rng.choice([100.0, 1000.0, 5000.0]), for_s))
+
+
+def _reserve(seed: int) -> Iterator[Fault]:
+    rng = random.Random(f"reserve {seed}")
+    for _ in range(MIN_EFFECTIVE):
+        client, for_s = rng.choice(_CLIENTS), round(rng.uniform(0.2, 5), 2)
+        faults: list[Fault] = [
+            RollSegments(),
+            Pause(client, for_s),
+            Hold(for_s),
+            SkewClock(client, rng.choice([-3600.0, 90.0]), for_s),
+            SlowReader(client, 1000.0, for_s),
+        ]
+        yield rng.choice(faults)
+
+
 def _is_unexplained(strike: Strike) -> bool:
     """Return whether a producer tries again a few times only."""
     return strike.request == "ProduceRequest" and (
@@ -455,8 +564,7 @@ def _is_unexplained(strike: Strike) -> bool:
 
 def _fault(rng: random.Random, line: str) -> Fault:
     node, partition = rng.randrange(BROKERS), rng.randrange(PARTITIONS)
-    clients = [f"p{i}" for i in range(PRODUCERS)] + [f"c{i}" for i in range(MEMBERS)]
-    client, broker = rng.choice(clients), f"broker {node}"
+    client, broker = rng.choice(_CLIENTS), f"broker {node}"
     for_s = round(rng.choice([0.2, 1, 3, 8, 12]) * rng.uniform(0.5, 1.5), 2)
     makers: list[Callable[[], Fault]] = [
         *[lambda: _strike(rng, line)] * 6,
@@ -487,7 +595,7 @@ def _fault(rng: random.Random, line: str) -> Fault:
         lambda: Refuse(node, for_s),
         lambda: SlowLink(
             *rng.choice([(client, broker), (broker, client)]),
-            rng.choice([(100.0, 400.0), (1.0, 2.0)]),
+            rng.choice([_SLOW_LATENCY_MS, (1.0, 2.0)]),
             rng.choice([None, 2000.0]),
             for_s,
         ),

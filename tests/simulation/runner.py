@@ -19,21 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import get_args
 
 from aiokafka08.garbage import older_objects_left_out
 from tests.arguments import positive
-from tests.simulation.plan import VERSIONS, Fault, Strike, plan_of
+from tests.simulation.plan import KINDS, VERSIONS, plan_of
 from tests.simulation.scenario import run
 from tests.simulation.shrink import as_test, shrink
 
-EFFECTS = (
-    *("Answer", "Close", "Corrupt", "Delay", "Hang", "Omit", "Silence", "Truncate"),
-    "WrongCorrelationId",
-)
-"""What strikes do to requests."""
-KINDS = tuple(sorted({one.__name__ for one in get_args(Fault) if one is not Strike} | {*EFFECTS}))
-"""All kinds of faults."""
 ALL_KINDS_SEEDS = 300
 """From so many seeds on, with all lines in turn, each kind of fault must have fired."""
 
@@ -50,6 +42,7 @@ class SeedResult:
     trace_hash: str
     cpu_s: float
     fired: Counter[str]
+    effective: int = 0
 
 
 def run_seed(seed: int, version: str | None = None) -> SeedResult:
@@ -70,6 +63,7 @@ def run_seed(seed: int, version: str | None = None) -> SeedResult:
         report.trace_hash,
         time.process_time() - begin,
         report.fired,
+        report.effective,
     )
 
 

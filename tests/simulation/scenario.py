@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ class Report:
         anomalies: what the checker found, and what the simulation itself refused.
         operations: the history.
         fired: how often each kind of fault had an effect.
+        effective: how many faults of the plan had an effect.
         requests: how many requests the brokers read.
         virtual_s: how much virtual time passed.
         trace_hash: of the world.
@@ -55,6 +57,7 @@ class Report:
     anomalies: list[Anomaly] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     fired: Counter[str] = field(default_factory=Counter)
+    effective: int = 0
     requests: int = 0
     virtual_s: float = 0.0
     trace_hash: str = ""
@@ -69,31 +72,42 @@ def run(plan: p.Plan) -> Report:
     """Play a plan and return what it showed."""
     report = Report()
     network = Network(latency_ms=plan.latency_ms, fragment=plan.fragment)
-    with simulate(plan.seed, brokers=p.BROKERS, version=plan.version, network=network) as world:
-        scenario = _Scenario(plan, world, report)
-        try:
-            world.run(scenario.play, limit_s=LIMIT_S)
-        except SimulationError as error:
-            report.anomalies.append(Anomaly(type(error).__name__, (), {"text": str(error)}))
-        except Exception as error:
-            import traceback
-
-            text = "".join(traceback.format_exception(error))
-            report.anomalies.append(Anomaly(type(error).__name__, (), {"text": text}))
-        report.virtual_s = world.virtual_s
-        report.requests = scenario.requests
-        report.trace_hash = world.trace_hash
+    scenario: _Scenario | None = None
+    try:
+        with simulate(plan.seed, brokers=p.BROKERS, version=plan.version, network=network) as world:
+            scenario = _Scenario(plan, world)
+            try:
+                world.run(scenario.play, limit_s=LIMIT_S)
+            except Exception as error:
+                report.anomalies.append(_anomaly_of(error))
+            report.virtual_s = world.virtual_s
+            report.requests = scenario.requests
+            report.trace_hash = world.trace_hash
+    except Exception as error:
+        if scenario is None:
+            raise
+        if not report.anomalies:  # else the end failed because the run had
+            report.anomalies.append(_anomaly_of(error))
+    report.fired, report.effective = scenario.fired, scenario.effective
+    report.fired[p.FRAGMENT] += plan.fragment
     report.operations = scenario.finished_operations()
     report.anomalies += check(report.operations)
     return report
 
 
+def _anomaly_of(error: Exception) -> Anomaly:
+    if isinstance(error, SimulationError):
+        text = str(error)
+    else:
+        text = "".join(traceback.format_exception(error))
+    return Anomaly(type(error).__name__, (), {"text": text})
+
+
 class _Scenario:
-    def __init__(self, plan: p.Plan, world: World, report: Report) -> None:
+    def __init__(self, plan: p.Plan, world: World) -> None:
         self.plan = plan
         self.world = world
         self.cluster = world.cluster
-        self.report = report
         self.operations: list[Operation] = []
         self.requests = 0
         self.draining = False
@@ -105,14 +119,20 @@ class _Scenario:
         self._queues: list[asyncio.Queue[p.Send | None]] = []
         self._restarts: dict[int, asyncio.Event] = {}
         self._positions: dict[str, dict[str, int]] = defaultdict(dict)
-        self._strikes = Strikes(world, TOPIC, self._restarts, self._on_truncated)
-        report.fired = self._strikes.fired
+        self._strikes = Strikes(world, TOPIC, self._restarts, self._on_truncated, self._on_deleted)
+        self.fired = self._strikes.fired
         self._acknowledged: deque[tuple[str, str, int | None]] = deque()
         self._polled: set[tuple[str, str]] = set()
         self._refilled: list[tuple[str, int, int]] = []
+        self._kept_from: dict[str, int] = {}
         self._members: dict[str, str] = {}
         world.zookeeper.on_session_end = self._on_session_end
         self._pending: list[asyncio.Task[None]] = []
+
+    @property
+    def effective(self) -> int:
+        """How many of the plan's faults had an effect."""
+        return self._strikes.effective
 
     # --- the course -------------------------------------------------------------------------------
 
@@ -128,18 +148,26 @@ class _Scenario:
             self._start(f"c{number}", self._be_member, number)
         begin = loop.time()
         mending: list[asyncio.Task[None]] = []
+        reserve = asyncio.create_task(self._strike_reserve(begin + p.RESERVE_S))
         for step in self.plan.steps:
             await asyncio.sleep(max(0.0, begin + step.at - loop.time()))
             if isinstance(step.do, p.Send):
                 self._queues[step.do.producer].put_nowait(step.do)
             else:
-                mending.append(
-                    asyncio.create_task(self._strikes.strike(step.do), name=repr(step.do))
-                )
+                mending.append(self._strike(step.do))
         await asyncio.sleep(max(0.0, begin + p.LENGTH_S - loop.time()))
-        await asyncio.gather(*mending)
+        await asyncio.gather(*mending, *await reserve)
         self._strikes.mend()
         await self._finish()
+
+    def _strike(self, fault: p.Fault) -> asyncio.Task[None]:
+        return asyncio.create_task(self._strikes.strike(fault), name=repr(fault))
+
+    async def _strike_reserve(self, when: float) -> list[asyncio.Task[None]]:
+        """Let faults of the reserve strike, as many as are missing at a time."""
+        await asyncio.sleep(when - asyncio.get_running_loop().time())
+        missing = max(0, p.MIN_EFFECTIVE - self._strikes.effective)
+        return [self._strike(fault) for fault in self.plan.reserve[:missing]]
 
     def _start(
         self, party: str, function: Callable[[int], Coroutine[Any, Any, None]], number: int
@@ -165,15 +193,16 @@ class _Scenario:
         waiting = self._acknowledged
         while waiting:
             place, value, offset = waiting[0]
-            if (place, value) not in self._polled and not (
-                offset is not None
-                and any(
-                    place == lossy and lost <= offset < end for lossy, lost, end in self._refilled
-                )
-            ):
+            if (place, value) not in self._polled and not self._may_be_unseen(place, offset):
                 return True
             waiting.popleft()
         return False
+
+    def _may_be_unseen(self, place: str, offset: int | None) -> bool:
+        return offset is not None and (
+            offset < self._kept_from.get(place, 0)
+            or any(place == lossy and lost <= offset < end for lossy, lost, end in self._refilled)
+        )
 
     # --- what the cluster does --------------------------------------------------------------------
 
@@ -181,6 +210,11 @@ class _Scenario:
         place = f"{TOPIC}/{partition}"
         self._refilled.append((place, lost, end))
         self._note("cluster", "truncated", offsets={place: lost}, facts={"end": end})
+
+    def _on_deleted(self, partition: int, kept: int) -> None:
+        place = f"{TOPIC}/{partition}"
+        self._kept_from[place] = kept
+        self._note("cluster", "deleted", offsets={place: kept})
 
     def _on_session_end(self, party: str, paths: list[str]) -> None:
         if any(path.startswith(f"/consumers/{GROUP}/owners/") for path in paths):

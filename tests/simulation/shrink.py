@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tests.simulation.plan import Plan, Send, Step
+from tests.simulation.plan import Fault, Plan, Send, Step
 
 MAX_RUNS = 300
 """How many runs one plan may take."""
@@ -28,13 +28,16 @@ def shrink(plan: Plan, fails: Callable[[Plan], bool], max_runs: int = MAX_RUNS) 
     def still_fails(steps: Sequence[Step]) -> bool:
         nonlocal runs
         runs += 1
-        return runs <= max_runs and fails(replace(plan, steps=tuple(steps)))
+        return runs <= max_runs and fails(replace(plan, steps=tuple(steps), reserve=reserve))
 
+    reserve: tuple[Fault, ...] = ()
+    if plan.reserve and not still_fails(plan.steps):
+        reserve = plan.reserve
     faults = [step for step in plan.steps if not isinstance(step.do, Send)]
     sends = [step for step in plan.steps if isinstance(step.do, Send)]
     faults = reduce_list(faults, lambda kept: still_fails(_in_order(kept, sends)))
     sends = reduce_list(sends, lambda kept: still_fails(_in_order(faults, kept)))
-    return replace(plan, steps=tuple(_in_order(faults, sends)))
+    return replace(plan, steps=tuple(_in_order(faults, sends)), reserve=reserve)
 
 
 def reduce_list(items: list[Step], still_fails: Callable[[list[Step]], bool]) -> list[Step]:
@@ -66,7 +69,7 @@ def as_test(plan: Plan, anomaly: str) -> str:
         f"        {name}={getattr(plan, name)!r},\n"
         for name in (
             *("seed", "version", "producers", "member", "commits", "takes"),
-            *("latency_ms", "fragment"),
+            *("latency_ms", "fragment", "reserve"),
         )
     )
     name = "".join(one if one.isalnum() else "_" for one in anomaly).lower()

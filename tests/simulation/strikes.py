@@ -1,14 +1,15 @@
 """Let the faults of a plan strike a simulated world, and mend them when their time is over.
 
-Invariant: a fault loses only what Kafka may lose, and `truncated` operations say what that is. So
-at most one fault at a time takes brokers down or lets replicas fall far behind.
+Invariant: a fault loses only what Kafka may lose, and `truncated` and `deleted` operations say what
+that is. So at most one fault at a time takes brokers down or lets replicas fall far behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,7 @@ class Strikes:
         topic: the topic whose partitions they strike.
         restarts: an event for each member, which lets it leave its group.
         truncated: called with a partition, the first offset that it has lost, and its end before.
+        deleted: called with a partition and the first offset that it has kept.
 
     Attributes:
         fired: how often each kind of fault had an effect.
@@ -39,15 +41,21 @@ class Strikes:
         topic: str,
         restarts: dict[int, asyncio.Event],
         truncated: Callable[[int, int, int], object],
+        deleted: Callable[[int, int], object],
     ) -> None:
         self.fired: Counter[str] = Counter()
+        self._effective = 0
         self.standstills: list[tuple[str | None, float, float]] = []
         self._world = world
         self._cluster = world.cluster
         self._topic = topic
         self._restarts = restarts
         self._truncated = truncated
+        self._deleted = deleted
         self._faults: dict[str, list[Any]] = {}
+        self._lossy: list[tuple[p.Fault, Any]] = []
+        self._controller = 0
+        self._unclean: int | None = None
         self._is_taken = False
         self._before = self._cluster.version
 
@@ -60,28 +68,28 @@ class Strikes:
                 )
                 self._faults.setdefault(type(then).__name__, []).append(added)
             case p.Pause(party, for_s):
-                with self._standstill(party, for_s):
+                with self._counted(fault, party), self._standstill(party, for_s):
                     self._world.pause(party)
                     await asyncio.sleep(for_s)
                     self._world.resume(party)
-                self._fired(fault)
             case p.Hold(for_s):
                 with self._standstill(None, for_s):
                     self._world.hold(for_s)
                 self._fired(fault)
             case p.SkewClock(party, seconds, for_s):
-                self._world.skew(party, seconds)
-                await asyncio.sleep(for_s)
-                self._world.skew(party, 0.0)
-                self._fired(fault)
+                with self._counted(fault, party):
+                    self._world.skew(party, seconds)
+                    await asyncio.sleep(for_s)
+                    self._world.skew(party, 0.0)
             case p.RestartMember(member, _):
-                self._restarts[member].set()
-                self._fired(fault)
+                if not self._restarts[member].is_set():
+                    self._restarts[member].set()
+                    self._fired(fault)
             case p.Kill() | p.StopBroker() | p.FillDisk() | p.Upgrade() | p.ElectUnclean():
                 await self._take(fault)
             case (
                 p.Partition() | p.ResetConnections() | p.HalfOpen() | p.Refuse() | p.SlowLink()
-                | p.ChangeDns()
+                | p.SlowReader() | p.ChangeDns()
             ):  # fmt: skip
                 await self._strike_network(fault)
             case (
@@ -96,12 +104,39 @@ class Strikes:
         """End all faults that strike requests, and all blocks of the network."""
         for name, added in self._faults.items():
             self.fired[name] += sum(fault.hits for fault in added)
+        self._effective = self.effective
         self._faults.clear()
+        for lossy, client in self._lossy:
+            if not client.loses_response:
+                self._fired(lossy)
+        self._lossy.clear()
         self._cluster.clear_faults()
         self._world.network.heal()
 
+    @property
+    def effective(self) -> int:
+        """How many of the plan's faults had an effect until now."""
+        struck = (fault for added in self._faults.values() for fault in added)
+        return self._effective + sum(fault.hits > 0 for fault in struck)
+
     def _fired(self, fault: p.Fault) -> None:
-        self.fired[type(fault).__name__] += 1
+        kinds = p.kinds_of(fault)
+        self.fired.update(kinds)
+        self._effective += bool(kinds)
+
+    @contextmanager
+    def _counted(self, fault: p.Fault, *parties: str | None) -> Iterator[None]:
+        """Count a fault, unless a party is a broker that is down when it begins and ends."""
+        were_up = self._are_up(parties)
+        yield
+        if were_up or self._are_up(parties):
+            self._fired(fault)
+
+    def _are_up(self, parties: Iterable[str | None]) -> bool:
+        down = {f"broker {node}" for node in self._cluster.nodes} - {
+            f"broker {node}" for node in self._alive()
+        }
+        return down.isdisjoint(parties)
 
     @contextmanager
     def _standstill(self, party: str | None, for_s: float) -> Iterator[None]:
@@ -135,14 +170,28 @@ class Strikes:
                 for partition in range(p.PARTITIONS):
                     cluster.roll_segment(topic, partition)
                 self._fired(fault)
-            case p.MoveController(node) if node in self._alive():
+            case p.Retention(partition, share):
+                # A replica that is to become an unclean leader would have to begin anew.
+                if partition != self._unclean and cluster.leader(topic, partition) in self._alive():
+                    self._delete_old(partition, share, fault)
+            case p.MoveController(node) if node in (alive := self._alive()):
+                if node != (self._controller if self._controller in alive else min(alive)):
+                    self._fired(fault)
                 cluster.move_controller(node)
-                self._fired(fault)
+                self._controller = node
             case p.StaleMetadata(node, for_s) if node in self._alive():
                 cluster.hold_metadata(node)
                 await asyncio.sleep(for_s)
                 cluster.release_metadata(node)
                 self._fired(fault)
+
+    def _delete_old(self, partition: int, share: float, fault: p.Fault) -> None:
+        offsets = self._cluster.offsets(self._topic, partition)
+        kept = offsets.start + math.ceil((offsets.high_watermark - offsets.start) * share)
+        if kept > offsets.start:
+            self._deleted(partition, kept)
+            self._cluster.delete_before(self._topic, partition, kept)
+            self._fired(fault)
 
     def _alive(self) -> list[int]:
         return [node.node_id for node in self._cluster.nodes.values() if node.alive]
@@ -175,15 +224,18 @@ class Strikes:
                         self._cluster.stop(node)
                         self._cluster.restart(node)
                 case p.Upgrade(version, down_s, for_s, back):
+                    is_new = version != self._cluster.version
                     await self._change_version(version, down_s)
-                    self._fired(fault)
                     if back:
                         await asyncio.sleep(for_s)
                         await self._change_version(self._before, down_s)
+                    if is_new:
+                        self._fired(fault)
                 case p.ElectUnclean(partition, after_s):
                     await self._elect_unclean(partition, after_s, fault)
         finally:
             self._is_taken = False
+            self._unclean = None
 
     async def _kill(self, fault: p.Kill) -> None:
         cluster = self._cluster
@@ -212,6 +264,7 @@ class Strikes:
         cluster, topic = self._cluster, self._topic
         if cluster.leader(topic, partition) < 0:
             return
+        self._unclean = partition
         cluster.shrink_isr(topic, partition)
         await asyncio.sleep(after_s)
         end = cluster.offsets(topic, partition).end
@@ -229,10 +282,10 @@ class Strikes:
         network = self._world.network
         match fault:
             case p.Partition(one, other, both, for_s):
-                network.block(one, other, both=both)
-                await asyncio.sleep(for_s)
-                network.heal()
-                self._fired(fault)
+                with self._counted(fault, one, other):
+                    network.block(one, other, both=both)
+                    await asyncio.sleep(for_s)
+                    network.heal()
             case p.ResetConnections(party):
                 if network.reset(party):
                     self._fired(fault)
@@ -240,23 +293,29 @@ class Strikes:
                 if network.half_open(party):
                     self._fired(fault)
             case p.Refuse(node, for_s):
-                network.refuse(f"broker {node}")
-                self._cluster.drop_connections(node)
-                await asyncio.sleep(for_s)
-                network.accept(f"broker {node}")
-                self._fired(fault)
+                broker = f"broker {node}"
+                with self._counted(fault, broker):
+                    network.refuse(broker)
+                    self._cluster.drop_connections(node)
+                    await asyncio.sleep(for_s)
+                    network.accept(broker)
             case p.ChangeDns(node, addresses, for_s):
                 host = self._cluster.nodes[node].host
-                network.dns[host] = list(addresses)
-                self._cluster.drop_connections(node)
-                await asyncio.sleep(for_s)
-                network.dns[host] = ["127.0.0.1"]
-                self._fired(fault)
+                with self._counted(fault, f"broker {node}"):
+                    network.dns[host] = list(addresses)
+                    self._cluster.drop_connections(node)
+                    await asyncio.sleep(for_s)
+                    network.dns[host] = ["127.0.0.1"]
             case p.SlowLink(source, target, latency_ms, bytes_per_s, for_s):
-                network.set_link(source, target, Network(latency_ms, bytes_per_s))
-                await asyncio.sleep(for_s)
-                network.set_link(source, target, None)
-                self._fired(fault)
+                with self._counted(fault, source, target):
+                    network.set_link(source, target, Network(latency_ms, bytes_per_s))
+                    await asyncio.sleep(for_s)
+                    network.set_link(source, target, None)
+            case p.SlowReader(party, bytes_per_s, for_s):
+                with self._counted(fault, party):
+                    network.read_slowly(party, bytes_per_s)
+                    await asyncio.sleep(for_s)
+                    network.read_slowly(party, None)
 
     async def _strike_zookeeper(self, fault: p.Fault) -> None:
         zookeeper = self._world.zookeeper
@@ -272,8 +331,10 @@ class Strikes:
                     zookeeper.expire(client)
                     self._fired(fault)
             case p.LoseZookeeperResponse(number) if clients:
-                zookeeper.lose_response(clients[number % len(clients)])
-                self._fired(fault)
+                client = clients[number % len(clients)]
+                if not client.loses_response:
+                    zookeeper.lose_response(client)
+                    self._lossy.append((fault, client))
             case p.SlowZookeeper(latency_s, for_s):
                 zookeeper.latency_s = latency_s
                 await asyncio.sleep(for_s)

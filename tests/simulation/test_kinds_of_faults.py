@@ -21,7 +21,17 @@ from aiokafka08.testing.faults import (
     Truncate,
     WrongCorrelationId,
 )
-from tests.simulation.plan import CODES, Fault, Kill, Send, Strike, plan_of
+from tests.simulation.plan import (
+    CODES,
+    FRAGMENT,
+    KINDS,
+    Fault,
+    Kill,
+    Send,
+    Strike,
+    kinds_of,
+    plan_of,
+)
 from tests.simulation.runner import run_seed
 from tests.simulation.test_mixed_scenario import SEEDS
 
@@ -40,6 +50,8 @@ def test_seeds_of_each_run_have_every_kind_of_fault() -> None:
     seeds = [*range(SEEDS), *COMPLETING]
     acts = [step.do for seed in seeds for step in plan_of(seed).steps]
     assert {type(act) for act in acts} == {*get_args(Fault), Send}
+    faults = [act for act in acts if not isinstance(act, Send)]
+    assert {kind for fault in faults for kind in kinds_of(fault)} == {*KINDS} - {FRAGMENT}
     assert {act.then for act in acts if isinstance(act, Kill)} == set(get_args(AfterDeath))
     strikes = [act for act in acts if isinstance(act, Strike)]
     for request in ("ProduceRequest", "FetchRequest"):

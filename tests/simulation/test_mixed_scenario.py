@@ -6,16 +6,55 @@ A failing seed is found again by its number: `python -m tests.simulation --first
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.simulation.plan import LENGTH_S, VERSIONS, Send, plan_of
-from tests.simulation.runner import KINDS, SeedResult, Summary, frozen_modules, run_seed
+from aiokafka08.testing.faults import Answer
+from aiokafka08.testing.history import check
+from aiokafka08.testing.simulation import LeftoverError
+from tests.simulation.plan import (
+    FRAGMENT,
+    KINDS,
+    LENGTH_S,
+    MEMBERS,
+    MIN_EFFECTIVE,
+    PARTITIONS,
+    VERSIONS,
+    Fault,
+    Hold,
+    Kill,
+    MoveController,
+    Partition,
+    Pause,
+    Retention,
+    RollSegments,
+    Send,
+    SlowLink,
+    Step,
+    StopBroker,
+    Strike,
+    Upgrade,
+    kinds_of,
+    plan_of,
+)
+from tests.simulation.runner import SeedResult, Summary, frozen_modules, main, run_seed
+from tests.simulation.scenario import _Scenario, run
 
+ROOT = Path(__file__).parents[2]
 SEEDS = 300
 SEEDS_OF_A_TEST = 5
+CHEAP_SEEDS = ("--first", "11", "--seeds", "5")
+"""One for each line, which take little CPU time."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,10 +71,117 @@ def test_no_seed_shows_an_anomaly(first: int) -> None:
     assert not texts, "\n".join(texts)
     assert min(one.requests for one in results) >= 300
     assert min(one.virtual_s for one in results) >= LENGTH_S
+    assert min(one.effective for one in results) >= MIN_EFFECTIVE
 
 
 def test_same_seed_gives_the_same_trace() -> None:
     assert run_seed(3).trace_hash == run_seed(3).trace_hash != run_seed(8).trace_hash
+
+
+@pytest.mark.timeout(120)
+def test_hash_is_the_same_however_the_seeds_are_run(tmp_path: Path) -> None:
+    """One seed for each line; other processes, hashes of strings and working directories."""
+    command = [sys.executable, "-m", "tests.simulation", *CHEAP_SEEDS]
+    summaries = {
+        subprocess.run(
+            [*command, "--jobs", jobs],
+            cwd=cwd,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()[-1]
+        for jobs, hash_seed, cwd in (("1", "0", ROOT), ("2", "1", tmp_path), ("1", "2", ROOT))
+    }
+    assert len(summaries) == 1
+    assert "seeds=5 failed=0" in summaries.pop()
+
+
+@pytest.mark.parametrize("error", [LeftoverError, ValueError])
+def test_task_that_ignores_cancellation_is_an_anomaly(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The end of `simulate()` raises too, and must not end the run of all seeds."""
+    complete = _Scenario.play
+    tasks = []
+
+    async def play(scenario: _Scenario) -> None:
+        await complete(scenario)
+        tasks.append(asyncio.create_task(ignore_cancellation()))
+        if error is ValueError:
+            raise ValueError("the scenario fails")
+
+    monkeypatch.setattr(_Scenario, "play", play)
+    assert main(["--seeds", "2", "--first", "2"]) == 1
+    failures = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    assert failures == [f"FAIL seed={seed} anomaly={error.__name__}" for seed in (2, 3)]
+
+
+async def ignore_cancellation() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+
+def test_members_may_miss_what_retention_has_deleted() -> None:
+    steps = [
+        *(Step(8.0, Pause(f"c{member}", 4.0)) for member in range(MEMBERS)),
+        *(Step(9.0, Send(0, "send_many", 5, partition)) for partition in range(PARTITIONS)),
+        *(Step(10.0, Retention(partition, 1.0)) for partition in range(PARTITIONS)),
+        *(Step(14.0, Send(0, "send_many", 5, partition)) for partition in range(PARTITIONS)),
+    ]
+    report = run(replace(plan_of(2), steps=tuple(steps), reserve=()))
+    assert report.names == []
+    assert report.fired["Retention"] == PARTITIONS
+    told = [one for one in report.operations if one.call != "deleted"]
+    assert {"lost-write", "unseen"} <= {one.name for one in check(told)}
+
+
+def test_fault_without_an_effect_is_not_counted() -> None:
+    steps = (
+        Step(5.0, StopBroker(1, 10.0)),
+        Step(6.0, Pause("broker 1", 2.0)),
+        Step(6.0, Partition("p0", "broker 1", both=False, for_s=2.0)),
+        Step(6.0, SlowLink("p0", "broker 2", (1.0, 2.0), None, 2.0)),
+        Step(7.0, Kill(0, "elect", 1.0, 1.0, elsewhere=False)),
+        Step(8.0, MoveController(0)),
+        Step(9.0, MoveController(2)),
+    )
+    report = run(replace(plan_of(2), fragment=False, steps=steps, reserve=()))
+    assert +report.fired == {"StopBroker": 1, "MoveController": 1}
+    assert report.effective == 2
+
+
+@pytest.mark.parametrize("struck", [0, 3, 5])
+def test_reserve_strikes_for_faults_without_an_effect(struck: int) -> None:
+    plan = plan_of(2)
+    steps = tuple(Step(5.0 + number, RollSegments()) for number in range(struck))
+    sends = Step(1.0, Send(0, "send_many", 5, None))
+    report = run(replace(plan, steps=(sends, *steps)))
+    assert report.effective == MIN_EFFECTIVE
+    fired = Counter([*["RollSegments"] * struck])
+    fired.update(type(fault).__name__ for fault in plan.reserve[: MIN_EFFECTIVE - struck])
+    assert {**report.fired, FRAGMENT: 0} == {**fired, FRAGMENT: 0}
+
+
+def test_variants_of_a_fault_are_kinds_of_their_own() -> None:
+    kill = Kill(0, "elect", 1.0, 1.0, elsewhere=False)
+    kinds: dict[tuple[str, ...], Fault] = {
+        ("Kill",): kill,
+        ("KillUnflushed",): replace(kill, unflushed=3),
+        ("Partition",): Partition("p0", None, both=True, for_s=1.0),
+        ("PartitionOneWay",): Partition("p0", None, both=False, for_s=1.0),
+        ("Upgrade",): Upgrade("0.10", 1.0, 1.0, back=False),
+        ("UpgradeBack",): Upgrade("0.9", 1.0, 1.0, back=True),
+        (): SlowLink("p0", "c0", (1.0, 2.0), None, 1.0),
+        ("SlowLinkBandwidth",): SlowLink("p0", "c0", (1.0, 2.0), 2000.0, 1.0),
+        ("SlowLinkLatency",): SlowLink("p0", "c0", (100.0, 400.0), None, 1.0),
+        ("SlowLinkBandwidth", "SlowLinkLatency"): SlowLink("p0", "c0", (100.0, 400.0), 2000.0, 1.0),
+        ("Answer",): Strike("ProduceRequest", Answer(6), None, 1, 1),
+        ("Hold",): Hold(1.0),
+    }
+    assert {kinds_of(fault): fault for fault in kinds.values()} == kinds
+    assert {*KINDS} >= {kind for some in kinds for kind in some}
 
 
 def test_seeds_leave_frozen_what_was_frozen_before() -> None:

@@ -28,6 +28,12 @@ def test_smallest_found_is_returned_after_the_last_run() -> None:
     assert shrink(plan, lambda one: True, max_runs=0) == plan
 
 
+def test_reserve_is_kept_only_if_it_is_needed() -> None:
+    plan = plan_of(4)
+    assert shrink(plan, lambda one: True).reserve == ()
+    assert shrink(plan, lambda one: bool(one.reserve)).reserve == plan.reserve
+
+
 def test_printed_test_makes_the_same_plan() -> None:
     plan = plan_of(2)
     names: dict[str, Any] = {}

@@ -49,6 +49,7 @@ class Links:
         self._links: dict[tuple[str, str], Network] = {}
         self._blocked: dict[tuple[str | None, str | None], None] = {}
         self._kept: dict[Retrying, None] = {}
+        self._reading: dict[str, float] = {}
 
     def set_link(self, source: str, target: str, network: Network | None) -> None:
         """Change the direction from one party to another, for data sent from now on.
@@ -89,11 +90,36 @@ class Links:
         for wire in kept:
             wire.retry()
 
+    def read_slowly(self, party: str, bytes_per_s: float | None) -> None:
+        """Let a party read each of its connections slowly, and no faster than this.
+
+        What it hasn't read fills the window, and then the sender has to wait.
+
+        Args:
+            party: the party that reads.
+            bytes_per_s: its rate; None: it reads everything at once again.
+
+        Raises:
+            ValueError: the rate is no number > 0.
+        """
+        if bytes_per_s is not None:
+            Network(bytes_per_s=bytes_per_s)  # checks it
+        self.parties.name("read_slowly", party)
+        self.trace.event(f"read_slowly {party} {bytes_per_s}")
+        if bytes_per_s is None:
+            self._reading.pop(party, None)
+        else:
+            self._reading[party] = bytes_per_s
+
     # --- what wires call --------------------------------------------------------------------------
 
     def network(self, source: str, target: str) -> Network:
         """Return how a direction behaves."""
         return self._links.get((source, target), self._network) if self._links else self._network
+
+    def reading_rate(self, party: str) -> float | None:
+        """Return how many bytes a second a party reads; None: all at once."""
+        return self._reading.get(party) if self._reading else None
 
     def is_blocked(self, source: str, target: str) -> bool:
         """Return whether nothing arrives in a direction."""

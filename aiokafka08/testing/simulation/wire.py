@@ -20,6 +20,8 @@ from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.party import NO_PARTY
 
 _RESOLUTION_S = 1e-9
+_SLOW_READ_S = 0.1
+"""How much a slow reader reads at once: as much as it reads in this time."""
 _HEADER_BYTES = 8  # a cut within the first bytes of a frame is the hardest to survive
 
 
@@ -50,7 +52,7 @@ class Wire:
 
     __slots__ = (
         *("arrived", "links", "is_dead", "number", "on_room", "source", "target"),
-        *("window_bytes", "_flying", "_free_at", "_timer"),
+        *("window_bytes", "_flying", "_free_at", "_reads_at", "_timer"),
     )
 
     def __init__(self, links: Links, number: int, source: str, target: str) -> None:
@@ -63,7 +65,7 @@ class Wire:
         self.window_bytes = links.network(source, target).window_bytes
         self.is_dead = False
         self._flying: deque[tuple[float, bytes | Mark]] = deque()
-        self._free_at = 0.0
+        self._free_at = self._reads_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, item: bytes | Mark) -> None:
@@ -104,15 +106,37 @@ class Wire:
         if links.is_blocked(self.source, self.target):
             links.wait_for_heal(self)
             return
+        bytes_per_s = links.reading_rate(self.target)
+        if bytes_per_s is not None:
+            self._arrive_slowly(bytes_per_s)
+            return
         due = links.loop.time() + _RESOLUTION_S
         while flying and flying[0][0] <= due:
-            item = flying.popleft()[1]
-            links.trace.segment(
-                self.number, item if isinstance(item, bytes) else item.value.encode()
-            )
-            self.arrived(item)
+            self._deliver(flying.popleft()[1])
         if flying and self._timer is None:
             self._timer = links.loop.call_at(flying[0][0], self._arrive, context=NO_PARTY)
+
+    def _arrive_slowly(self, bytes_per_s: float) -> None:
+        """Let one piece of data or one mark arrive, not before the last piece has been read."""
+        flying, loop = self._flying, self.links.loop
+        now = loop.time()
+        if now + _RESOLUTION_S >= self._reads_at:
+            at, item = flying.popleft()
+            if isinstance(item, bytes):
+                count = max(1, int(bytes_per_s * _SLOW_READ_S))
+                if len(item) > count:
+                    flying.appendleft((at, item[count:]))
+                    item = item[:count]
+                self._reads_at = now + len(item) / bytes_per_s
+            self._deliver(item)
+        if flying and self._timer is None:
+            reads_at = max(flying[0][0], self._reads_at)
+            self._timer = loop.call_at(reads_at, self._arrive, context=NO_PARTY)
+
+    def _deliver(self, item: bytes | Mark) -> None:
+        data = item if isinstance(item, bytes) else item.value.encode()
+        self.links.trace.segment(self.number, data)
+        self.arrived(item)
 
     def retry(self) -> None:
         """Let the data arrive that a block has kept, after a retransmission."""

@@ -145,6 +145,53 @@ def test_a_slow_reader_fills_the_window_and_pauses_the_writer() -> None:
     play(send, window_bytes=4096)
 
 
+def test_a_party_that_reads_slowly_fills_the_window_too() -> None:
+    async def send(world: World, client: Peer, server: Peer) -> None:
+        begin = world.virtual_s
+        world.network.read_slowly("server", 1000)
+        client.transport.write(bytes(10_000))
+        client.transport.write_eof()
+        await asyncio.sleep(3.05)
+        assert len(server.data) == pytest.approx(3000, abs=200)
+        assert max(len(piece) for _, piece in server.pieces) == 100
+        assert client.transport.get_write_buffer_size() == pytest.approx(3000, abs=200)
+        server.transport.write(b"in the other direction nothing is slow")
+        await asyncio.sleep(0.011)
+        assert client.data
+        await asyncio.sleep(10)
+        assert server.data == bytes(10_000)
+        assert server.events == ["eof"]
+        assert server.pieces[-1][0] - begin == pytest.approx(10, abs=0.2)
+
+    play(send, window_bytes=4096, keep_open=True)
+
+
+def test_a_party_reads_all_at_once_after_it_read_slowly() -> None:
+    async def send(world: World, client: Peer, server: Peer) -> None:
+        world.network.read_slowly("server", 1000)
+        for _ in range(100):
+            client.transport.write(bytes(100))
+        await asyncio.sleep(2)
+        assert len(server.data) == pytest.approx(2000, abs=200)
+        world.network.read_slowly("server", None)
+        await asyncio.sleep(0.2)
+        assert len(server.data) == 10_000
+
+    play(send)
+
+
+def test_a_party_that_reads_slowly_may_lose_its_connection() -> None:
+    async def send(world: World, client: Peer, server: Peer) -> None:
+        world.network.read_slowly("server", 1000)
+        client.transport.write(bytes(1000))
+        await asyncio.sleep(0.5)
+        world.network.reset("client", "server")
+        assert isinstance(await server.lost, ConnectionResetError)
+        assert len(server.data) < 1000
+
+    play(send)
+
+
 def test_a_reset_breaks_both_ends() -> None:
     async def send(world: World, client: Peer, server: Peer) -> None:
         assert world.network.reset("client", "server") == 1
@@ -349,6 +396,12 @@ def test_a_port_that_is_taken_is_refused(world: World) -> None:
 def test_an_impossible_network_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Network(**options)
+
+
+@pytest.mark.parametrize("rate", [0, -1, True, "fast", float("nan")])
+def test_an_impossible_reading_rate_is_refused(rate: Any, world: World) -> None:
+    with pytest.raises(ValueError, match="bytes_per_s"):
+        world.network.read_slowly("broker 0", rate)
 
 
 def test_unix_sockets_are_refused(world: World) -> None:
