@@ -95,7 +95,7 @@ def _store_for(
     kafka = KafkaOffsetStore(router, coordinator)
     if storage == "kafka":
         return kafka
-    return DualOffsetStore(kafka, zookeeper_store())
+    return DualOffsetStore(kafka, zookeeper_store(), router.config.request_timeout_s)
 
 
 def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:

@@ -18,11 +18,16 @@ from aiokafka08.structs import TopicPartition
 
 
 class DualOffsetStore:
-    """Reads and writes both stores."""
+    """Reads and writes both stores.
 
-    def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
+    Args:
+        timeout_s: seconds of a commit to both, if the call has no timeout: `request_timeout_ms`.
+    """
+
+    def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore, timeout_s: float) -> None:
         self._kafka = kafka
         self._zookeeper = zookeeper
+        self._timeout_s = timeout_s
 
     async def start(self) -> None:
         """Start both stores."""
@@ -52,8 +57,11 @@ class DualOffsetStore:
         timeout_s: float | None = None,
     ) -> None:
         """Commit to Kafka first: it fences members of an older generation, ZooKeeper doesn't."""
-        await self._kafka.commit(offsets, identity, timeout_s=timeout_s)
-        await self._zookeeper.commit(offsets, identity, timeout_s=timeout_s)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limit_s
+        await self._kafka.commit(offsets, identity, timeout_s=limit_s)
+        await self._zookeeper.commit(offsets, identity, timeout_s=max(deadline - clock(), 0.0))
 
 
 def _larger(in_kafka: CommittedOffset, in_zookeeper: CommittedOffset) -> CommittedOffset:
