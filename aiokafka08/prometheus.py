@@ -86,6 +86,9 @@ CLIENT_METRICS: Final = {
         "counter", "requests", "Fetch requests without a response"
     ),
     "buffered_bytes": ClientMetric("gauge", "bytes", "fetched and not yet returned"),
+    "buffered_limit_bytes": ClientMetric(
+        "gauge", "bytes", "that may be buffered, with messages larger than a partition's share"
+    ),
     "asked_bytes": ClientMetric("gauge", "bytes", "that the fetches in flight may return"),
     "assigned_partitions": ClientMetric("gauge", "partitions", "of this consumer"),
     "paused_partitions": ClientMetric("gauge", "partitions", "paused by `pause()`"),

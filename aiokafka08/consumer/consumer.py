@@ -915,7 +915,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """Return counters since the start, and current gauges.
 
         There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
-        bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes, asked_bytes (of the
+        bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes (0 after `stop()`),
+        buffered_limit_bytes (what `fetch_max_bytes`, `max_partition_fetch_bytes` and the number of
+        partitions allow; brokers from 0.11 on may exceed it a little), asked_bytes (of the
         fetches in flight; those of partitions that aren't assigned any more count while another
         partition is read from the same broker), assigned_partitions, paused_partitions, compiled
         (1; 0 if message sets are decoded in pure Python, as `repr()` and the log line at the start

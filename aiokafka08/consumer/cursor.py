@@ -154,6 +154,7 @@ class Cursor:
             error.
         borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
             larger than the share.
+        part_bytes: the partition's part of the memory when its last fetch began (`fetch_memory`).
     """
 
     __slots__ = (
@@ -167,6 +168,7 @@ class Cursor:
         "in_flight",
         "next_fetch",
         "not_before",
+        "part_bytes",
         "paused",
         "polled_at_ms",
         "revoked",
@@ -196,6 +198,7 @@ class Cursor:
         self.growth = 1
         self.urgent = False
         self.borrowed_bytes = 0
+        self.part_bytes = 0
         self._backoff = Backoff(*backoff)
         self._tries = 0
 

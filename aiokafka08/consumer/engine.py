@@ -170,6 +170,7 @@ class ConsumerEngine:
             self._stop_membership,
             self._stop_reading,
             self.offload.stop,
+            self._drop_buffers,
             self._stop_store,
             self._router.stop,
         )
@@ -191,6 +192,11 @@ class ConsumerEngine:
         await run_all_steps(
             self._router.config.client_id, self._start_offsets.stop, self._fetcher.stop
         )
+
+    async def _drop_buffers(self) -> None:
+        """Free what was fetched and not returned. No thread decompresses it any more."""
+        for cursor in self.cursors.values():
+            cursor.drop_buffer()
 
     async def _stop_store(self) -> None:
         if self._store is not None:
@@ -356,6 +362,7 @@ class ConsumerEngine:
             "fetch_requests": self._fetcher.requests,
             "fetch_request_failures": self._fetcher.request_failures,
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
+            "buffered_limit_bytes": self._fetcher.buffered_limit_bytes,
             "asked_bytes": self._fetcher.asked_bytes,
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),

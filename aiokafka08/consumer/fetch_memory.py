@@ -48,7 +48,7 @@ becomes smaller; a buffer that exceeds its new share shrinks only as the user re
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, FrameStore
@@ -69,6 +69,7 @@ class FetchMemory:
 
     Attributes:
         share_bytes: what a partition fetches at once, unless the fetch has grown.
+        part_bytes: what a partition may have buffered without borrowing, with the overhead of sets.
         limit_bytes: the largest message (or compressed set) that can be fetched.
         frames: the received frames that hold the buffered sets.
     """
@@ -82,7 +83,7 @@ class FetchMemory:
         self._borrowers: dict[Cursor, int] = {}
         self._waiters: dict[Cursor, None] = {}  # the first one is served first
         self._removed: set[Cursor] = set()  # not assigned any more, with fetches in flight
-        self.share_bytes = self._largest_share_bytes = 0
+        self.share_bytes = self._largest_share_bytes = self.part_bytes = 0
         self._has_room = True
         self.frames = FrameStore()
         self.divide(1)
@@ -94,7 +95,16 @@ class FetchMemory:
         self._largest_share_bytes = min(max(even, self.share_bytes), _MAX_FETCH_BYTES)
         # With the minimum of 16 KiB there is no second share: fetch only into an empty buffer.
         self._has_room = even >= self.share_bytes
+        buffered = 2 if self._has_room else 1
+        self.part_bytes = buffered * (self._largest_share_bytes + SET_OVERHEAD_BYTES)
         self.frames.limit_bytes = max(self._total, partitions * MIN_SHARE_BYTES) // 4
+
+    def buffered_limit_bytes(self, cursors: Iterable[Cursor]) -> int:
+        """Return what these assigned partitions may have buffered together.
+
+        A buffer that was filled when there were fewer partitions may still exceed its new part.
+        """
+        return self.limit_bytes + sum(max(one.part_bytes, self.part_bytes) for one in cursors)
 
     def share_of(self, cursor: Cursor) -> int:
         """Return what this partition fetches at once without borrowing."""

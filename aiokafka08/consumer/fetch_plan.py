@@ -225,6 +225,7 @@ class FetchQueue:
                 if fetches and expected_bytes > MAX_EXPECTED_BYTES:
                     break
             self._leave_out(cursor)
+            cursor.part_bytes = self._memory.part_bytes
             fetches.append(cursor.begin_fetch(share_bytes))
         return fetches
 

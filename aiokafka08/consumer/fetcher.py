@@ -218,6 +218,11 @@ class Fetcher:
         """What the fetches in flight may still bring, those that will be dropped included."""
         return sum(cursor.asked_bytes for cursor in self._queues) + self._memory.removed_bytes
 
+    @property
+    def buffered_limit_bytes(self) -> int:
+        """What the assigned partitions may have buffered together."""
+        return self._memory.buffered_limit_bytes(self._queues)
+
     def has_live_leader(self, cursor: Cursor) -> bool:
         """Whether the partition has a leader, and that broker responds."""
         queue = self._queues.get(cursor)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.cursor import MAX_GROWTH, FetchResult
+from aiokafka08.consumer.cursor import MAX_GROWTH, Cursor, FetchResult
 from aiokafka08.consumer.fetch_memory import MIN_SHARE_BYTES, FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES
@@ -141,6 +141,7 @@ def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> Non
         overhead = 2 * sets * SET_OVERHEAD_BYTES
         assert asked + buffered <= max(total, count * MIN_SHARE_BYTES) + borrowed + overhead
         assert asked + buffered <= bound + overhead
+        assert buffered <= memory.buffered_limit_bytes(made) <= bound + 2 * count * 512
 
     def answer(plan: FetchPlan | None, now: float) -> None:
         for fetch in [] if plan is None else plan.fetches:
@@ -174,6 +175,48 @@ def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> Non
             if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
                 memory.release(cursor)
             queue.update(cursor, now)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_limit_holds_while_the_assignment_changes(counts: list[int], seed: int) -> None:
+    """New partitions get smaller parts, while older buffers are still full."""
+    choose = random.Random(seed)
+    memory = FetchMemory(MIB, MIB // 2)
+    made: list[Cursor] = []
+    queue = make_queue(memory, made)
+    for now, count in enumerate(counts):
+        for cursor in made[count:]:
+            queue.remove(cursor)
+            cursor.change_leader()
+            memory.remove(cursor)
+        del made[count:]
+        for cursor in make_cursors(count)[len(made) :]:
+            made.append(cursor)
+            queue.add(cursor, now)
+        memory.divide(count)
+        for step in range(3):
+            queue.end_backoffs(now)
+            plan = queue.plan(now + step / 4, 0.5)
+            for fetch in [] if plan is None else plan.fetches:
+                respond(fetch, filling(fetch))
+                queue.update(fetch.cursor, now)
+        buffered = sum(cursor.buffer.buffered_bytes for cursor in made)
+        assert buffered <= memory.buffered_limit_bytes(made)
+        for cursor in choose.sample(made, choose.randint(0, count)):
+            cursor.drop_buffer()
+            queue.update(cursor, now)
+
+
+def test_limit_is_the_memory_once_new_parts_are_in_use() -> None:
+    memory = FetchMemory(MIB, MIB)
+    queue = make_queue(memory, made := make_cursors(1))
+    memory.divide(1)
+    assert memory.buffered_limit_bytes(made) == 2 * MIB + 2 * SET_OVERHEAD_BYTES
+    assert queue.plan(0.0, 0.5) is not None
+    more = [*made, *make_cursors(3)]
+    memory.divide(4)
+    assert memory.buffered_limit_bytes(more) == (2 + 0.75) * MIB + 8 * SET_OVERHEAD_BYTES
+    assert memory.buffered_limit_bytes(more[1:]) == (1 + 0.75) * MIB + 6 * SET_OVERHEAD_BYTES
 
 
 def test_grown_share_ends_at_half_of_the_memory() -> None:

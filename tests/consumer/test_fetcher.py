@@ -96,6 +96,20 @@ async def test_full_partition_lengthens_the_polls_of_others(
     assert len(await take(consumer, 10)) == 10
 
 
+async def test_stop_frees_what_wasnt_returned(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, [bytes(60_000)] * 3)
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 100_000)
+    assert consumer.metrics()["buffered_bytes"] <= consumer.metrics()["buffered_limit_bytes"]
+    await consumer.stop()
+    metrics = consumer.metrics()
+    assert (metrics["buffered_bytes"], metrics["asked_bytes"], metrics["lag"]) == (0, 0, 3)
+
+
 async def test_moved_leader_is_followed(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:

@@ -36,6 +36,7 @@ def reader(cluster: EmbeddedCluster, **options: Any) -> Consumer:
 
 def used(consumer: Consumer) -> float:
     metrics = consumer.metrics()
+    assert metrics["buffered_bytes"] <= metrics["buffered_limit_bytes"]
     return metrics["buffered_bytes"] + metrics["asked_bytes"]
 
 

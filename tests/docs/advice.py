@@ -184,6 +184,7 @@ METRICS: dict[str, tuple[str, str]] = {
         "up to `fetch_max_bytes`",
         "at the limit for long: the program is slower than the brokers",
     ),
+    "buffered_limit_bytes": ("2 to 3 times `fetch_max_bytes`, changes with the assignment", ""),
     "asked_bytes": ("up to `fetch_max_bytes`", ""),
     "assigned_partitions": ("its share", "0 for long"),
     "paused_partitions": ("what you paused", ""),

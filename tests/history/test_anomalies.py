@@ -251,6 +251,68 @@ def test_witness_has_no_other_messages() -> None:
     assert not poll_of_two.sent
 
 
+OTHER = "orders/1"
+
+
+def with_more(one: Operation) -> Operation:
+    """Return the operation with another partition, which has nothing wrong."""
+    more: dict[str, Any] = {}
+    if one.call in ("assigned", "revoked"):
+        more["partitions"] = (*one.partitions, OTHER)
+    if one.call in ("commit", "committed", "position"):
+        more["offsets"] = {**one.offsets, OTHER: 0}
+    if one.polled and one.call != "log":
+        more["polled"] = (*one.polled, Message(OTHER, f"at {one.invoked}", int(one.invoked * 10)))
+    return replace(one, **more)
+
+
+WITNESSES = {
+    "duplicate": ["getmany aa"],
+    "double-owner": ["assigned orders/0", "assigned orders/0"],
+    "group-skip": ["send c", "getmany b", "getmany d"],
+    "commit-ahead": ["send d", "getmany c", "committed {'orders/0': 4}"],
+    "position-ahead": ["send d", "getmany c", "position {'orders/0': 4}"],
+    "commit-behind": ["commit {'orders/0': 5}", "committed {'orders/0': 3}"],
+    "commit-ignored": ["commit {'orders/0': 5}", "assigned orders/0", "getmany d"],
+    "poll-after-revocation": ["revoked orders/0", "getmany d"],
+    "poll-skip": ["getmany b", "getmany d"],
+}
+
+
+def shown(one: Operation) -> str:
+    parts = ["".join(str(m.value) for m in (*one.sent, *one.polled)), " ".join(one.partitions)]
+    return " ".join(filter(None, [one.call, *parts, str(dict(one.offsets))])).removesuffix(" {}")
+
+
+@pytest.mark.parametrize("name", WITNESSES)
+def test_witness_has_only_what_shows_the_anomaly(name: str) -> None:
+    history = [with_more(one) for one in PAIRS[name][0]]
+    found = [one for one in check(history, allow=()) if one.facts.get("partition") == P]
+    assert [shown(one) for one in found[0].witness] == WITNESSES[name]
+
+
+INCOMPLETE = {"unseen", "unwritten-read", "poll-skip", "int-poll-skip", "int-send-skip"}
+"""Their witnesses don't show what else is in the history: `facts` name it."""
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS.keys() - INCOMPLETE))
+def test_witness_alone_has_the_anomaly(name: str) -> None:
+    for anomaly in check(PAIRS[name][0], allow=()):
+        assert name in names(check(anomaly.witness, allow=()))
+
+
+def test_second_copy_is_shown_by_the_poll_that_returned_it() -> None:
+    history = [send(0, "a", 0), poll(1, "a", 0), poll(2, "xa", 4), poll(3, "a", 5)]
+    [anomaly] = [one for one in check(history) if one.name == "duplicate"]
+    assert [(one.call, one.invoked) for one in anomaly.witness] == [("send", 0), ("getmany", 2)]
+
+
+def test_commit_ahead_of_a_seek_is_shown_with_the_seek() -> None:
+    history = [SENT, poll(1, "ab", 0, **GROUP), offsets("seek", 2, 3), offsets("committed", 3, 5)]
+    [anomaly] = [one for one in check(history) if one.name == "commit-ahead"]
+    assert [one.call for one in anomaly.witness] == ["send", "seek", "committed"]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -492,6 +554,47 @@ def test_open_call_is_late_at_the_end_of_the_history() -> None:
     history = [SENT, poll(1, "", 0, ended=None, status="open", deadline_s=2.0),
                poll(9, "abcde", 0, process="d")]  # fmt: skip
     assert names(check(history)) == {"late-call"}
+
+
+STARTED = call("start", 1, "p")
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_wrong"),
+    [
+        ({"ready": True, "connections": 1}, False),
+        ({"ready": True, "connections": 0}, True),
+        ({"ready": False, "connections": 2}, True),
+        ({"ready": False, "connections": 0}, False),
+        ({"ready": False}, False),
+        ({"ready": True, "expected": True}, False),
+        ({"ready": False, "expected": True}, True),
+        ({"ready": True, "expected": False}, True),
+        ({"connections": 0}, False),
+    ],
+)
+@pytest.mark.parametrize("name", ["ready", "metrics"])
+def test_ready_is_judged_while_a_client_runs(
+    name: str, facts: dict[str, Any], is_wrong: bool
+) -> None:
+    history = [SENT, STARTED, call(name, 2, "p", facts=facts), call("stop", 9, "p")]
+    assert ("wrong-ready" in names(check(history))) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("start", "at", "is_wrong"),
+    [
+        (STARTED, 0.1, True),
+        (STARTED, 1.2, False),  # while it starts
+        (replace(STARTED, status="fail"), 2, True),  # it is stopped
+        (STARTED, 9.2, False),  # while it stops
+        (STARTED, 9.7, True),
+    ],
+)
+def test_ready_is_false_outside_of_a_run(start: Operation, at: float, is_wrong: bool) -> None:
+    ready = call("ready", at, "p", ended=at + 0.1, facts={"ready": True, "expected": True})
+    history = [SENT, start, ready, call("stop", 9, "p")]
+    assert ("wrong-ready" in names(check(history))) == is_wrong
 
 
 def test_page_explains_each_anomaly() -> None:

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing.history import (
+    Message,
     Operation,
     check,
     realtime_lags,
     unseen_over_time,
     worst_lag,
 )
+from aiokafka08.testing.history.lag import highest_offsets
 from aiokafka08.testing.history.logs import History, PartitionLog
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("jepsen_cases.json").read_text())
@@ -70,6 +72,19 @@ def test_unseen_over_time_is_that_of_jepsen(case: dict[str, Any]) -> None:
 
 
 # --- the helpers that Jepsen tests too ------------------------------------------------------------
+
+
+def test_highest_offsets_are_those_of_jepsen() -> None:
+    """Its values are nil; here messages need some."""
+    operation = Operation(
+        process="0",
+        call="txn",
+        invoked=0,
+        ended=1,
+        polled=tuple(Message("x/0", offset, offset) for offset in (2, 5, 4)),
+        sent=tuple(Message("y/0", offset, offset) for offset in (2, 3)),
+    )
+    assert highest_offsets(operation) == {"x/0": 5, "y/0": 3}
 
 
 def test_values_by_last_index_are_those_of_jepsen() -> None:

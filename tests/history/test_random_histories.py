@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -216,6 +217,37 @@ def test_check_of_a_long_history_is_fast_enough() -> None:
     rng = random.Random(1)
     short, long = (random_history(rng, steps) for steps in (4_000, 8_000))
     assert calls_of_check(long) < 3 * calls_of_check(short)
+
+
+def test_check_of_many_changes_is_fast_enough() -> None:
+    """Truncations, deletions, assignments and commits of one partition: as many as messages."""
+    found = {one.name for one in check(changing_history(20))}
+    assert {"unseen", "commit-ignored"} <= found
+    short, long = (changing_history(count) for count in (200, 800))
+    assert calls_of_check(long) < 6 * calls_of_check(short)
+
+
+def changing_history(count: int) -> list[Operation]:
+    """Nothing excuses the messages that nobody reads, nor the members that begin at offset 0."""
+    history: list[Operation] = []
+    place, other = "t/0", "t/1"
+
+    def add(process: str, call: str, **fields: Any) -> None:
+        at = float(len(history))
+        history.append(Operation(process=process, call=call, invoked=at, ended=at + 0.5, **fields))
+
+    for number in range(count):
+        add("cluster", "truncated", offsets={place: number}, facts={"end": number})
+        add("cluster", "deleted", offsets={place: 0})
+    add("q", "send", sent=(Message(other, "m", 0),))
+    for number in range(count):
+        add("p", "send", sent=(Message(place, f"m{number}", number),))
+        member = f"c{number % 2}"
+        add(member, "assigned", partitions=(other,), group="g", generation=number)
+        add(member, "getmany", polled=(Message(other, "m", 0),), group="g")
+        explicit = {"explicit": True}
+        add(member, "commit", offsets={other: number}, group="g", facts=explicit)
+    return history
 
 
 def calls_of_check(history: list[Operation]) -> int:

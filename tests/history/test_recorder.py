@@ -16,7 +16,7 @@ from aiokafka08 import (
     ConsumerRebalanceListener,
     TopicPartition,
 )
-from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
 from aiokafka08.testing.history import Message, Operation, Recorder, check, report
@@ -115,6 +115,110 @@ async def test_each_polling_call_is_recorded() -> None:
     polled = [message for one in recorder.operations for message in one.polled]
     assert polled == [Message("orders/0", str(n), n) for n in (0, 1, 2, 3, 5, 0)]
     assert_right(recorder)
+
+
+async def test_memory_of_a_consumer_is_judged_with_its_limit() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [bytes(1000) + b"%d" % number for number in range(9)])
+        async with reader(recorder, cluster, "c", max_partition_fetch_bytes=2000) as consumer:
+            consumer.assign([T0])
+            await until(lambda: consumer.metrics()["buffered_bytes"] > 2000, "a full buffer")
+            await consumer.getone()
+    assert_right(recorder)
+    last = [one for one in recorder.operations if one.call == "metrics"][-2]
+    limit = float(last.facts["buffered_limit_bytes"])
+    assert float(last.facts["buffered_bytes"]) <= limit
+    more = {**last.facts, "buffered_bytes": limit + 1}
+    wrong = [replace(one, facts=more) if one is last else one for one in recorder.operations]
+    assert "memory-exceeded" in {one.name for one in check(wrong)}
+
+
+async def test_bytes_left_by_a_stopped_consumer_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [b"tea"] * 9)
+        async with reader(recorder, cluster, "c") as consumer:
+            consumer.assign([T0])
+            await consumer.getone()
+            cluster.append("orders", 0, [b"milk"])
+            await until(lambda: consumer.metrics()["buffered_bytes"], "a message in the buffer")
+            assert_right(recorder)
+
+            async def keep() -> None:
+                pass
+
+            monkeypatch.setattr(consumer._engine, "_drop_buffers", keep)
+    [left] = [one for one in check(recorder.operations) if one.name == "left-behind"]
+    assert left.facts.keys() == {"buffered_bytes"}
+
+
+async def test_ready_is_judged_by_connections_and_expectations() -> None:
+    recorder = Recorder()
+    async with (
+        EmbeddedCluster(topics={"orders": 1}) as cluster,
+        made(recorder, cluster, "p") as producer,
+    ):
+        recorder.expect_ready("p", True)
+        await producer.send_and_wait("orders", b"a")
+        assert producer.ready()
+        recorder.expect_ready("p", None)
+        cluster.kill(0)
+        await until(lambda: not producer.ready(), "the connections are closed")
+        recorder.expect_ready("p", False)
+        producer.metrics()
+    found = [one.facts for one in recorder.operations if "ready" in one.facts]
+    assert [one.get("expected") for one in (found[0], found[1], found[-1])] == [True, None, False]
+    assert float(found[0]["connections"]) > 0 == found[-1]["connections"]
+    assert_right(recorder)
+    wrong = [
+        replace(one, facts={**one.facts, "ready": True}) if "ready" in one.facts else one
+        for one in recorder.operations
+    ]
+    assert {"wrong-ready"} == {one.name for one in check(wrong, late_s=10.0)}
+
+
+async def test_calls_have_the_deadlines_that_a_consumer_promises() -> None:
+    recorder = Recorder()
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [b"a", b"b"])
+        for name, deadline_s in (("c", None), ("d", 7.0)):
+            plain = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+                group_id=name,
+                enable_auto_commit=False,
+                start_timeout_ms=3000,
+                **QUICK,
+            )
+            consumer = recorder.consumer(name, plain, deadline_s)
+            consumer.assign([T0])
+            async with consumer:
+                await consumer.getone()
+                await consumer.__anext__()
+                await consumer.position(T0)
+                await consumer.commit()
+                await consumer.committed(T0)
+    told = {(one.process, one.call): one.deadline_s for one in recorder.operations}
+    for call in ("position", "commit", "committed"):
+        assert (told["c", call], told["d", call]) == (2.0, 7.0)
+    assert (told["c", "start"], told["d", "start"]) == (6.0, 7.0)
+    assert (told["c", "stop"], told["d", "stop"]) == (None, 7.0)
+    assert {told[name, call] for name in "cd" for call in ("getone", "anext")} == {None}
+    assert_right(recorder)
+
+
+async def test_start_that_waits_for_a_group_has_no_deadline() -> None:
+    recorder = Recorder()
+    servers: dict[str, Any] = {"bootstrap_servers": "localhost:1", "start_timeout_ms": 1}
+    consumer = recorder.consumer("c", AIOKafkaConsumer(**servers, group_id="g"))
+    consumer.subscribe(["orders"])
+    producer = recorder.producer("p", AIOKafkaProducer(**servers))
+    for client in (consumer, producer):
+        with pytest.raises(NoBrokersAvailable):
+            await client.start()
+    starts = [one for one in recorder.operations if one.call == "start"]
+    assert [(one.status, one.deadline_s) for one in starts] == [("fail", None), ("fail", 0.002)]
 
 
 async def test_rebalances_and_commits_of_a_group_are_recorded() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from aiokafka08.testing.history.logs import History
-from aiokafka08.testing.history.operations import Anomaly, Operation
+from aiokafka08.testing.history.operations import Anomaly, Fact, Operation
 
 LIMITS = {
     "buffer_used_bytes": "buffer_limit_bytes",
@@ -74,22 +74,39 @@ def left_behind(history: History) -> Iterator[Anomaly]:
 
 
 def wrong_ready(history: History) -> Iterator[Anomaly]:
-    """`ready()` is True before the start or after the stop, or isn't what the observer expected."""
+    """`ready()` is True before the start or after the stop, or isn't what is known while it runs.
+
+    Known is what the observer says (the fact `expected`). Of a producer it is also whether it has
+    an open connection (the fact `connections`), which is what its `ready()` promises.
+    """
     for operations in history.by_process().values():
-        started = next(
-            (o.order for o in operations if o.call == "start" and o.status == "ok"), None
-        )
-        stopped = next((o.order for o in operations if o.call == "stop"), None)
+        start = next((one for one in operations if one.call == "start"), None)
+        stop = next((one for one in operations if one.call == "stop"), None)
         for one in operations:
-            if one.call != "ready":
-                continue
-            ready, expected = one.facts.get("ready"), one.facts.get("expected")
-            if expected is None and stopped is not None and one.invoked > stopped:
-                expected = False
-            if expected is None and started is not None and one.order < started:
-                expected = False
-            if expected is not None and ready != expected:
-                yield Anomaly("wrong-ready", (one,), {"ready": ready, "expected": expected})
+            if one.call in ("ready", "metrics") and "ready" in one.facts:
+                expected, shown_by = _expected_ready(one, start, stop)
+                if expected is not None and one.facts["ready"] != expected:
+                    facts = {"ready": one.facts["ready"], "expected": expected}
+                    yield Anomaly("wrong-ready", (*shown_by, one), facts)
+
+
+def _expected_ready(
+    one: Operation, start: Operation | None, stop: Operation | None
+) -> tuple[Fact | None, tuple[Operation, ...]]:
+    """Return what `ready()` must return, None if that isn't known; and what shows it."""
+    if stop is not None and one.invoked > stop.order:
+        return False, (stop,)
+    if start is not None and one.order < start.invoked:
+        return False, (start,)
+    if start is not None and start.status == "fail" and one.invoked > start.order:
+        return False, (start,)  # a client whose start has failed is stopped
+    if "expected" in one.facts:
+        return one.facts["expected"], ()
+    is_stopping = stop is not None and one.order > stop.invoked
+    if start is None or start.status != "ok" or one.invoked < start.order or is_stopping:
+        return None, ()
+    connections = one.facts.get("connections")
+    return (None, ()) if connections is None else (float(connections) > 0, (start,))
 
 
 @dataclass(slots=True)

@@ -20,22 +20,12 @@ def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
     """Two values at one offset of a partition."""
     for partition, log in history.logs.items():
         for offset, index, values in log.conflicts():
-            told = (_who_told(history, partition, value, offset) for value in values)
+            told = (history.source(partition, value, offset) for value in values)
             yield Anomaly(
                 "inconsistent-offsets",
                 tuple(one for one in told if one is not None)[:2],
                 {"partition": partition, "offset": offset, "index": index, "values": values},
             )
-
-
-def _who_told(history: History, partition: str, value: Value, offset: int) -> Operation | None:
-    writer = history.writer(partition, value)
-    if writer is not None and any(
-        one.value == value and one.offset == offset for one in writer.sent
-    ):
-        return only(writer, partition, [value])
-    reader = history.reader(partition, value)
-    return None if reader is None else only(reader, partition, [value])
 
 
 def aborted_reads(history: History) -> Iterator[Anomaly]:
@@ -192,9 +182,13 @@ def duplicates(history: History) -> Iterator[Anomaly]:
                 budgets[key] -= len(offsets) - 1
                 if budgets[key] >= 0:
                     continue
+            places = [history.source(partition, value, offset) for offset in offsets[:2]]
+            shown = [one for one in places if one is not None]
+            if any(one.offset == offsets[0] for one in shown[-1].polled):
+                del shown[:-1]  # one operation shows both places
             yield Anomaly(
                 "duplicate",
-                () if writer is None else (only(writer, partition, [value]),),
+                tuple(shown),
                 {
                     "partition": partition,
                     "value": value,

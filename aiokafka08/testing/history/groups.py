@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from aiokafka08.testing.history.extremes import Extremes, RangeMinimum
 from aiokafka08.testing.history.logs import History, PartitionLog
 from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
@@ -46,13 +49,14 @@ def double_owners(history: History) -> Iterator[Anomaly]:
             if first.process != one.process:
                 yield Anomaly(
                     "double-owner",
-                    (first, one),
+                    (only(first, partition), only(one, partition)),
                     {"group": one.group, "generation": one.generation, "partition": partition},
                 )
 
 
 def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
     owners: dict[tuple[str, str], Operation] = {}
+    owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # by process
     # What a listener gives up, it may read until its call; what it gets is its own from then on.
     for one in sorted(history.operations, key=lambda one: one.invoked):
         if one.call not in ("assigned", "revoked", "expired", "stop"):
@@ -61,19 +65,23 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
             if one.group is None or not one.facts.get("exclusive"):
                 continue
             for partition in one.partitions:
-                first = owners.setdefault((one.group, partition), one)
+                key = one.group, partition
+                first = owners.setdefault(key, one)
+                owned[one.process].add(key)
                 if first.process != one.process:
-                    owners[one.group, partition] = one
+                    owners[key] = one
+                    owned[first.process].discard(key)
                     yield Anomaly(
                         "double-owner",
-                        (first, one),
+                        (only(first, partition), only(one, partition)),
                         {"group": one.group, "partition": partition},
                     )
         else:
+            mine = owned[one.process]
             given_up = set(one.partitions) if one.call == "revoked" else None
-            for key, owner in list(owners.items()):
-                if owner.process == one.process and (given_up is None or key[1] in given_up):
-                    del owners[key]
+            for key in [key for key in mine if given_up is None or key[1] in given_up]:
+                mine.discard(key)
+                del owners[key]
 
 
 def polls_after_revocation(history: History) -> Iterator[Anomaly]:
@@ -98,25 +106,46 @@ def polls_after_revocation(history: History) -> Iterator[Anomaly]:
                         witness = only(one, message.partition, [message.value])
                         yield Anomaly(
                             "poll-after-revocation",
-                            (revoked.pop(message.partition), witness),
+                            (only(revoked.pop(message.partition), message.partition), witness),
                             {"partition": message.partition, "value": message.value},
                         )
 
 
 @dataclass(slots=True)
 class _Handed:
-    """What a group was handed of one partition."""
+    """What a group was handed of one partition, in order: a message at each place of the lists."""
 
     group: str
     partition: str
-    times: list[float]
-    offsets: list[int]
-    highest: list[tuple[int, Operation]]
+    times: list[float] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    polls: list[tuple[Operation, Value]] = field(default_factory=list)
+    highest: list[int] = field(default_factory=list)
+    """The place of the highest offset until then."""
 
-    def before(self, when: float) -> tuple[int, Operation] | None:
-        """Return the highest offset that was handed out by a time, and the poll that did."""
+    def add(self, one: Operation, value: Value, offset: int) -> None:
+        place = len(self.offsets)
+        is_highest = not place or offset > self.offsets[self.highest[-1]]
+        self.highest.append(place if is_highest else self.highest[-1])
+        self.times.append(one.order)
+        self.offsets.append(offset)
+        self.polls.append((one, value))
+
+    def poll(self, place: int) -> Operation:
+        """Return the poll that handed out this message, without its other messages."""
+        one, value = self.polls[place]
+        return only(one, self.partition, [value])
+
+    def before(self, when: float) -> int | None:
+        """Return the place of the highest offset that was handed out by a time."""
         index = bisect_right(self.times, when)
         return self.highest[index - 1] if index else None
+
+    def around(self, offset: int) -> tuple[int, int]:
+        """Return the places of the nearest offsets before and after one that wasn't handed out."""
+        before = max((at, -place) for place, at in enumerate(self.offsets) if at < offset)
+        after = min((at, place) for place, at in enumerate(self.offsets) if at > offset)
+        return -before[1], after[1]
 
 
 def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
@@ -127,11 +156,9 @@ def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
         for message in one.polled:
             key = one.group, message.partition
             for offset in _places(history, message):
-                handed = found.setdefault(key, _Handed(*key, [], [], []))
-                highest = handed.highest[-1] if handed.highest else (-1, one)
-                handed.times.append(one.order)
-                handed.offsets.append(offset)
-                handed.highest.append(max(highest, (offset, one), key=lambda pair: pair[0]))
+                if key not in found:
+                    found[key] = _Handed(*key)
+                found[key].add(one, message.value, offset)
     return found
 
 
@@ -159,17 +186,21 @@ def group_skips(history: History) -> Iterator[Anomaly]:
             continue
         got = set(handed.offsets)
         first, last = log.index_from(min(got)), log.index_from(max(got))
-        skipped: list[Value] = [
-            value
+        skipped = [
+            (offset, value)
             for offset, value in log.between(first, last)
             if offset not in got
             and not history.is_excused(handed.partition, offset, value, handed.times[-1])
         ]
         if skipped:
+            offset, value = skipped[0]
+            before, after = handed.around(offset)
+            source = history.source(handed.partition, value, offset)
+            values = [value for _, value in skipped]
             yield Anomaly(
                 "group-skip",
-                (),
-                {"group": handed.group, "partition": handed.partition, "skipped": skipped},
+                (*(() if source is None else (source,)), handed.poll(before), handed.poll(after)),
+                {"group": handed.group, "partition": handed.partition, "skipped": values},
             )
 
 
@@ -181,13 +212,14 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
     """
     handed = _handed_out(history)
     # (group, partition) → the times of chosen offsets, and the highest offset until then
-    moves: dict[tuple[str, str], tuple[list[float], list[int]]] = {}
+    moves: dict[tuple[str, str], tuple[list[float], list[tuple[int, Operation]]]] = {}
     for one in sorted(history.operations, key=lambda one: one.invoked):
         if one.group is not None and (one.call == "seek" or _is_explicit(one)):
             for partition, offset in one.offsets.items():
                 times, highest = moves.setdefault((one.group, partition), ([], []))
                 times.append(one.invoked)
-                highest.append(max(offset, highest[-1] if highest else -1))
+                keeps = highest and highest[-1][0] >= offset
+                highest.append(highest[-1] if keeps else (offset, one))
     for one in history.operations:
         found = one.call == "committed" and one.status == "ok"
         own = one.call == "commit" and one.status != "fail" and not _is_explicit(one)
@@ -195,13 +227,15 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
             continue
         for partition, offset in one.offsets.items():
             key = one.group, partition
-            last = handed[key].before(one.order) if key in handed else None
+            place = handed[key].before(one.order) if key in handed else None
             times, highest = moves.get(key, ([], []))
             chosen = bisect_right(times, one.order)
-            if last is None and not chosen:
+            if place is None and not chosen:
                 continue
-            reached = max(highest[chosen - 1] if chosen else -1, last[0] + 1 if last else -1)
-            witness = (*((only(last[1], partition),) if last else ()), one)
+            reached, base = highest[chosen - 1] if chosen else (-1, one)
+            if place is not None and handed[key].offsets[place] >= reached:
+                reached, base = handed[key].offsets[place] + 1, handed[key].poll(place)
+            witness = only(base, partition), only(one, partition)
             yield from _ahead(history, "commit-ahead", partition, reached, offset, witness)
     yield from _positions_ahead(history)
 
@@ -212,22 +246,22 @@ def _is_explicit(one: Operation) -> bool:
 
 def _positions_ahead(history: History) -> Iterator[Anomaly]:
     for operations in history.by_process().values():
-        reached: dict[str, tuple[int, Operation]] = {}
+        reached: dict[str, tuple[int, Operation, Value]] = {}
         for one in operations:
             if one.call in ("assign", "subscribe", "assigned", "revoked", "seek"):
                 reached = {}
             elif one.call == "position":
                 for partition, offset in one.offsets.items():
                     if partition in reached:
-                        base, last = reached[partition]
-                        witness = only(last, partition), one
+                        base, last, value = reached[partition]
+                        witness = only(last, partition, [value]), only(one, partition)
                         yield from _ahead(
                             history, "position-ahead", partition, base, offset, witness
                         )
             elif one.call != "log" and one.status == "ok":
                 for message in one.polled:
                     if message.offset is not None:
-                        reached[message.partition] = message.offset + 1, one
+                        reached[message.partition] = message.offset + 1, one, message.value
 
 
 def _ahead(
@@ -240,13 +274,15 @@ def _ahead(
 ) -> Iterator[Anomaly]:
     log = history.logs.get(partition, _NO_LOG)
     passed = [
-        value
+        (value, at)
         for at, value in log.between(log.index_from(reached), log.index_from(offset))
         if not history.is_excused(partition, at, value, witness[-1].order)
     ]
     if passed:
-        facts = {"partition": partition, "handed_out": reached, "offset": offset, "passed": passed}
-        yield Anomaly(name, witness, facts)
+        values = [value for value, _ in passed]
+        facts = {"partition": partition, "handed_out": reached, "offset": offset, "passed": values}
+        source = history.source(partition, *passed[0])
+        yield Anomaly(name, (*(() if source is None else (source,)), *witness), facts)
 
 
 def commits_behind(history: History) -> Iterator[Anomaly]:
@@ -297,7 +333,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                             continue  # a member behind the end of the log begins anew
                         yield Anomaly(
                             "commit-behind",
-                            (known[before - 1], one),
+                            (only(known[before - 1], partition), only(one, partition)),
                             {
                                 "group": one.group,
                                 "partition": partition,
@@ -321,11 +357,12 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     auto-commit.
     """
     automatic = _auto_committing(history)
-    commits: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for one in history.operations:
         if one.call == "commit" and one.status != "fail" and one.group not in automatic:
             for partition in (*one.partitions, *one.offsets):
-                commits[one.group or "", partition].append(one)
+                found[one.group or "", partition].append(one)
+    commits = {key: _Commits(key[1], ordered) for key, ordered in found.items()}
     for operations in history.by_process().values():
         begins: dict[str, Operation] = {}
         for one in operations:
@@ -344,19 +381,23 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         assigned = begins.pop(message.partition, None)
                         if assigned is None or message.offset is None:
                             continue
-                        known = commits.get((assigned.group or "", message.partition), [])
-                        last = _last_commit(known, message.partition, assigned.invoked)
-                        if last is None or message.offset >= last.offsets[message.partition]:
+                        known = commits.get((assigned.group or "", message.partition))
+                        last = None if known is None else known.last_before(assigned.invoked)
+                        if known is None or last is None:
                             continue
-                        committed = _lowest(known, message.partition, last, one.order)
-                        if committed is None or message.offset >= committed:
+                        committed = known.lowest(last, one.order)
+                        if message.offset >= committed:
                             continue
                         if history.was_truncated(message.partition, one.order):
                             continue
                         witness = only(one, message.partition, [message.value])
                         yield Anomaly(
                             "commit-ignored",
-                            (last, assigned, witness),
+                            (
+                                only(last, message.partition),
+                                only(assigned, message.partition),
+                                witness,
+                            ),
                             {
                                 "group": assigned.group,
                                 "partition": message.partition,
@@ -366,25 +407,43 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         )
 
 
-def _last_commit(commits: list[Operation], partition: str, when: float) -> Operation | None:
-    """Return the last successful commit of a known offset that had ended by a time."""
-    ended = bisect_left(commits, when, key=lambda one: one.order)
-    before = (commits[number] for number in range(ended - 1, -1, -1))
-    return next((one for one in before if one.status == "ok" and partition in one.offsets), None)
+class _Commits:
+    """The commits of one group to one partition that may have had an effect."""
 
+    def __init__(self, partition: str, commits: list[Operation]) -> None:
+        """Index commits that are in order; one without an offset for the partition may be any."""
+        self._partition = partition
+        successful = [one for one in commits if one.status == "ok"]
+        self._known = [one for one in successful if partition in one.offsets]
+        self._doubtful = Extremes((o.invoked, self._offset(o)) for o in commits if o.status != "ok")
+        self._successful = RangeMinimum((o.invoked, self._offset(o)) for o in successful)
+        # What commits left that had begun before each of the known ones began, and ended after it.
+        self._overlapping: dict[float, float] = {}
+        running: list[tuple[float, float]] = []  # (offset, end)
+        for one in sorted(successful, key=lambda one: one.invoked):
+            while running and running[0][1] < one.invoked:
+                heapq.heappop(running)
+            self._overlapping[one.invoked] = running[0][0] if running else math.inf
+            heapq.heappush(running, (self._offset(one), one.order))
 
-def _lowest(commits: list[Operation], partition: str, last: Operation, when: float) -> int | None:
-    """Return the lowest offset that a commit may have left, `last` or one that may follow it.
+    def _offset(self, one: Operation) -> float:
+        return one.offsets.get(self._partition, -math.inf)
 
-    None: that isn't known.
-    """
-    offsets = [
-        one.offsets.get(partition)
-        for one in commits
-        if one.invoked <= when and (one.status != "ok" or one.order >= last.invoked)
-    ]
-    known = [offset for offset in offsets if offset is not None]
-    return min(known) if len(known) == len(offsets) else None
+    def last_before(self, when: float) -> Operation | None:
+        """Return the last successful commit of a known offset that had ended by a time."""
+        ended = bisect_left(self._known, when, key=lambda one: one.order)
+        return self._known[ended - 1] if ended else None
+
+    def lowest(self, last: Operation, when: float) -> float:
+        """Return the lowest offset that a commit may have left: `last`, or one that may follow it.
+
+        Minus infinity: that isn't known.
+        """
+        return min(
+            self._doubtful.lowest_until(when),
+            self._successful.lowest(last.invoked, when),
+            self._overlapping[last.invoked],
+        )
 
 
 CHECKS = (

@@ -30,7 +30,7 @@ def realtime_lags(operations: Iterable[Operation]) -> list[Lag]:
     ordered = History(operations).operations
     expired: dict[str, list[float]] = {}  # place n: when the log had n messages no longer at most
     for one in ordered:
-        for partition, offset in _highest(one).items():
+        for partition, offset in highest_offsets(one).items():
             times = expired.setdefault(partition, [])
             times.extend([one.order] * (offset + 1 - len(times)))
     lags = []
@@ -44,7 +44,7 @@ def realtime_lags(operations: Iterable[Operation]) -> list[Lag]:
         elif one.call in ("subscribe", "assigned"):
             reached[one.process] = {}
         elif one.call in POLLS or one.polled:
-            for partition, offset in _highest(one).items():
+            for partition, offset in highest_offsets(one).items():
                 known[partition] = max(offset, known.get(partition, -1))
             for partition, offset in known.items():
                 times = expired.get(partition, [])
@@ -77,7 +77,7 @@ def unseen_over_time(operations: Iterable[Operation]) -> list[tuple[float, dict[
     return steps
 
 
-def _highest(one: Operation) -> dict[str, int]:
+def highest_offsets(one: Operation) -> dict[str, int]:
     """Return the highest offset of each partition in an operation."""
     found: dict[str, int] = {}
     for message in (*one.sent, *one.polled):

@@ -16,10 +16,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
+from aiokafka08.testing.history.extremes import Extremes
 from aiokafka08.testing.history.operations import (
     Message,
     Operation,
     Value,
+    only,
     topic_of,
     unknown_place,
     validated,
@@ -148,17 +150,22 @@ class History:
         """
         self.operations = sorted(map(validated, operations), key=lambda one: one.order)
         self.end = max((one.order for one in self.operations), default=0.0)
-        # (first offset that was kept or lost, when), by partition, in order of time
-        self._deleted: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        self._truncated: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        # (when, first offset that was kept or lost), by partition
+        self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        self._truncations: dict[str, list[tuple[float, int]]] = defaultdict(list)
         # (first offset that was lost, end of the log before)
-        self._refilled: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._refills: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._sources: dict[tuple[str, Value, int], Operation] = {}
         self._writers: dict[tuple[str, Value], Operation] = {}
         self._read_ok: dict[str, set[Value]] = defaultdict(set)
         self.last_read: dict[str, float] = {}
         self._readers: dict[tuple[str, Value], Operation] = {}
         self.logs: dict[str, PartitionLog] = {}
         self._index()
+        self._deleted, self._truncated, self._refilled = (
+            {partition: Extremes(pairs) for partition, pairs in found.items()}
+            for found in (self._deletions, self._truncations, self._refills)
+        )
         self._build_logs()
 
     def writer(self, partition: str, value: Value) -> Operation | None:
@@ -169,6 +176,15 @@ class History:
     def reader(self, partition: str, value: Value) -> Operation | None:
         """Return the first operation that returned a value."""
         return self._readers.get((partition, value))
+
+    def source(self, partition: str, value: Value, offset: int) -> Operation | None:
+        """Return an operation that shows a value at an offset, without its other messages."""
+        writer = self.writer(partition, value)
+        if writer is None or not any(
+            one.value == value and one.offset == offset for one in writer.sent
+        ):
+            writer = self._sources.get((partition, value, offset))
+        return None if writer is None else only(writer, partition, [value])
 
     def was_read(self, partition: str, value: Value) -> bool:
         """Whether a successful poll, or a read of the whole log, returned the value."""
@@ -201,22 +217,24 @@ class History:
         )
 
     def _is_deleted(self, partition: str, offset: int, when: float) -> bool:
-        return any(offset < kept and at < when for kept, at in self._deleted.get(partition, ()))
+        known = self._deleted.get(partition)
+        return known is not None and offset < known.highest_before(when)
 
     def _is_truncated(self, partition: str, offset: int | None, sent: float) -> bool:
-        return any(
-            sent < at and (offset is None or offset >= lost)
-            for lost, at in self._truncated.get(partition, ())
-        )
+        known = self._truncated.get(partition)
+        lost = math.inf if known is None else known.lowest_after(sent)
+        return lost < math.inf and (offset is None or offset >= lost)
 
     def _is_refilled(self, partition: str, offset: int | None) -> bool:
-        return offset is not None and any(
-            lost <= offset < end for lost, end in self._refilled.get(partition, ())
-        )
+        known = self._refilled.get(partition)
+        if known is None or offset is None:
+            return False
+        return offset < known.highest_before(offset + 1)
 
     def was_truncated(self, partition: str, when: float, below: float = math.inf) -> bool:
         """Whether the cluster lost messages of a partition before a time, and below an offset."""
-        return any(at < when and lost < below for lost, at in self._truncated.get(partition, ()))
+        known = self._truncated.get(partition)
+        return known is not None and known.lowest_before(when) < below
 
     def may_be_unseen(self, message: Message, writer: Operation) -> bool:
         """Whether consumers may never get an acknowledged message: see `is_excused`."""
@@ -267,12 +285,12 @@ class History:
                     self.last_read[message.partition] = one.order
                 self._readers.setdefault((message.partition, message.value), one)
             if one.call in ("deleted", "truncated"):
-                known = self._deleted if one.call == "deleted" else self._truncated
+                known = self._deletions if one.call == "deleted" else self._truncations
                 for partition, offset in one.offsets.items():
                     at = one.invoked if one.call == "deleted" else one.order
-                    known[partition].append((offset, at))
+                    known[partition].append((at, offset))
                     if one.call == "truncated" and "end" in one.facts:
-                        self._refilled[partition].append((offset, float(one.facts["end"])))
+                        self._refills[partition].append((offset, float(one.facts["end"])))
 
     def _build_logs(self) -> None:
         final: dict[str, set[tuple[int | None, Value]]] = defaultdict(set)
@@ -284,15 +302,18 @@ class History:
                     if log is None:
                         log = self.logs[message.partition] = PartitionLog(())
                     log.add(message.offset, message.value)
+                    self._sources.setdefault(
+                        (message.partition, message.value, message.offset), one
+                    )
             if one.call == LOG:
                 for message in one.polled:
                     final[message.partition].add((message.offset, message.value))
-        for partition, truncations in self._truncated.items():
+        for partition, truncations in self._truncations.items():
             log = self.logs.get(partition)
             if log is None:
                 continue
-            from_offset = min(lost for lost, _ in truncations)
-            when = max(at for _, at in truncations)
+            from_offset = min(lost for _, lost in truncations)
+            when = max(at for at, _ in truncations)
             stale = set()
             for value, offsets in log.places.items():
                 writer = self.writer(partition, value)

@@ -79,7 +79,9 @@ fact `explicit`: the caller chose the offsets |
 log before |
     | `deleted` | the cluster removed what stood before `offsets` |
     | `start`, `stop` | |
-    | `metrics`, `ready`, `left` | what the client reported, or left behind after `stop`: `facts` |
+    | `metrics`, `ready`, `left` | what the client reported, or left behind after `stop`: `facts`; \
+of `ready()` the fact `ready`, with `expected`, what the observer knows, and of a producer \
+`connections`, how many it has open |
 
     Attributes:
         process: the client, by a name.
@@ -274,7 +276,7 @@ class Anomaly:
 
 
 def only(operation: Operation, partition: str, values: Iterable[Value] | None = None) -> Operation:
-    """Return the operation without messages of other partitions or other values."""
+    """Return the operation without other partitions and their offsets, and without other values."""
     wanted = None if values is None else set(values)
 
     def keep(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -284,7 +286,15 @@ def only(operation: Operation, partition: str, values: Iterable[Value] | None = 
             if same_place(m.partition, partition) and (wanted is None or m.value in wanted)
         )
 
-    return replace(operation, sent=keep(operation.sent), polled=keep(operation.polled))
+    return replace(
+        operation,
+        sent=keep(operation.sent),
+        polled=keep(operation.polled),
+        partitions=tuple(one for one in operation.partitions if same_place(one, partition)),
+        offsets={
+            one: offset for one, offset in operation.offsets.items() if same_place(one, partition)
+        },
+    )
 
 
 def topic_of(partition: str) -> str:

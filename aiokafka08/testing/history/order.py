@@ -193,10 +193,11 @@ def _polled(history: History, one: Operation, positions: dict[str, _Position]) -
         known = positions.get(partition)
         index = log.index_of(messages[0])
         if known is not None and index is not None and index != known.next_index:
-            after = known.after
-            if known.value is not None:
-                after = only(after, partition, [known.value])
-            witness = after, only(one, partition, [messages[0].value])
+            last_value = None if known.value is None else [known.value]
+            witness = (
+                only(known.after, partition, last_value),
+                only(one, partition, [messages[0].value]),
+            )
             facts: dict[str, object] = {
                 "partition": partition,
                 "delta": index - known.next_index + 1,

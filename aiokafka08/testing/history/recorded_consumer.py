@@ -1,6 +1,9 @@
 """`RecordedConsumer`: a consumer whose calls, positions and rebalances a `Recorder` writes down.
 
 Invariant: a message counts as polled when the call that returned it ends.
+
+Calls have the deadlines that the consumer promises. `getone()` and `async for` have none: they may
+wait for ever for a message.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message
 from aiokafka08.testing.history.recording import Recording
+
+_EMPTY_AT_END = ("asked_bytes", "buffered_bytes")
+"""Gauges that are 0 after `stop()`."""
 
 
 def _names(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
@@ -57,6 +63,8 @@ class RecordedConsumer:
         self._consumer = consumer
         self._extracts: bool = consumer._config.decoding.embedded_headers
         self._deadline_s = deadline_s
+        timeout_s: float = consumer._router.config.request_timeout_s
+        self._request_deadline_s = timeout_s if deadline_s is None else deadline_s
         self._positions: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -76,20 +84,33 @@ class RecordedConsumer:
         return await self._poll("anext", self._consumer.__anext__(), None, self._one)
 
     async def start(self) -> None:
-        await self._record("start", self._consumer.start())
+        await self._record("start", self._consumer.start(), self._start_deadline_s())
+
+    def _start_deadline_s(self) -> float | None:
+        consumer = self._consumer
+        if self._deadline_s is not None:
+            return self._deadline_s
+        if consumer._wanted.by_topic or consumer._config.zookeeper_connect is not None:
+            return None
+        # It finds a broker, and then the exact line.
+        deadline_s: float = 2 * consumer._router.config.start_timeout_s
+        return deadline_s
 
     async def stop(self) -> None:
-        await self._record("stop", self._consumer.stop())
+        await self._record("stop", self._consumer.stop(), self._deadline_s)
         self.ready()
+        metrics = self.metrics()
+        self._note("left", facts={name: metrics[name] for name in _EMPTY_AT_END})
 
     def ready(self) -> bool:
-        ready: bool = self._consumer.ready()
-        self._note("ready", facts={"ready": ready})
-        return ready
+        facts = self._recorder.ready_facts(self._process, self._consumer)
+        self._note("ready", facts=facts)
+        return bool(facts["ready"])
 
     def metrics(self) -> dict[str, float]:
         metrics: dict[str, float] = self._consumer.metrics()
         facts: dict[str, Fact] = {name: value for name, value in metrics.items() if "{" not in name}
+        facts |= self._recorder.ready_facts(self._process, self._consumer)
         self._note("metrics", facts=facts)
         return metrics
 
@@ -205,7 +226,10 @@ class RecordedConsumer:
 
     async def position(self, partition: TopicPartition) -> int:
         entry = self._recorder.begin(
-            self._process, "position", group=self._consumer._group_id, deadline_s=self._deadline_s
+            self._process,
+            "position",
+            group=self._consumer._group_id,
+            deadline_s=self._request_deadline_s,
         )
         try:
             found: int = await self._consumer.position(partition)
@@ -262,7 +286,7 @@ class RecordedConsumer:
             self._process,
             "commit",
             group=self._consumer._group_id,
-            deadline_s=self._deadline_s,
+            deadline_s=self._request_deadline_s,
             partitions=tuple(name for name in assigned if name not in given),
             offsets=given,
             facts={} if offsets is None else {"explicit": True},
@@ -280,7 +304,7 @@ class RecordedConsumer:
             self._process,
             "committed",
             group=self._consumer._group_id,
-            deadline_s=self._deadline_s,
+            deadline_s=self._request_deadline_s,
             partitions=(name,),
         )
         try:
@@ -296,8 +320,8 @@ class RecordedConsumer:
     def _note(self, call: str, **fields: Any) -> None:
         self._recorder.note(self._process, call, group=self._consumer._group_id, **fields)
 
-    async def _record(self, call: str, awaitable: Any) -> None:
-        entry = self._recorder.begin(self._process, call, deadline_s=self._deadline_s)
+    async def _record(self, call: str, awaitable: Any, deadline_s: float | None) -> None:
+        entry = self._recorder.begin(self._process, call, deadline_s=deadline_s)
         try:
             await awaitable
         except BaseException as error:

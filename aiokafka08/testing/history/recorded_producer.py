@@ -62,7 +62,10 @@ class RecordedProducer:
         await self.stop()
 
     async def start(self) -> None:
-        await self._record("start", self._producer.start())
+        deadline_s = self._deadline_s
+        if deadline_s is None:  # it finds a broker, and then perhaps the exact line
+            deadline_s = 2 * self._producer._config.start_timeout_s
+        await self._record("start", self._producer.start(), deadline_s)
 
     async def stop(self, timeout: float | None = None) -> None:
         deadline_s = self._deadline_s if timeout is None else timeout
@@ -79,16 +82,22 @@ class RecordedProducer:
             self._recorder.note(self._process, "left", facts=left)
 
     async def flush(self) -> None:
-        await self._record("flush", self._producer.flush())
+        await self._record("flush", self._producer.flush(), self._deadline_s)
 
     def ready(self) -> bool:
-        ready: bool = self._producer.ready()
-        self._recorder.note(self._process, "ready", facts={"ready": ready})
-        return ready
+        facts = self._ready_facts(self._producer.metrics())
+        self._recorder.note(self._process, "ready", facts=facts)
+        return bool(facts["ready"])
+
+    def _ready_facts(self, metrics: dict[str, float]) -> dict[str, Fact]:
+        facts = self._recorder.ready_facts(self._process, self._producer)
+        facts["connections"] = metrics["connections_opened"] - metrics["connections_closed"]
+        return facts
 
     def metrics(self) -> dict[str, float]:
         metrics: dict[str, float] = self._producer.metrics()
         facts: dict[str, Fact] = {name: value for name, value in metrics.items() if "{" not in name}
+        facts |= self._ready_facts(metrics)
         self._recorder.note(self._process, "metrics", facts=facts)
         return metrics
 
@@ -236,8 +245,8 @@ class RecordedProducer:
         outcomes += [("ok", tuple(messages), "") for messages in stored.values()]
         self._recorder.split(entry, outcomes)
 
-    async def _record(self, call: str, awaitable: Any) -> Any:
-        entry = self._recorder.begin(self._process, call, deadline_s=self._deadline_s)
+    async def _record(self, call: str, awaitable: Any, deadline_s: float | None) -> Any:
+        entry = self._recorder.begin(self._process, call, deadline_s=deadline_s)
         try:
             result = await awaitable
         except BaseException as error:

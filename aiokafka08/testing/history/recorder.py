@@ -45,9 +45,9 @@ class Recorder(Recording):
         Args:
             process: its name in the history; unique.
             producer: an AIOKafkaProducer.
-            deadline_s: the longest that a call that sends, its message, or the start may take: the
-                sum of `request_timeout_ms` and `delivery_timeout_ms`; None: no limit
-                (default None).
+            deadline_s: the longest that a call that sends, its message, `flush()`, the start or
+                the stop may take: the sum of `request_timeout_ms` and `delivery_timeout_ms`; None:
+                no limit but that of the start, twice `start_timeout_ms` (default None).
 
         Raises:
             ValueError: it has serializers, and the recorder no `identify`.
@@ -68,8 +68,11 @@ class Recorder(Recording):
         Args:
             process: its name in the history; unique.
             consumer: an AIOKafkaConsumer.
-            deadline_s: the longest that commits, searches of positions and the start may take;
-                None: no limit. `getmany` has its own (default None).
+            deadline_s: the longest that `commit()`, `committed()`, `position()`, the start or the
+                stop may take. None: what the consumer promises, `request_timeout_ms` for the first
+                three, and twice `start_timeout_ms` for the start; but a start that waits for a
+                group or for ZooKeeper has no limit, nor has the stop (default None). `getmany()`
+                has its own; `getone()` and `async for` may wait for ever, and have none.
 
         Raises:
             ValueError: it has deserializers, and the recorder no `identify`.
@@ -99,6 +102,21 @@ class Recorder(Recording):
                 then(event)
 
         return note
+
+    def expect_ready(self, process: str, expected: bool | None) -> None:
+        """State what `ready()` of a running client must return from now on.
+
+        State it only where it is certain: True while all brokers are up and the client has no work
+        but to be connected; False once no broker can be reached, and for longer than its timeouts.
+
+        Args:
+            process: the name of the client in the history.
+            expected: None: that isn't known any more.
+        """
+        if expected is None:
+            self.expected_ready.pop(process, None)
+        else:
+            self.expected_ready[process] = expected
 
     # --- observations -----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from aiokafka08 import environment
 from aiokafka08.embedded_headers import extract
 from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.history.operations import Message, Operation, Status, Value
+from aiokafka08.testing.history.operations import Fact, Message, Operation, Status, Value
 
 _SHOWN = 40
 """Longer values are cut in a history, and told apart by a digest."""
@@ -72,6 +72,7 @@ class Recording:
 
     Attributes:
         embeds_headers: whether a recorded producer puts headers into values.
+        expected_ready: what is known of `ready()` of a client, by its name.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Recording:
     ) -> None:
         self.identify = identify
         self.embeds_headers = False
+        self.expected_ready: dict[str, bool] = {}
         self._clock = clock
         self._last = -math.inf
         self._operations: list[Operation] = []
@@ -97,6 +99,13 @@ class Recording:
         self.begin(process, call).end(**fields)
 
     # --- for the wrapped clients ------------------------------------------------------------------
+
+    def ready_facts(self, process: str, client: Any) -> dict[str, Fact]:
+        """Return the facts of `ready()`: what the client says, and what is known."""
+        facts: dict[str, Fact] = {"ready": client.ready()}
+        if process in self.expected_ready:
+            facts["expected"] = self.expected_ready[process]
+        return facts
 
     def now(self) -> float:
         """Return the time, later than any time returned before."""
