@@ -701,3 +701,10 @@ def test_retry_after_a_cancelled_call_explains_a_second_copy() -> None:
     assert "duplicate" not in names(check(history))
     accepted = replace(cancelled, accepted=0.1)
     assert "duplicate" in names(check([accepted, *history[1:]]))
+
+
+def test_memory_of_a_request_in_flight_isnt_leaked() -> None:
+    """A message that has expired keeps its memory until its request ends."""
+    facts = {"buffer_used_bytes": 3, "requests_in_flight": 1}
+    history = [SENT, poll(1, "abcde", 0), call("metrics", 2, "p", facts=facts)]
+    assert check(history) == []

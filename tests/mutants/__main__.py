@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -52,22 +53,22 @@ def hunt(mutant: Mutant, seeds: int, series: int) -> Found:
             first, used = 1000 * number, 0
             took.append(None)
             while used < seeds:
-                result = run_seeds(Path(folder), first + used, seeds - used)
+                result = run_seeds(Path(folder), mutant.scenario, first + used, seeds - used)
                 if result is None:
                     break
                 seed, anomalies = result
                 used = seed - first + 1
-                if run_seeds(ROOT, seed, 1) is None:
+                if run_seeds(ROOT, mutant.scenario, seed, 1) is None:
                     took[-1] = used
                     names.update(anomalies)
                     break
         return Found(took, sorted(names))
 
 
-def run_seeds(folder: Path, first: int, count: int) -> tuple[int, list[str]] | None:
+def run_seeds(folder: Path, scenario: str, first: int, count: int) -> tuple[int, list[str]] | None:
     """Run seeds in another process; return the first that fails, with its anomalies."""
     environment = os.environ | {"AIOKAFKA08_IMPL": "python", "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-m", "tests.mutants.seeds", str(first), str(count)]
+    command = [sys.executable, "-m", "tests.mutants.seeds", scenario, str(first), str(count)]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -77,8 +78,9 @@ def run_seeds(folder: Path, first: int, count: int) -> tuple[int, list[str]] | N
     if lines and lines[-1].startswith("FAIL "):
         _, seed, *names = lines[-1].split()
         return int(seed), names
-    if lines:  # killed by its timer
-        return int(lines[-1].split()[1]), ["hangs"]
+    if lines:
+        is_killed = done.returncode == -signal.SIGPROF  # by its timer
+        return int(lines[-1].split()[1]), ["hangs" if is_killed else "crashes"]
     raise RuntimeError(f"{' '.join(command)}: {done.stderr[-2000:]}")
 
 

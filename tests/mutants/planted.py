@@ -18,12 +18,14 @@ class Mutant:
         name: what the bug does.
         path: the file, in the package.
         old, new: the lines before and after.
+        scenario: what hunts it, a key of `seeds.SCENARIOS` (default "clients").
     """
 
     name: str
     path: str
     old: str
     new: str
+    scenario: str = "clients"
 
     def apply(self, text: str) -> str:
         """Return the file's text with the bug.
@@ -142,6 +144,13 @@ MUTANTS = (
         "producer/outcome.py",
         "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)\n",
         "            return BatchDecision(Outcome.FAILED, error)\n",
+    ),
+    Mutant(
+        "a producer doesn't refresh the metadata after NotLeaderForPartition",
+        "producer/outcome.py",
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)\n",
+        "            refresh = code != NotLeaderForPartitionError.errno\n"
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=refresh)\n",
     ),
     Mutant(
         "a batch that is refused for its size is stored",
@@ -265,6 +274,15 @@ MUTANTS = (
         "            pass\n",
     ),
     Mutant(
+        "a consumer doesn't refresh the metadata after NotLeaderForPartition",
+        "consumer/fetcher.py",
+        "                self._emit_failure(cursor, broker_error(error_code))\n"
+        "                self._router.metadata.request_refresh()\n",
+        "                self._emit_failure(cursor, broker_error(error_code))\n"
+        "                if error_code != 6:\n"
+        "                    self._router.metadata.request_refresh()\n",
+    ),
+    Mutant(
         "partitions begin at the end of the log",
         "consumer/start_offsets.py",
         "                cursor.start = self._reset  # it stays",
@@ -288,6 +306,28 @@ MUTANTS = (
         "            if offset < fetch_offset:\n",
         "            if offset < fetch_offset - 2:\n",
     ),
+    # --- groups in ZooKeeper ----------------------------------------------------------------------
+    Mutant(
+        "a member reads on after its ZooKeeper session has ended",
+        "consumer/membership/zookeeper_group.py",
+        "            self._owned = {}\n            await self._assignee.revoke()\n\n",
+        "            self._owned = {}\n\n",
+        "leases",
+    ),
+    Mutant(
+        "a member keeps its partitions until ZooKeeper can be reached again",
+        "consumer/membership/zookeeper_group.py",
+        "        if self._disconnected_since is None:\n            return None\n        return",
+        "        if True:\n            return None\n        return",
+        "leases",
+    ),
+    Mutant(
+        "a member commits after its ZooKeeper session has ended",
+        "consumer/commits.py",
+        "        if not self._member_state.session_lost and now <= self._member_state.session_deadline:\n",
+        "        if True:\n",
+        "leases",
+    ),
     # --- connections and metadata -----------------------------------------------------------------
     Mutant(
         "an error empties the snapshot of a topic",
@@ -304,8 +344,21 @@ MUTANTS = (
         "            for broker in response.brokers\n"
         "        }\n",
     ),
-    # That such a request leaves `_in_flight` is no bug to find: the next response then has another
-    # correlation id than expected, which closes the connection, and all is sent again.
+    Mutant(
+        "the correlation id of a cancelled request is forgotten",
+        "net/transport.py",
+        "                return await response\n        except TimeoutError:\n",
+        "                try:\n"
+        "                    return await response\n"
+        "                except asyncio.CancelledError:\n"
+        "                    for one in list(self._protocol._in_flight):\n"
+        "                        if self._pending[one.correlation_id].waiter is response:\n"
+        "                            self._protocol._in_flight.remove(one)\n"
+        "                            del self._pending[one.correlation_id]\n"
+        "                    raise\n"
+        "        except TimeoutError:\n",
+    ),
+    # The same, and the client doesn't compare correlation ids: all later responses are one off.
     Mutant(
         "the response to a request that timed out goes to the next request",
         "net/transport.py",

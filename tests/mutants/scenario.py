@@ -22,6 +22,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, 
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.telemetry import Disconnected, Event
 from aiokafka08.testing import Answer, Close, Corrupt, Delay, Omit, Silence
 from aiokafka08.testing.history import Anomaly, Recorder, check
 from aiokafka08.testing.simulation import Network, World, simulate
@@ -45,14 +46,17 @@ def run(seed: int) -> list[Anomaly]:
     found: list[Anomaly] = []
     with simulate(seed, brokers=3, version=version, network=network) as world:
         try:
-            world.run(_Clients(world, recorder, rng).play, limit_s=900.0)
+            world.run(_Clients(world, recorder, rng, found).play, limit_s=900.0)
         except Exception as error:
             found.append(Anomaly(type(error).__name__, (), {"text": str(error)[:2000]}))
     return found + check(recorder.operations)
 
 
 class _Clients:
-    def __init__(self, world: World, recorder: Recorder, rng: random.Random) -> None:
+    def __init__(
+        self, world: World, recorder: Recorder, rng: random.Random, found: list[Anomaly]
+    ) -> None:
+        self._found = found
         self._world = world
         self._cluster = cluster = world.cluster
         self._recorder = recorder
@@ -101,8 +105,34 @@ class _Clients:
         # All is well again: a message to each partition must arrive.
         for tp in _PLACES:
             await producer.send_and_wait(TOPIC, self._value(), partition=tp.partition)
+        await self._lose_a_request(producer)
         await producer.flush()
         producer.metrics()
+
+    async def _lose_a_request(self, producer: Any) -> None:
+        """Close the connection under a request: it is sent again at once, not after its timeout."""
+        with self._world.process("broker 0"):
+            self._cluster.fault(ProduceRequest, then=Silence(perform=False))
+        sending = asyncio.create_task(producer.send_and_wait(TOPIC, self._value(), partition=0))
+        await asyncio.sleep(REQUEST_S / 4)
+        with self._world.process("broker 0"):
+            self._cluster.drop_connections()
+        await asyncio.wait([sending], timeout=REQUEST_S / 2)
+        if not sending.done():
+            self._found.append(Anomaly("late-retry", (), {"after_s": REQUEST_S / 2}))
+        await sending
+
+    def _on_event(self, event: Event) -> None:
+        """Note a response that doesn't match its request.
+
+        The brokers send none here, except after a `Silence` to a producer.
+        """
+        if (
+            isinstance(event, Disconnected)
+            and event.lane != "produce"
+            and "correlation id" in event.reason
+        ):
+            self._found.append(Anomaly("unmatched-response", (), {"reason": event.reason}))
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -121,7 +151,7 @@ class _Clients:
             request_timeout_ms=int(REQUEST_S * 1000),
             delivery_timeout_ms=int(DELIVERY_S * 1000),
             retry_backoff_ms=rng.choice([20, 100]),
-            on_event=self._recorder.on_event("p"),
+            on_event=self._recorder.on_event("p", self._on_event),
         )
         # A call waits for memory for up to DELIVERY_S, `send_many` several times.
         deadline_s = REQUEST_S + DELIVERY_S + (9 * DELIVERY_S if self._is_tight else 0)
@@ -140,6 +170,7 @@ class _Clients:
             request_timeout_ms=int(REQUEST_S * 1000),
             max_partition_fetch_bytes=rng.choice([200, 2000]),
             fetch_max_wait_ms=100,
+            on_event=self._on_event,
         )
         wrapped = self._recorder.consumer(f"c{number}", consumer)
         if self._has_groups:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aiokafka08
+from aiokafka08.testing.history import Message, Operation
+from tests.mutants import leases
+from tests.mutants.leases import kept_leases
 from tests.mutants.planted import MUTANTS, Mutant
 from tests.mutants.scenario import run
+from tests.mutants.seeds import SCENARIOS
 
 PACKAGE = Path(aiokafka08.__file__).parent
 
@@ -17,6 +22,7 @@ PACKAGE = Path(aiokafka08.__file__).parent
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_applies(mutant: Mutant) -> None:
     ast.parse(mutant.apply((PACKAGE / mutant.path).read_text()))
+    assert mutant.scenario in SCENARIOS
 
 
 def test_names_are_unique_and_there_are_enough() -> None:
@@ -32,3 +38,36 @@ def test_mutant_that_no_longer_applies_is_refused() -> None:
 def test_scenario_finds_nothing_in_the_client_as_it_is(seed: int) -> None:
     """One seed of each broker line; `nox -s mutants` runs more."""
     assert run(seed) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mixed_scenario_finds_no_kept_lease(seed: int) -> None:
+    """One seed of each broker line with groups in ZooKeeper."""
+    assert leases.run(seed) == []
+
+
+POLLED = (Message("t/0", "a", 0),)
+
+
+def _operation(call: str, process: str = "c", **fields: Any) -> Operation:
+    return Operation(
+        **{"process": process, "call": call, "invoked": 9.0, "ended": 9.1, "group": "g", **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (_operation("getmany", polled=POLLED), True),
+        (_operation("commit", offsets={"t/0": 1}), True),
+        (_operation("commit", status="unknown", offsets={"t/0": 1}), False),
+        (_operation("getmany"), False),
+        (_operation("getmany", invoked=5.4, polled=POLLED), False),
+        (_operation("getmany", process="other", polled=POLLED), False),
+    ],
+)
+def test_lease_is_kept_by_calls_after_the_end(call: Operation, found: bool) -> None:
+    end = _operation("expired", invoked=5.0, ended=5.0)
+    again = _operation("assigned", invoked=7.0, ended=7.0, partitions=("t/0",))
+    assert [one.name for one in kept_leases([call, end])] == ["lease-kept"] * found
+    assert not list(kept_leases([call, end, again]))

@@ -129,7 +129,8 @@ class _Counts:
 def wrong_metrics(history: History) -> Iterator[Anomaly]:
     """A counter in `metrics()` isn't what the calls until then amount to; or memory is left.
 
-    `memory-leaked`: buffers aren't empty while no message waits for its end.
+    `memory-leaked`: buffers aren't empty while no message waits for its end, and no request is in
+    flight: a message that has expired keeps its memory until its request ends.
     """
     for operations in history.by_process().values():
         reports = [one for one in operations if one.call == "metrics"]
@@ -168,7 +169,7 @@ def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Ite
             if value is not None and not least <= float(value) <= most:
                 facts = {name: value, "at_least": least, "at_most": most}
                 yield Anomaly("wrong-metrics", (one,), facts)
-        if called.before(at) == done.before(at):
+        if called.before(at) == done.before(at) and not one.facts.get("requests_in_flight"):
             held = {name: one.facts[name] for name in _EMPTY_WHEN_IDLE if one.facts.get(name)}
             if held:
                 yield Anomaly("memory-leaked", (one,), held)
