@@ -140,7 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--version", choices=VERSIONS, help="the brokers' line (default: all in turn, by seed)"
     )
     parser.add_argument(
-        "--shrink", action="store_true", help="shrink the first failing seed, and print a test"
+        "--no-shrink",
+        action="store_true",
+        help="don't shrink the first failing seed to a test, which takes up to 300 runs",
     )
     options = parser.parse_args(arguments)
     summary, failing = Summary(), None
@@ -150,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failing = failing or (result.seed, name)
             print(f"FAIL seed={result.seed} anomaly={name}", flush=True)
         _show_progress(summary, options.seeds, result)
-    if failing is not None and options.shrink:
+    if failing is not None and not options.no_shrink:
+        print(f"shrinking seed {failing[0]}", file=sys.stderr, flush=True)
         print(_shrunk(*failing, options.version))
     fired = " ".join(f"{kind}={summary.fired[kind]}" for kind in KINDS)
     print(f"faults: {fired}")

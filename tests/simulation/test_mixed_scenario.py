@@ -1,7 +1,7 @@
 """The mixed scenario: the first 300 seeds here; `nox -s full` runs 2,000.
 
-A failing seed is found again by its number: `python -m tests.simulation --first 17 --seeds 1
---shrink` shrinks it and prints a test.
+A failing seed is found again by its number: `python -m tests.simulation --first 17 --seeds 1`
+shrinks it and prints a test.
 """
 
 from __future__ import annotations
@@ -112,9 +112,13 @@ def test_task_that_ignores_cancellation_is_an_anomaly(
             raise ValueError("the scenario fails")
 
     monkeypatch.setattr(_Scenario, "play", play)
+    monkeypatch.setattr("tests.simulation.runner.shrink", lambda plan, fails: plan)
     assert main(["--seeds", "2", "--first", "2"]) == 1
-    failures = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    lines = capsys.readouterr().out.splitlines()
+    failures = [line for line in lines if line.startswith("FAIL")]
     assert failures == [f"FAIL seed={seed} anomaly={error.__name__}" for seed in (2, 3)]
+    name = f"test_seed_2_{error.__name__.lower()}"
+    assert [line for line in lines if line.startswith("def ")] == [f"def {name}() -> None:"]
 
 
 async def ignore_cancellation() -> None:
