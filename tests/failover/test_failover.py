@@ -1,7 +1,9 @@
-"""Kill, pause and cut off real brokers while a producer and a consumer run: nothing is lost.
+"""Kill, pause, restart and cut off real brokers while clients work: nothing is lost.
 
-The cluster has three brokers of 0.8.2.2. `min.insync.replicas` is set per topic, since brokers of
-this line ignore their own setting (docs/brokers.md 5.3).
+The clients are a producer, and a consumer or a group of two; `DeliveryCheck` records them and lets
+`aiokafka08.testing.history` judge what they did. The cluster has three brokers, of 0.8.2.2 where a
+test names no other version. `min.insync.replicas` is set per topic, since brokers of 0.8.2 ignore
+their own setting (docs/brokers.md 5.3).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pytest
 from aiokafka08.telemetry import Disconnected, Event
 from aiokafka08.zookeeper.session import temporary_session
 from tests.brokers.cluster import RealCluster
-from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.waiting import wait_for
 from tests.delivery_check import DeliveryCheck
@@ -58,6 +60,30 @@ async def wait_full_isr(cluster: RealCluster, topic: str) -> None:
         await asyncio.to_thread(cluster.wait_isr, topic, partition, cluster.nodes, timeout=60.0)
 
 
+def group_options(cluster: RealCluster, group: str) -> dict[str, Any]:
+    """Return the options of a group's member; with brokers of 0.8 the group is in ZooKeeper."""
+    options: dict[str, Any] = {
+        "group_id": group,
+        "session_timeout_ms": 6_000,
+        "auto_commit_interval_ms": 500,
+    }
+    if cluster.version.startswith("0.8."):
+        options["zookeeper_connect"] = cluster.zookeeper_connect
+        options["rebalance_max_retries"] = 30
+    return options
+
+
+async def take_down(
+    cluster: RealCluster, topic: str, work: DeliveryCheck, node: int, how: Callable[[int], None]
+) -> None:
+    """Kill or stop a broker and start it again, while the clients work."""
+    await work.acknowledged(50)
+    await asyncio.to_thread(how, node)
+    await work.acknowledged(50, timeout=60)  # under new leaders
+    await asyncio.to_thread(cluster.restart, node)
+    await wait_full_isr(cluster, topic)
+
+
 async def kill_leaders(cluster: RealCluster, topic: str, rounds: int) -> None:
     await create_safe_topic(cluster, topic)
     work = DeliveryCheck(
@@ -68,12 +94,8 @@ async def kill_leaders(cluster: RealCluster, topic: str, rounds: int) -> None:
     )
     async with work.running(drain_timeout=90):
         for round_number in range(rounds):
-            await work.acknowledged(50)
             victim = await asyncio.to_thread(cluster.leader, topic, round_number % PARTITIONS)
-            await asyncio.to_thread(cluster.kill, victim)
-            await work.acknowledged(50, timeout=60)  # under a new leader
-            await asyncio.to_thread(cluster.restart, victim)
-            await wait_full_isr(cluster, topic)
+            await take_down(cluster, topic, work, victim, cluster.kill)
     await work.check()
 
 
@@ -92,8 +114,9 @@ async def test_no_acknowledged_message_is_lost_in_ten_kills(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("members", [1, 2], ids=["consumer", "group"])
 async def test_a_long_pause_of_a_leader_loses_nothing(
-    cluster: RealCluster, unique_topic: NewName
+    members: int, cluster: RealCluster, unique_topic: NewName
 ) -> None:
     topic = unique_topic("pause")
     await create_safe_topic(cluster, topic)
@@ -107,9 +130,14 @@ async def test_a_long_pause_of_a_leader_loses_nothing(
             "request_timeout_ms": 2_000,
             "on_event": events.append,
         },
-        consumer={"request_timeout_ms": 2_000},
+        consumer={
+            "request_timeout_ms": 2_000,
+            **(group_options(cluster, topic) if members > 1 else {}),
+        },
+        members=members,
     )
     async with work.running(drain_timeout=90):
+        await work.shared()
         await work.acknowledged(50)
         victim = await asyncio.to_thread(cluster.leader, topic, 0)
         others = set(cluster.nodes) - {victim}
@@ -193,17 +221,6 @@ async def test_connections_cut_at_random_bytes_lose_nothing(unique_topic: NewNam
             await asyncio.to_thread(cluster.close)
 
 
-def in_zookeeper(cluster: RealCluster, group: str) -> dict[str, Any]:
-    """Return the options of a member of a group in ZooKeeper."""
-    return {
-        "group_id": group,
-        "zookeeper_connect": cluster.zookeeper_connect,
-        "session_timeout_ms": 6_000,
-        "rebalance_max_retries": 30,
-        "auto_commit_interval_ms": 500,
-    }
-
-
 @pytest.mark.full
 async def test_a_group_gets_all_messages_when_leaders_are_killed(
     cluster: RealCluster, unique_topic: NewName
@@ -216,7 +233,7 @@ async def test_a_group_gets_all_messages_when_leaders_are_killed(
         topic,
         PARTITIONS,
         producer={"request_timeout_ms": 10_000},
-        consumer=in_zookeeper(cluster, topic),
+        consumer=group_options(cluster, topic),
         members=2,
     )
     await kill_leaders_of_group(cluster, topic, work)
@@ -226,12 +243,33 @@ async def kill_leaders_of_group(cluster: RealCluster, topic: str, work: Delivery
     async with work.running(drain_timeout=90):
         await work.shared()
         for partition in range(2):
-            await work.acknowledged(50)
             victim = await asyncio.to_thread(cluster.leader, topic, partition)
-            await asyncio.to_thread(cluster.kill, victim)
-            await work.acknowledged(50, timeout=60)
-            await asyncio.to_thread(cluster.restart, victim)
-            await wait_full_isr(cluster, topic)
+            await take_down(cluster, topic, work, victim, cluster.kill)
+    await work.check()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", [VERSION, "3.9.1"])
+async def test_a_rolling_restart_costs_a_group_no_message(
+    version: str, broker_clusters: BrokerClusters, unique_topic: NewName
+) -> None:
+    """Each broker is stopped cleanly, also the controller and the group's coordinator."""
+    cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
+    topic = unique_topic("rolling")
+    await create_safe_topic(cluster, topic)
+    work = DeliveryCheck(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={"request_timeout_ms": 10_000},
+        consumer=group_options(cluster, topic),
+        members=2,
+    )
+    async with work.running(drain_timeout=90):
+        await work.shared()
+        for node in cluster.nodes:
+            await take_down(cluster, topic, work, node, cluster.stop)
+        await work.acknowledged(50, timeout=60)
     await work.check()
 
 
@@ -258,7 +296,7 @@ async def test_scala_member_shares_a_group_when_leaders_are_killed(
             topic,
             PARTITIONS,
             producer={"request_timeout_ms": 10_000},
-            consumer=in_zookeeper(cluster, topic),
+            consumer=group_options(cluster, topic),
             members=2,
             foreign=foreign,
         )
@@ -282,11 +320,7 @@ async def test_kafka_python_shares_a_group_when_leaders_are_killed(unique_topic:
                 topic,
                 PARTITIONS,
                 producer={"request_timeout_ms": 10_000},
-                consumer={
-                    "group_id": topic,
-                    "session_timeout_ms": 6_000,
-                    "auto_commit_interval_ms": 500,
-                },
+                consumer=group_options(cluster, topic),
                 members=2,
                 foreign=foreign,
             )
