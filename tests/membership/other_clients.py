@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import threading
-import warnings
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 from tests.brokers.java_process import JavaProcess
 
-with warnings.catch_warnings():  # kafka-python's import uses a deprecated function
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 class JavaMember:
@@ -48,53 +46,54 @@ class JavaMember:
 
 
 class KafkaPythonMember:
-    """kafka-python's consumer, in a thread that polls without pauses.
-
-    kafka-python forgets a join whose response arrives between two polls, and joins again. With
-    pauses, its rejoin and that of another member would trigger each other for ever.
-    """
+    """kafka-python's consumer, in a process of its own (`kafka_python_process`)."""
 
     def __init__(self, cluster: RealCluster | EmbeddedCluster, group: str, topic: str) -> None:
-        self.values: list[str] = []
-        self._end = threading.Event()
-        options: dict[str, Any] = {
-            "bootstrap_servers": cluster.bootstrap_servers.split(","),
-            "group_id": group,
-            "client_id": "kafka-python",
-            "session_timeout_ms": 6000,
-            "heartbeat_interval_ms": 200,
-            "auto_commit_interval_ms": 100,
-            "auto_offset_reset": "earliest",
-        }
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - `stop()` closes it
+        self._last_text = b""  # once it has ended
+        arguments = [cluster.bootstrap_servers, group, topic]
         if cluster.version.startswith("0.9"):
-            options["api_version"] = (0, 9)
-        self._consumer: Any = kafka.KafkaConsumer(topic, **options)
-        self._consumer.partitions_for_topic(
-            topic
-        )  # otherwise it leads a group without metadata of the topics
-        self._thread = threading.Thread(target=self._poll)
-        self._thread.start()
+            arguments.append("0.9")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.membership.kafka_python_process", *arguments],
+            stdout=self._printed,
+            cwd=PROJECT,
+        )
+
+    def _text(self) -> bytes:
+        if self._printed.closed:
+            return self._last_text
+        file = self._printed.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0)
+
+    def _lines(self, kind: str) -> list[str]:
+        complete = self._text().decode().rpartition("\n")[0].splitlines()
+        return [
+            rest for first, _, rest in (one.partition(" ") for one in complete) if first == kind
+        ]
+
+    @property
+    def values(self) -> list[str]:
+        """The messages that it has printed."""
+        return self._lines("value")
 
     @property
     def partitions(self) -> set[int]:
         """The numbers of its partitions."""
-        return {tp.partition for tp in self._consumer.assignment()}
+        return set(map(int, (self._lines("partitions") or [""])[-1].split()))
 
     def stop(self) -> None:
-        """Leave the group and end the thread."""
-        self._end.set()
-        self._thread.join(20)
-        # It sometimes leaves a socket open; the ResourceWarning would fail a later test.
-        self._consumer = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
-
-    def _poll(self) -> None:
-        while not self._end.is_set():
-            for records in self._consumer.poll(timeout_ms=500).values():
-                self.values += [record.value.decode() for record in records]
-        self._consumer.close()
+        """Send SIGTERM; the member leaves its group."""
+        if self._printed.closed:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._last_text = self._text()
+            self._printed.close()
 
 
 class ScalaMember:

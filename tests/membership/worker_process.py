@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +36,6 @@ class Worker:
     def text(self) -> str:
         """Everything that it has printed."""
         return self._printed.read_text()
-
-    @property
-    def values(self) -> list[str]:
-        """The values of the messages that it has printed."""
-        return re.findall(r"^\d+/\d+ b'(.*)'$", self.text, re.MULTILINE)
 
     def stop(self) -> None:
         """Kill the process."""
