@@ -220,8 +220,7 @@ async def play(
     """
     chance = random.Random(seed)
     number = 0
-    replicas = min(len(source.nodes), 2)
-    await asyncio.to_thread(source.create_topic, topic, PARTITIONS, replicas)
+    await asyncio.to_thread(source.create_topic, topic, PARTITIONS, len(source.nodes))
     file = folder / f"{topic}.toml"
     load = Load(source, topic)
     writing = asyncio.create_task(load.run())
