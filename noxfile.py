@@ -171,7 +171,7 @@ def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
 def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterator[None]:
     """Run commands beside the block, one behind the other; print at the end what they printed.
 
-    The block's tests wait for brokers and Spark, so that a core has time for them.
+    In turn, they would use one of the two cores for a part of the time.
     """
     script = " && ".join(map(shlex.join, commands))
     path = os.pathsep.join([session.bin, os.environ["PATH"]])

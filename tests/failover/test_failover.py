@@ -22,7 +22,7 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.waiting import wait_for
-from tests.delivery_check import DeliveryCheck
+from tests.delivery_check import DeliveryCheck, ForeignMember
 from tests.membership.other_clients import KafkaPythonMember, ScalaMember
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -71,6 +71,21 @@ def group_options(cluster: RealCluster, group: str) -> dict[str, Any]:
         options["zookeeper_connect"] = cluster.zookeeper_connect
         options["rebalance_max_retries"] = 30
     return options
+
+
+def group_work(
+    cluster: RealCluster, topic: str, foreign: ForeignMember | None = None
+) -> DeliveryCheck:
+    """Return a producer and a group of two, with a member of another client if one is given."""
+    return DeliveryCheck(
+        cluster.bootstrap_servers,
+        topic,
+        PARTITIONS,
+        producer={"request_timeout_ms": 10_000},
+        consumer=group_options(cluster, topic),
+        members=2,
+        foreign=foreign,
+    )
 
 
 async def take_down(
@@ -228,14 +243,7 @@ async def test_a_group_gets_all_messages_when_leaders_are_killed(
     """Two members share the partitions and commit; the broker that keeps the commits dies too."""
     topic = unique_topic("members")
     await create_safe_topic(cluster, topic)
-    work = DeliveryCheck(
-        cluster.bootstrap_servers,
-        topic,
-        PARTITIONS,
-        producer={"request_timeout_ms": 10_000},
-        consumer=group_options(cluster, topic),
-        members=2,
-    )
+    work = group_work(cluster, topic)
     await kill_leaders_of_group(cluster, topic, work)
 
 
@@ -257,14 +265,7 @@ async def test_a_rolling_restart_costs_a_group_no_message(
     cluster = await asyncio.to_thread(broker_clusters.get, version, 3)
     topic = unique_topic("rolling")
     await create_safe_topic(cluster, topic)
-    work = DeliveryCheck(
-        cluster.bootstrap_servers,
-        topic,
-        PARTITIONS,
-        producer={"request_timeout_ms": 10_000},
-        consumer=group_options(cluster, topic),
-        members=2,
-    )
+    work = group_work(cluster, topic)
     async with work.running(drain_timeout=90):
         await work.shared()
         for node in cluster.nodes:
@@ -291,15 +292,7 @@ async def test_scala_member_shares_a_group_when_leaders_are_killed(
     try:
         # It refuses to read from the beginning in a group that has committed.
         await asyncio.to_thread(wait_member, cluster, topic)
-        work = DeliveryCheck(
-            cluster.bootstrap_servers,
-            topic,
-            PARTITIONS,
-            producer={"request_timeout_ms": 10_000},
-            consumer=group_options(cluster, topic),
-            members=2,
-            foreign=foreign,
-        )
+        work = group_work(cluster, topic, foreign)
         await kill_leaders_of_group(cluster, topic, work)
     finally:
         await asyncio.to_thread(foreign.stop)
@@ -315,15 +308,7 @@ async def test_kafka_python_shares_a_group_when_leaders_are_killed(unique_topic:
         await create_safe_topic(cluster, topic)
         foreign = await asyncio.to_thread(KafkaPythonMember, cluster, topic, topic)
         try:
-            work = DeliveryCheck(
-                cluster.bootstrap_servers,
-                topic,
-                PARTITIONS,
-                producer={"request_timeout_ms": 10_000},
-                consumer=group_options(cluster, topic),
-                members=2,
-                foreign=foreign,
-            )
+            work = group_work(cluster, topic, foreign)
             await kill_leaders_of_group(cluster, topic, work)
         finally:
             await asyncio.to_thread(foreign.stop)
