@@ -16,6 +16,8 @@ Invariants:
   instead. Compressed messages that take long to open are opened in a thread, while the call waits.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
   is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
+  It is raised once; then the partition is fetched again. An error of a deserializer or an envelope
+  of headers is raised again by each call that reaches it, without another fetch.
 - A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
   calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
 """
@@ -320,7 +322,7 @@ class Collector:
         try:
             if length_hint(buffer.remaining) or buffer.start_next_slice():
                 return True
-            began = buffer.decode(SLICE_RECORDS) and buffer.start_next_slice()
+            began = self._decode(cursor, SLICE_RECORDS) and buffer.start_next_slice()
             if not began and not buffer.pending:
                 cursor.raise_error()
             return began
@@ -354,7 +356,7 @@ class Collector:
                     await self._open(cursor)
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
-                    if not buffer.decode(room):
+                    if not self._decode(cursor, room):
                         break
                 except Exception as failure:
                     error = error or failure
@@ -402,7 +404,6 @@ class Collector:
         cursors = self._selected(partitions)
         collected = self._no_columns(max_bytes)
         columns = collected.columns
-        error: Exception | None = None
         is_over = self._slice.is_over
         # Small steps for few bytes, since the pure twin asks `is_full` only before each step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
@@ -416,8 +417,8 @@ class Collector:
                     count += popped
                     if len(columns) >= limit or columns.is_full or is_over():
                         break
-            except CorruptRecordException as failure:
-                error = error or failure
+            except CorruptRecordException as error:
+                cursor.fail_damaged(error, asyncio.get_running_loop().time())
             if count:
                 self._requeue(cursor)
                 collected.runs.append((cursor.topic_partition, count))
@@ -425,12 +426,19 @@ class Collector:
             self._observer.messages_returned(cursor)
             if not collected.runs and cursor.buffer.long_wrapper is not None:
                 return collected  # its turn: else others could keep it waiting for ever
-        if not collected.runs:
-            if error is not None:
-                raise error
-            if not self._pending(partitions):
-                self._raise_errors(cursors)
+        if not collected.runs and not self._pending(partitions):
+            self._raise_errors(cursors)
         return collected
+
+    def _decode(self, cursor: Cursor, max_records: int) -> bool:
+        """As `RecordBuffer.decode`, but damaged bytes are the error of the cursor: False."""
+        try:
+            return cursor.buffer.decode(max_records)
+        except CorruptRecordException as error:
+            if not cursor.buffer.is_damaged:
+                raise  # an envelope of headers: the bytes are those that were sent
+            cursor.fail_damaged(error, asyncio.get_running_loop().time())
+            return False
 
     def _no_columns(self, max_bytes: int) -> CollectedColumns:
         return CollectedColumns(Columns(max_bytes, self._column_memory), [], {})

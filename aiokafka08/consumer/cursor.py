@@ -381,6 +381,12 @@ class Cursor:
         self.back_off(now)
         return FetchResult.ERROR
 
+    def fail_damaged(self, error: Exception, now: float) -> FetchResult:
+        """As `fail`, for a buffer whose next bytes are damaged: it is dropped, and the next fetch
+        begins at the position, since the damage may have come on the way."""
+        self.drop_buffer()
+        return self.fail(error, now)
+
     def raise_error(self) -> None:
         """Raise the error, if there is one, and clear it."""
         error, self.error = self.error, None

@@ -5,7 +5,8 @@ of the next record to return. `cursor` adds message sets, `collector` decodes an
 
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
 Decoding ahead, an error of a deserializer and a cancelled caller don't move it. An error is raised
-when its record is the next one to return, and again each time that point is reached.
+when its record is the next one to return, and again each time that point is reached. If the fetched
+bytes themselves are damaged (`is_damaged`), `cursor` drops them and fetches the position again.
 
 Records of the current slice are returned through one list iterator, `remaining`. `collector` and
 `consumer` step that iterator directly, so `async for` costs one iterator step per message. The
@@ -252,6 +253,17 @@ class RecordBuffer:
         reader = self._sets[0].reader if self._sets else None
         wrapper = None if reader is None else reader.long_wrapper
         return None if wrapper is None or wrapper.is_open else wrapper
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether decoding has found that the bytes of the next record to return are damaged."""
+        reader = self._sets[0].reader if self._sets else None
+        return (
+            reader is not None
+            and reader.error is not None
+            and not self._undeserialized
+            and not self.has_records
+        )
 
     @property
     def returned_count(self) -> int:

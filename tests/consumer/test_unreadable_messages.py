@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
-from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, take, tp, values
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.structs import ConsumerRecord
+from aiokafka08.testing import Corrupt, EmbeddedCluster
+from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.waiting import until
 
 
@@ -131,6 +135,65 @@ async def test_corrupt_message_names_its_offset_and_can_be_skipped(
     assert caught.value.next_offset == 3
     consumer.seek(tp(0), caught.value.next_offset)
     assert [r.offset for r in await take(consumer, 2)] == [3, 4]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("call", ["getone", "getone of a partition", "getmany", "getmany_arrow"])
+async def test_damage_on_the_way_is_raised_once_then_fetched_again(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str, codec: Codec
+) -> None:
+    """The CRC is wrong in one response only; nobody seeks."""
+    cluster.append("t", 0, values(0, 3), codec=codec)
+    cluster.fault(FetchRequest, then=Corrupt())
+    consumer = make_consumer(max_partition_fetch_bytes=4096)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    got: list[bytes | None] = []
+    errors: list[CorruptRecordException] = []
+    async with asyncio.timeout(10):
+        while len(got) < 3:
+            try:
+                got += await read(consumer, call)
+            except CorruptRecordException as error:
+                errors.append(error)
+    assert got == [b"0", b"1", b"2"]
+    assert [one.partition for one in errors] == [tp(0)]
+    assert await consumer.position(tp(0)) == 3
+
+
+async def test_other_partitions_go_on_beside_damage(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """`getmany` returns their messages first, then raises the error; memory is returned."""
+    cluster.append("t", 0, values(0, 3))
+    cluster.append("t", 2, values(0, 3))
+    consumer = make_consumer()
+    consumer.assign([tp(0), tp(2)])
+    cluster.fault(FetchRequest, then=Corrupt())
+    await consumer.start()
+    got: list[ConsumerRecord[Any, Any]] = []
+    errors = 0
+    async with asyncio.timeout(10):
+        while len(got) < 6:
+            try:
+                got += chain.from_iterable((await consumer.getmany(timeout_ms=1000)).values())
+            except CorruptRecordException:
+                errors += 1
+    assert errors == 1
+    for partition in (0, 2):
+        assert [one.offset for one in got if one.partition == partition] == [0, 1, 2]
+    assert consumer.metrics()["buffered_bytes"] == 0
+
+
+async def read(consumer: Consumer, call: str) -> list[bytes | None]:
+    """Return the values that one call returns."""
+    if call == "getmany":
+        records = await consumer.getmany(timeout_ms=1000)
+        return [one.value for one in chain.from_iterable(records.values())]
+    if call == "getmany_arrow":
+        return (await consumer.getmany_arrow(timeout_ms=1000))["value"].to_pylist()
+    wanted = [tp(0)] if call == "getone of a partition" else []
+    return [(await consumer.getone(*wanted)).value]
 
 
 async def test_message_above_the_limit_raises_until_seek(

@@ -181,6 +181,6 @@ def _replication_result(context: RequestContext, waiting: _AwaitedAppend, acks: 
         return 0 if have >= acks else None
     if partition.high_watermark < required:
         return None
-    # Brokers check min.insync.replicas for -1 only, not for other negative numbers.
-    too_few = acks == -1 and len(partition.isr) < partition.min_insync_replicas
+    # Other negative numbers are checked here, as -1 is, but not before the append.
+    too_few = len(partition.isr) < partition.min_insync_replicas
     return NotEnoughReplicasAfterAppendError.errno if too_few else 0

@@ -166,6 +166,10 @@ def test_min_insync_replicas_before_the_append(target: Target) -> None:
     with WireClient(target.address(target.leader(topic, 0))) as wire:
         assert produce(wire, topic, plain(b"x"), acks=-1) == (19, -1)
         assert produce(wire, topic, plain(b"x"), acks=1) == (0, 0)
+        if target.line.acks_above_one:  # else -2 is refused
+            produced = produce(wire, topic, plain(b"y"), acks=-2, timeout_ms=5000)
+            assert produced == (20, 1), "checked after the append only"
+            assert [at for at, _ in fetch(wire, topic, 0).values()] == [0, 1]
 
 
 @three

@@ -1,0 +1,73 @@
+"""What `SourceReader` does about damaged messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.source import PartitionLostError, SourceReader
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.structs import TopicPartition
+from aiokafka08.testing import Corrupt, EmbeddedCluster
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(topics={"t": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+async def source(cluster: EmbeddedCluster) -> AsyncIterator[SourceReader]:
+    """Started, at the first message of the partition, which has none yet."""
+    reader = SourceReader(
+        parse_config(
+            f'name = "x"\n[source]\nbootstrap = "{cluster.bootstrap_servers}"\n'
+            '[target]\nbootstrap = "127.0.0.1:1"\n[topics]\ninclude = ["t"]\n'
+        )
+    )
+    await reader.start()
+    yield reader
+    await reader.stop()
+
+
+async def read(source: SourceReader, count: int) -> list[bytes]:
+    got: list[bytes] = []
+    async with asyncio.timeout(10):
+        while len(got) < count:
+            for records in (await source.read(1.0)).values():
+                got += [record.value or b"" for record in records]
+    return got
+
+
+async def test_message_damaged_on_the_way_is_not_lost(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    cluster.append("t", 0, [b"0", b"1", b"2"])
+    cluster.fault(FetchRequest, then=Corrupt())
+    source.add({TP: 0})
+    assert await read(source, 3) == [b"0", b"1", b"2"]
+
+
+async def test_message_damaged_in_the_log_is_lost(
+    cluster: EmbeddedCluster, source: SourceReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.append("t", 0, [b"0"])
+    damaged = bytearray(encode_entry(1, None, b"1"))
+    damaged[-1] ^= 1
+    cluster.append_raw("t", 0, bytes(damaged))
+    cluster.append("t", 0, [b"2"])
+    source.add({TP: 0})
+    assert await read(source, 1) == [b"0"]
+    with pytest.raises(PartitionLostError, match="offset 1") as caught:
+        await read(source, 1)
+    assert (caught.value.offset, caught.value.resume) == (1, 2)
+    assert caplog.text.count("it is fetched once more") == 1
+    source.seek(TP, 2)
+    assert await read(source, 1) == [b"2"]
