@@ -5,8 +5,7 @@ reset. Topics and their settings come from an admin client.
 
 Invariant: what `read()` returns of a partition continues where the last call ended, or where `seek`
 or `add` put it. If that isn't possible, the partition is suspended, and `read()` raises
-`PartitionLostError` once, which names what is missing; the other partitions go on. A damaged
-message counts as missing only if it is damaged in a second fetch too.
+`PartitionLostError` once, which names what is missing; the other partitions go on.
 """
 
 from __future__ import annotations
@@ -116,7 +115,6 @@ class SourceReader:
             allow_auto_create_topics=False,
         )
         self._suspended: set[TopicPartition] = set()
-        self._damaged: dict[TopicPartition, int] = {}  # the offset of the last damaged message
 
     async def start(self) -> None:
         """Connect.
@@ -275,10 +273,6 @@ class SourceReader:
         except CorruptRecordException as error:
             if error.partition is None or error.offset is None:
                 raise
-            if self._damaged.get(error.partition) != error.offset:
-                self._damaged[error.partition] = error.offset  # the next call fetches it again
-                _log.warning("%s; it is fetched once more", error.text)
-                return {}
             lost, text = (error.partition, error.offset, error.next_offset), error.text
         except RecordTooLargeError as error:
             lost, text = (error.args[1], error.args[2], error.args[2] + 1), error.text

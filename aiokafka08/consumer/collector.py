@@ -16,8 +16,9 @@ Invariants:
   instead. Compressed messages that take long to open are opened in a thread, while the call waits.
 - The error of a partition is raised after the messages before it were taken: by `get_one` when it
   is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
-  It is raised once; then the partition is fetched again. An error of a deserializer or an envelope
-  of headers is raised again by each call that reaches it, without another fetch.
+  It is raised once; then the partition is fetched again. A damaged message is such an error after
+  its second fetch. An error of a deserializer or an envelope of headers is raised again by each
+  call that reaches it.
 - A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
   calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
 """
@@ -418,9 +419,10 @@ class Collector:
                     if len(columns) >= limit or columns.is_full or is_over():
                         break
             except CorruptRecordException as error:
-                cursor.fail_damaged(error, asyncio.get_running_loop().time())
-            if count:
+                self._drop_damaged(cursor, error)
+            if count or not cursor.has_output:
                 self._requeue(cursor)
+            if count:
                 collected.runs.append((cursor.topic_partition, count))
                 collected.positions[cursor.topic_partition] = position
             self._observer.messages_returned(cursor)
@@ -431,14 +433,18 @@ class Collector:
         return collected
 
     def _decode(self, cursor: Cursor, max_records: int) -> bool:
-        """As `RecordBuffer.decode`, but damaged bytes are the error of the cursor: False."""
+        """As `RecordBuffer.decode`, but False if the next message is damaged."""
         try:
             return cursor.buffer.decode(max_records)
         except CorruptRecordException as error:
             if not cursor.buffer.is_damaged:
-                raise  # an envelope of headers: the bytes are those that were sent
-            cursor.fail_damaged(error, asyncio.get_running_loop().time())
+                raise  # an envelope of headers is, whose CRC is right or isn't checked
+            self._drop_damaged(cursor, error)
             return False
+
+    def _drop_damaged(self, cursor: Cursor, error: CorruptRecordException) -> None:
+        cursor.drop_damaged(error, asyncio.get_running_loop().time())
+        self._observer.damage_found(cursor)
 
     def _no_columns(self, max_bytes: int) -> CollectedColumns:
         return CollectedColumns(Columns(max_bytes, self._column_memory), [], {})

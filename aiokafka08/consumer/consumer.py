@@ -485,10 +485,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.
-            CorruptRecordException: the next message is damaged, or its envelope of headers is
-                (`EmbeddedHeadersError`). The error has its offset; `seek()` past it. A damaged
-                message is fetched again after the error, which is raised again if it is damaged in
-                the log.
+            CorruptRecordException: the next message is damaged in two fetches, or its envelope of
+                headers is damaged (`EmbeddedHeadersError`). The error has its offset; `seek()` past
+                it.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: a deserializer raised it for the next message. Its `__notes__` give the

@@ -8,7 +8,9 @@ No event loop, no clock: `now` is an argument. `apply_response` returns a `Fetch
 Invariant: a response is applied only if its fetch is still `in_flight`, and only once. `seek()`,
 `restart()` and `change_leader()` supersede the fetch in flight: its response is dropped, but its
 bytes count (`superseded_bytes`) until it has come. So each fetch that was begun must end in one
-call of `apply_response` or `abandon_fetch`. An error never moves the position.
+call of `apply_response` or `abandon_fetch`. An error never moves the position. A damaged message is
+an error only if a second fetch of the same offset is damaged too, since the damage may have come on
+the way.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class FetchResult(enum.Enum):
     DATA = "messages were buffered"
     EMPTY = "no messages; fetch again"
     RETRY = "fetch again after the back-off"
+    DAMAGED = "the first message is damaged; fetch it again after the back-off"
     REFRESH = "refresh the metadata, fetch again after the back-off"
     OFFSET_REFUSED = "the broker refused the offset; it must be verified"
     ERROR = "the cursor has an error to raise"
@@ -159,6 +162,7 @@ class Cursor:
 
     __slots__ = (
         "_backoff",
+        "_damaged_offset",
         "_tries",
         "borrowed_bytes",
         "buffer",
@@ -199,6 +203,7 @@ class Cursor:
         self.urgent = False
         self.borrowed_bytes = 0
         self.part_bytes = 0
+        self._damaged_offset: int | None = None  # where a fetch was damaged; None after a seek
         self._backoff = Backoff(*backoff)
         self._tries = 0
 
@@ -249,6 +254,7 @@ class Cursor:
         self.buffer.reset(offset)
         self._supersede_fetch()
         self.error = None
+        self._damaged_offset = None
         self._reset_backoff()
 
     def restart(self, start: StartPosition) -> None:
@@ -357,7 +363,7 @@ class Cursor:
             return self.fail(error, context.now)
         if finding.step is FetchStep.CORRUPT:
             corrupt = not_a_message(self.topic_partition, offset, finding.next_offset)
-            return self.fail(corrupt, context.now)
+            return self._fail_damaged(corrupt, offset, context.now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)
         return FetchResult.EMPTY
@@ -381,17 +387,27 @@ class Cursor:
         self.back_off(now)
         return FetchResult.ERROR
 
-    def fail_damaged(self, error: Exception, now: float) -> FetchResult:
-        """As `fail`, for a buffer whose next bytes are damaged: it is dropped, and the next fetch
-        begins at the position, since the damage may have come on the way."""
+    def drop_damaged(self, error: CorruptRecordException, now: float) -> FetchResult:
+        """Drop the buffer, whose next message is damaged, and fetch it again after the back-off; if
+        that was done already, keep `error` as `fail` does."""
+        offset, damaged_offset = self.buffer.position, self._damaged_offset
         self.drop_buffer()
-        return self.fail(error, now)
+        self._damaged_offset = damaged_offset
+        # The traceback refers to the set, and so to the frame in which it came.
+        return self._fail_damaged(error.with_traceback(None), offset, now)
 
     def raise_error(self) -> None:
         """Raise the error, if there is one, and clear it."""
         error, self.error = self.error, None
         if error is not None:
             raise error
+
+    def _fail_damaged(self, error: CorruptRecordException, offset: int, now: float) -> FetchResult:
+        if self._damaged_offset == offset:
+            return self.fail(error, now)
+        self._damaged_offset = offset
+        self.back_off(now)
+        return FetchResult.DAMAGED
 
     def _adapt_growth(
         self, fetch: PartitionFetch, received_bytes: int, response_time: ResponseTime

@@ -467,6 +467,10 @@ class ConsumerEngine:
         """See `ConsumerObserver`."""
         self._cursor_changed(cursor)
 
+    def damage_found(self, cursor: Cursor) -> None:
+        """See `ConsumerObserver`."""
+        self._fetcher.report_damage(cursor)
+
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """See `ConsumerObserver`."""
         self._fetcher.reclaim_memory(wanted)

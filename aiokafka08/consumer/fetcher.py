@@ -461,6 +461,8 @@ class Fetcher:
             case FetchResult.REFRESH:
                 self._emit_failure(cursor, broker_error(error_code))
                 self._router.metadata.request_refresh()
+            case FetchResult.DAMAGED:
+                self.report_damage(cursor)
             case FetchResult.RETRY:
                 self._emit_failure(cursor, broker_error(error_code))
         self.update(cursor)
@@ -484,6 +486,11 @@ class Fetcher:
         for fetch in fetches:
             fetch.cursor.abandon_fetch(fetch)
             self.update(fetch.cursor)
+
+    def report_damage(self, cursor: Cursor) -> None:
+        """Emit that the next message of the cursor is damaged."""
+        text = f"the message at offset {cursor.next_fetch.offset} is damaged; it is fetched again"
+        self._emit_failure(cursor, cursor.error or text)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -51,6 +51,12 @@ class ConsumerObserver(Protocol):
     def messages_returned(self, cursor: Cursor) -> None:
         """Fetch more. Called by `collector`, when the buffer has shrunk or an error was raised."""
 
+    def damage_found(self, cursor: Cursor) -> None:
+        """Report a damaged message, whose cursor has an error now or is fetched again.
+
+        Called by `collector`, after `Cursor.drop_damaged`.
+        """
+
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """Take back memory that no call reads from. Called by `collector`, before a call waits.
 

@@ -6,7 +6,7 @@ of the next record to return. `cursor` adds message sets, `collector` decodes an
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
 Decoding ahead, an error of a deserializer and a cancelled caller don't move it. An error is raised
 when its record is the next one to return, and again each time that point is reached. If the fetched
-bytes themselves are damaged (`is_damaged`), `cursor` drops them and fetches the position again.
+bytes themselves are damaged (`is_damaged`), `Cursor.drop_damaged` drops them.
 
 Records of the current slice are returned through one list iterator, `remaining`. `collector` and
 `consumer` step that iterator directly, so `async for` costs one iterator step per message. The

@@ -21,6 +21,10 @@ from aiokafka08.net.backoff import Backoff
 
 T = TypeVar("T")
 
+_TIMER_SLACK_S = 0.001
+"""How much before the deadline a failure counts as one of the deadline: uvloop's timers count
+milliseconds, so an attempt's own timeout may come that early."""
+
 
 def is_final(error: KafkaError) -> bool:
     """Return True if a retry is pointless, False if another attempt may succeed."""
@@ -75,13 +79,13 @@ async def retry(
         except KafkaError as error:
             if is_final(error):
                 raise
-            last = error if last is None or clock() < deadline else last
+            last = error if last is None or clock() < deadline - _TIMER_SLACK_S else last
         else:
             if not isinstance(result, KafkaError):
                 return result
             if is_final(result):
                 raise result
-            last = result if last is None or clock() < deadline else last
+            last = result if last is None or clock() < deadline - _TIMER_SLACK_S else last
         await asyncio.sleep(min(backoff.next(), max(deadline - clock(), 0.0)))
         if clock() >= deadline:
             raise timed_out(last)

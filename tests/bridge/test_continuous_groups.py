@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.groups import carry_over_continuously
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
@@ -62,7 +63,10 @@ async def test_group_of_a_running_bridge_follows_its_source(
 
     async def wait_committed(offset: int, status: CopyStatus) -> None:
         async def is_committed() -> bool:
-            return await connection.committed(group, [tp]) == {tp: offset}
+            try:
+                return await connection.committed(group, [tp]) == {tp: offset}
+            except TargetUnavailableError:  # its coordinator isn't ready yet
+                return False
 
         before = time.time()
         await eventually(is_committed, 60, 0.2)

@@ -209,9 +209,11 @@ def test_corrupt_code_of_a_broker_names_the_offset() -> None:
     assert (caught.value.partition, caught.value.offset) == (TP, 5)
 
 
-def test_bytes_that_are_no_message_raise_each_time() -> None:
+def test_bytes_that_are_no_message_raise_from_second_fetch_on() -> None:
     cursor = make()
     broken = (5).to_bytes(8, "big") + bytes(40)
+    assert respond(cursor, cursor.begin_fetch(SHARE), broken) is FetchResult.DAMAGED
+    assert not cursor.has_output
     for _ in range(2):
         assert respond(cursor, cursor.begin_fetch(SHARE), broken) is FetchResult.ERROR
         with pytest.raises(CorruptRecordException, match="offset 5") as caught:
@@ -219,6 +221,30 @@ def test_bytes_that_are_no_message_raise_each_time() -> None:
         assert (caught.value.partition, caught.value.offset) == (TP, 5)
     cursor.seek(6)
     assert cursor.can_fetch(SHARE, SHARE)
+    cursor.seek(5)
+    assert respond(cursor, cursor.begin_fetch(SHARE), broken) is FetchResult.DAMAGED
+
+
+def test_damage_that_decoding_finds_drops_the_buffer() -> None:
+    """It is an error if the next fetch of the same offset is damaged too."""
+    cursor = make()
+    damaged = bytearray(data(5))
+    damaged[-1] ^= 1
+    for wanted in (FetchResult.DAMAGED, FetchResult.ERROR, FetchResult.ERROR):
+        fetch = cursor.begin_fetch(SHARE)
+        assert fetch.offset == 5
+        assert respond(cursor, fetch, bytes(damaged)) is FetchResult.DATA
+        assert cursor.begin_fetch(SHARE).offset == 6  # it is superseded
+        with pytest.raises(CorruptRecordException) as caught:
+            cursor.buffer.decode(10)
+        assert cursor.drop_damaged(caught.value, 50.0) is wanted
+        assert caught.value.__traceback__ is None, "it would keep the frame"
+        assert (cursor.position, cursor.buffer.buffered_bytes) == (5, 0)
+        assert cursor.not_before > 50.0
+        assert (cursor.error is caught.value) is (wanted is FetchResult.ERROR)
+        cursor.error = None
+    assert respond(cursor, cursor.begin_fetch(SHARE), data(5)) is FetchResult.DATA
+    assert cursor.buffer.decode(10)
 
 
 def test_message_above_the_limit_raises_with_details() -> None:

@@ -165,6 +165,19 @@ def test_corrupt_message_raises_each_time_it_is_next() -> None:
         assert (caught.value.partition, caught.value.offset) == (TP, 2)
         assert some.position == 2
         assert some.pending
+        assert some.is_damaged
+
+
+def test_only_damage_of_the_next_message_counts() -> None:
+    """Not that behind decoded ones, and not the error of a deserializer."""
+    some = buffer(value_deserializer=int)
+    some.add_set(messages(0) + encode_entry(1, None, b"no number") + bytes(40), 0, 3)
+    some.decode(10)
+    assert not some.is_damaged
+    assert [record.offset for record in some.pop_records(None)] == [0]
+    with pytest.raises(ValueError, match="no number"):
+        some.decode(10)
+    assert not some.is_damaged
 
 
 def test_crcs_are_not_checked_with_check_crcs_false() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import ConsumerRecord
+from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import Corrupt, EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.waiting import until
@@ -137,15 +139,40 @@ async def test_corrupt_message_names_its_offset_and_can_be_skipped(
     assert [r.offset for r in await take(consumer, 2)] == [3, 4]
 
 
+CALLS = ["getone", "getone of a partition", "getmany", "getmany_arrow", "async for"]
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-@pytest.mark.parametrize("call", ["getone", "getone of a partition", "getmany", "getmany_arrow"])
-async def test_damage_on_the_way_is_raised_once_then_fetched_again(
+@pytest.mark.parametrize("call", CALLS)
+async def test_damage_on_the_way_is_fetched_again(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str, codec: Codec
 ) -> None:
-    """The CRC is wrong in one response only; nobody seeks."""
+    """The CRC is wrong in one response only; nobody seeks, and no call raises."""
     cluster.append("t", 0, values(0, 3), codec=codec)
     cluster.fault(FetchRequest, then=Corrupt())
-    consumer = make_consumer(max_partition_fetch_bytes=4096)
+    events: list[Event] = []
+    consumer = make_consumer(on_event=events.append)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    got: list[bytes | None] = []
+    async with asyncio.timeout(10):
+        while len(got) < 3:
+            got += await read(consumer, call)
+    assert got == [b"0", b"1", b"2"]
+    assert await consumer.position(tp(0)) == 3
+    [failed] = [one for one in events if isinstance(one, PartitionFailed)]
+    assert re.fullmatch(r"the message at offset \d is damaged; it is fetched again", failed.reason)
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_damage_of_two_fetches_is_raised_once(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str
+) -> None:
+    """Without a seek the third fetch brings the message."""
+    cluster.append("t", 0, values(0, 3))
+    cluster.fault(FetchRequest, then=Corrupt())
+    cluster.fault(FetchRequest, then=Corrupt(), where=lambda request: begins_at(request, 2))
+    consumer = make_consumer()
     consumer.assign([tp(0)])
     await consumer.start()
     got: list[bytes | None] = []
@@ -155,34 +182,61 @@ async def test_damage_on_the_way_is_raised_once_then_fetched_again(
             try:
                 got += await read(consumer, call)
             except CorruptRecordException as error:
+                assert len(got) == 2, "raised after the messages before it"
                 errors.append(error)
     assert got == [b"0", b"1", b"2"]
-    assert [one.partition for one in errors] == [tp(0)]
-    assert await consumer.position(tp(0)) == 3
+    assert [(one.partition, one.offset) for one in errors] == [(tp(0), 2)]
 
 
-async def test_other_partitions_go_on_beside_damage(
+async def test_damage_keeps_other_partitions_and_pauses(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """`getmany` returns their messages first, then raises the error; memory is returned."""
-    cluster.append("t", 0, values(0, 3))
-    cluster.append("t", 2, values(0, 3))
+    for partition in (0, 2):
+        cluster.append("t", partition, values(0, 3))
     consumer = make_consumer()
     consumer.assign([tp(0), tp(2)])
-    cluster.fault(FetchRequest, then=Corrupt())
+    cluster.fault(FetchRequest, then=Corrupt())  # the last message of the second partition
     await consumer.start()
     got: list[ConsumerRecord[Any, Any]] = []
-    errors = 0
     async with asyncio.timeout(10):
-        while len(got) < 6:
-            try:
-                got += chain.from_iterable((await consumer.getmany(timeout_ms=1000)).values())
-            except CorruptRecordException:
-                errors += 1
-    assert errors == 1
-    for partition in (0, 2):
-        assert [one.offset for one in got if one.partition == partition] == [0, 1, 2]
+        while len(got) < 5:
+            got += chain.from_iterable((await consumer.getmany(timeout_ms=1000)).values())
+    [damaged] = {0, 2} - {one.partition for one in got if one.offset == 2}
+    consumer.pause(tp(damaged))
+    assert await consumer.getmany(timeout_ms=100) == {}
+    assert await consumer.position(tp(damaged)) == 2
+    consumer.resume(tp(damaged))
+    assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 2
     assert consumer.metrics()["buffered_bytes"] == 0
+
+
+async def test_damage_in_a_message_larger_than_a_share(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The second fetch borrows memory again."""
+    cluster.append("t", 0, [b"0", bytes(100_000), b"2"])
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 0
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 100_000)
+    consumer.seek(tp(0), 1)
+    large = cluster.fault(
+        FetchRequest, then=Corrupt(at=-60_000), where=lambda one: asks_for(one, 100_000)
+    )
+    for offset in (1, 2):
+        assert (await asyncio.wait_for(consumer.getone(), 5)).offset == offset
+    assert large.hits == 1
+    assert consumer.metrics()["buffered_bytes"] == 0
+
+
+def begins_at(request: FetchRequest, offset: int) -> bool:
+    return any(one.fetch_offset == offset for topic in request.topics for one in topic.partitions)
+
+
+def asks_for(request: FetchRequest, count: int) -> bool:
+    """Whether a partition's share of the response may have this many bytes."""
+    return any(one.max_bytes >= count for topic in request.topics for one in topic.partitions)
 
 
 async def read(consumer: Consumer, call: str) -> list[bytes | None]:
@@ -192,6 +246,8 @@ async def read(consumer: Consumer, call: str) -> list[bytes | None]:
         return [one.value for one in chain.from_iterable(records.values())]
     if call == "getmany_arrow":
         return (await consumer.getmany_arrow(timeout_ms=1000))["value"].to_pylist()
+    if call == "async for":
+        return [(await anext(consumer)).value]
     wanted = [tp(0)] if call == "getone of a partition" else []
     return [(await consumer.getone(*wanted)).value]
 

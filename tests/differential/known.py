@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from tests.differential.cases import Case, Send
 from tests.differential.compare import NO_ANSWER, Difference
+from tests.differential.topics import KINDS
 from tests.differential.wire import Request
+
+_REPLICATED = {symbol for symbol, kind in KINDS.items() if kind.replicated}
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,10 @@ def _elects_another_leader(difference: Difference) -> bool:
     )
 
 
-def _has_followers_behind(difference: Difference) -> bool:
+def _has_followers_behind(difference: Difference, *, refuses: bool = False) -> bool:
     """Return whether a broker has read a partition before its followers had the messages.
 
-    The high watermark is lower then. 0.8 responds with -1 to a fetch above it.
+    The high watermark is lower then, or, if the broker refuses a fetch above it, -1.
     """
     values = difference.real.value, difference.embedded.value
     if not _is_request(difference, "Fetch") or not all(isinstance(one, dict) for one in values):
@@ -88,9 +91,10 @@ def _has_followers_behind(difference: Difference) -> bool:
         return False
     pairs = list(zip(real, embedded, strict=True))
     return all(
-        ours[2] == theirs[2] or (ours[2:] == (-1, -1) and not theirs[2] and ours[0][:2] == "$r")
-        for ours, theirs in pairs
-    ) and any(ours[3] < theirs[3] for ours, theirs in pairs)
+        theirs[2] == ours[2]
+        or (refuses and theirs[2:] == (-1, -1) and not ours[2] and ours[0] in _REPLICATED)
+        for theirs, ours in pairs
+    ) and any(theirs[3] < ours[3] for theirs, ours in pairs)
 
 
 def _join(group: str, member: str, protocols: tuple[str, ...], joins: str = "") -> Request:
@@ -165,6 +169,13 @@ KNOWN: tuple[Known, ...] = (
         " acks above 1, may come before all of them have it.",
         ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10"),
         _has_followers_behind,
+        None,
+    ),
+    Known(
+        "fetch-above-the-watermark",
+        "As followers-behind; 0.8 responds with -1 to a fetch above the high watermark.",
+        ("0.8.0", "0.8.1", "0.8.2"),
+        lambda difference: _has_followers_behind(difference, refuses=True),
         None,
     ),
     Known(

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka08.errors import CorruptRecordException, KafkaError
+from aiokafka08.errors import KafkaError
 from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
@@ -478,10 +478,7 @@ class _Scenario:
         )
         self._polled |= {(one.partition, str(one.value)) for one in polled}
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
-        if isinstance(error, CorruptRecordException) and error.partition in consumer.assignment():
-            position = await consumer.position(error.partition)
-            self._fetch_again(name, consumer, error.partition, position)
-        elif error is not None:
+        if error is not None:
             await asyncio.sleep(0.2)
         elif polled and self.plan.commits == "poll":
             await self._commit(name, consumer)
@@ -537,18 +534,6 @@ class _Scenario:
                     group=GROUP,
                 )
             )
-
-    def _fetch_again(
-        self,
-        name: str,
-        consumer: AIOKafkaConsumer[Any, Any],
-        partition: TopicPartition,
-        position: int,
-    ) -> None:
-        """Continue behind a corrupt message: the response was corrupt, not the log."""
-        consumer.seek(partition, position)
-        self._positions[name][_place(partition)] = position
-        self._note(name, "seek", offsets={_place(partition): position}, group=GROUP)
 
     async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         offsets = dict(self._positions[name])
