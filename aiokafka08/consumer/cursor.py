@@ -8,9 +8,9 @@ No event loop, no clock: `now` is an argument. `apply_response` returns a `Fetch
 Invariant: a response is applied only if its fetch is still `in_flight`, and only once. `seek()`,
 `restart()` and `change_leader()` supersede the fetch in flight: its response is dropped, but its
 bytes count (`superseded_bytes`) until it has come. So each fetch that was begun must end in one
-call of `apply_response` or `abandon_fetch`. An error never moves the position. A damaged message is
-an error only if a second fetch of the same offset is damaged too, since the damage may have come on
-the way.
+call of `apply_response` or `abandon_fetch`. An error never moves the position. A message that is
+damaged, or states a size above the limit, is an error only if a second fetch brings it so too,
+since it may have been damaged on the way.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FetchResult(enum.Enum):
     DATA = "messages were buffered"
     EMPTY = "no messages; fetch again"
     RETRY = "fetch again after the back-off"
-    DAMAGED = "the first message is damaged; fetch it again after the back-off"
+    DAMAGED = "the first message is damaged or too large; fetch it again after the back-off"
     REFRESH = "refresh the metadata, fetch again after the back-off"
     OFFSET_REFUSED = "the broker refused the offset; it must be verified"
     ERROR = "the cursor has an error to raise"
@@ -162,7 +162,7 @@ class Cursor:
 
     __slots__ = (
         "_backoff",
-        "_damaged_offset",
+        "_damaged_offsets",
         "_tries",
         "borrowed_bytes",
         "buffer",
@@ -203,7 +203,7 @@ class Cursor:
         self.urgent = False
         self.borrowed_bytes = 0
         self.part_bytes = 0
-        self._damaged_offset: int | None = None  # where a fetch was damaged; None after a seek
+        self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
         self._backoff = Backoff(*backoff)
         self._tries = 0
 
@@ -254,7 +254,7 @@ class Cursor:
         self.buffer.reset(offset)
         self._supersede_fetch()
         self.error = None
-        self._damaged_offset = None
+        self._damaged_offsets = set()
         self._reset_backoff()
 
     def restart(self, start: StartPosition) -> None:
@@ -264,8 +264,9 @@ class Cursor:
 
     def drop_buffer(self) -> None:
         """Free the buffer, and end iterators over it. The position stays."""
-        start, position = self.start, self.position
+        start, position, damaged_offsets = self.start, self.position, self._damaged_offsets
         self.seek(position or 0)
+        self._damaged_offsets = damaged_offsets
         if position is None:
             self.start = start
 
@@ -360,10 +361,12 @@ class Cursor:
             return FetchResult.DATA
         if finding.step is FetchStep.TOO_LARGE:
             error = too_large(self.topic_partition, offset, finding.message_bytes, limit_bytes)
-            return self.fail(error, context.now)
+            if finding.message_bytes is None:
+                return self.fail(error, context.now)
+            return self._fail_if_again(error, offset, context.now)
         if finding.step is FetchStep.CORRUPT:
             corrupt = not_a_message(self.topic_partition, offset, finding.next_offset)
-            return self._fail_damaged(corrupt, offset, context.now)
+            return self._fail_if_again(corrupt, offset, context.now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)
         return FetchResult.EMPTY
@@ -390,11 +393,10 @@ class Cursor:
     def drop_damaged(self, error: CorruptRecordException, now: float) -> FetchResult:
         """Drop the buffer, whose next message is damaged, and fetch it again after the back-off; if
         that was done already, keep `error` as `fail` does."""
-        offset, damaged_offset = self.buffer.position, self._damaged_offset
         self.drop_buffer()
-        self._damaged_offset = damaged_offset
-        # The traceback refers to the set, and so to the frame in which it came.
-        return self._fail_damaged(error.with_traceback(None), offset, now)
+        # Tracebacks refer to the set, and so to the frame in which it came.
+        error.__traceback__ = error.__context__ = None
+        return self._fail_if_again(error, self.buffer.position, now)
 
     def raise_error(self) -> None:
         """Raise the error, if there is one, and clear it."""
@@ -402,10 +404,13 @@ class Cursor:
         if error is not None:
             raise error
 
-    def _fail_damaged(self, error: CorruptRecordException, offset: int, now: float) -> FetchResult:
-        if self._damaged_offset == offset:
+    def _fail_if_again(self, error: Exception, offset: int, now: float) -> FetchResult:
+        """As `fail`, if an earlier fetch of `offset` was damaged too. Else just fetch it again."""
+        if offset in self._damaged_offsets:
             return self.fail(error, now)
-        self._damaged_offset = offset
+        position = self.buffer.position
+        self._damaged_offsets = {one for one in self._damaged_offsets if one >= position}
+        self._damaged_offsets.add(offset)
         self.back_off(now)
         return FetchResult.DAMAGED
 

@@ -208,9 +208,8 @@ class Fetcher:
         waiters = self._memory.waiters
         if waiters and (wanted is None or not wanted.isdisjoint(waiters)):
             for cursor in self._memory.idle_borrowers(wanted):
-                position = cursor.position
-                if position is not None:
-                    cursor.seek(position)  # the messages are fetched again later
+                if cursor.position is not None:
+                    cursor.drop_buffer()  # the messages are fetched again later
                     self.update(cursor)  # returns what it has borrowed
 
     @property
@@ -488,9 +487,9 @@ class Fetcher:
             self.update(fetch.cursor)
 
     def report_damage(self, cursor: Cursor) -> None:
-        """Emit that the next message of the cursor is damaged."""
-        text = f"the message at offset {cursor.next_fetch.offset} is damaged; it is fetched again"
-        self._emit_failure(cursor, cursor.error or text)
+        """Emit that a message of the cursor is damaged or too large."""
+        text = "the next message is damaged or too large; fetching it again, from offset"
+        self._emit_failure(cursor, cursor.error or f"{text} {cursor.next_fetch.offset}")
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -352,26 +352,12 @@ class RecordBuffer:
             failed = reader is not None and reader.error is not None
         if failed and self.has_records:
             return False  # the error is raised after the records before it were returned
-        self.decompressed_bytes = 0
-        records = self._undeserialized or self._read(max_records)
-        if not records:
-            return bool(self._sets)
-        self._undeserialized, self._failed = [], False
-        if self._decoding.changes_records:
-            count, error = self._deserialize(records)
-            if count < len(records):
-                self._undeserialized, self._failed = records[count:], error is not None
-                if error is not None and not count:
-                    raise error
-                records = records[:count]
-        if self._undeserialized:
-            end_offset = self._undeserialized[0].offset
-        elif self._sets and self._sets[0].reader is None:
-            end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
-        else:
-            end_offset = records[-1].offset + 1 if self._sets else self._end
-        self._slices.append(_Slice(records, end_offset))
-        return True
+        try:
+            return self._decode_slice(max_records)
+        except Exception:
+            if self.has_records:
+                return False
+            raise
 
     def start_next_slice(self) -> bool:
         """Set `remaining` to the next decoded slice; False if there is none.
@@ -467,6 +453,28 @@ class RecordBuffer:
             if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
         return count
+
+    def _decode_slice(self, max_records: int) -> bool:
+        self.decompressed_bytes = 0
+        records = self._undeserialized or self._read(max_records)
+        if not records:
+            return bool(self._sets)
+        self._undeserialized, self._failed = [], False
+        if self._decoding.changes_records:
+            count, error = self._deserialize(records)
+            if count < len(records):
+                self._undeserialized, self._failed = records[count:], error is not None
+                if error is not None and not count:
+                    raise error
+                records = records[:count]
+        if self._undeserialized:
+            end_offset = self._undeserialized[0].offset
+        elif self._sets and self._sets[0].reader is None:
+            end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
+        else:
+            end_offset = records[-1].offset + 1 if self._sets else self._end
+        self._slices.append(_Slice(records, end_offset))
+        return True
 
     def _read(self, max_records: int) -> list[Record]:
         """Decode up to `max_records` of the next set that has any."""

@@ -60,8 +60,9 @@ async def retry(
         deadline: loop time after which no further attempt begins.
         backoff: the delays between attempts.
         timed_out: makes the error to raise at the deadline. Its argument is the last failure from
-            before the deadline. A failure after the deadline counts only if there is no other,
-            since it often says no more than that the time is over. The argument is None if all
+            before the deadline. A failure at the deadline (less than a millisecond before it) or
+            after it counts only if there is no other, since it often says no more than that the
+            time is over. The argument is None if all
             attempts ended with `TimeoutError`.
         attempt_s: how many seconds one attempt may take.
         is_final: returns whether to raise a failure at once.

@@ -22,6 +22,7 @@ from aiokafka08.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
 )
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
@@ -247,10 +248,57 @@ def test_damage_that_decoding_finds_drops_the_buffer() -> None:
     assert cursor.buffer.decode(10)
 
 
+def test_damage_behind_a_damaged_message_hides_no_error() -> None:
+    """The fetch ahead finds its own damage each time before the buffer is decoded."""
+    cursor = make()
+    damaged = bytearray(data(5))
+    damaged[-1] ^= 1
+    broken = (6).to_bytes(8, "big") + bytes(40)
+    results = []
+    for _ in range(2):
+        respond(cursor, cursor.begin_fetch(SHARE), bytes(damaged))
+        results.append(respond(cursor, cursor.begin_fetch(SHARE), broken))
+        with pytest.raises(CorruptRecordException) as caught:
+            cursor.buffer.decode(10)
+        results.append(cursor.drop_damaged(caught.value, 50.0))
+    assert results == [FetchResult.DAMAGED] * 2 + [FetchResult.ERROR] * 2
+    with pytest.raises(CorruptRecordException, match="offset 5"):
+        cursor.raise_error()
+
+
+def test_dropped_buffer_is_no_reason_to_fetch_damage_once_more() -> None:
+    """Memory is taken back from partitions that nobody reads."""
+    cursor = make()
+    damaged = bytearray(data(5))
+    damaged[-1] ^= 1
+    for wanted in (FetchResult.DAMAGED, FetchResult.ERROR):
+        respond(cursor, cursor.begin_fetch(SHARE), bytes(damaged))
+        cursor.drop_buffer()
+        respond(cursor, cursor.begin_fetch(SHARE), bytes(damaged))
+        with pytest.raises(CorruptRecordException) as caught:
+            cursor.buffer.decode(10)
+        assert cursor.drop_damaged(caught.value, 50.0) is wanted
+
+
+def test_error_of_damage_refers_to_no_fetched_bytes() -> None:
+    """Not by its traceback, nor by that of the error of the codec."""
+    cursor = make()
+    unreadable = encode_entry(5, None, bytes(100), attributes=Codec.GZIP)
+    for _ in range(2):
+        respond(cursor, cursor.begin_fetch(SHARE), unreadable)
+        with pytest.raises(CorruptRecordException) as caught:
+            cursor.buffer.decode(10)
+        cursor.drop_damaged(caught.value, 50.0)
+    assert cursor.error is not None
+    assert cursor.error.__traceback__ is None
+    assert cursor.error.__context__ is None
+
+
 def test_message_above_the_limit_raises_with_details() -> None:
     cursor = make()
     large = encode_entry(5, None, bytes(LIMIT))
-    assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is FetchResult.ERROR
+    for wanted in (FetchResult.DAMAGED, FetchResult.ERROR):  # its size may be damaged on the way
+        assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is wanted
     with pytest.raises(RecordTooLargeError) as caught:
         cursor.raise_error()
     for part in ("'t'", "partition 3", "offset 5", str(len(large)), str(LIMIT), "fetch_max_bytes"):

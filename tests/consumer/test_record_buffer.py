@@ -168,6 +168,26 @@ def test_corrupt_message_raises_each_time_it_is_next() -> None:
         assert some.is_damaged
 
 
+def test_error_at_the_end_of_a_slice_waits_for_its_records() -> None:
+    """Of damage, and of a deserializer."""
+    bad = bytearray(messages(2))
+    bad[-1] ^= 1
+    for some, last in ((buffer(), bytes(bad)), (buffer(value_deserializer=not_two), messages(2))):
+        some.add_set(messages(0, 1) + last, 0, 3)
+        assert some.decode(2)
+        assert not some.decode(2)
+        assert len(some.pop_records(None)) == 2
+        with pytest.raises((CorruptRecordException, ValueError)):
+            some.decode(2)
+
+
+def not_two(value: bytes) -> bytes:
+    """Fail for the message with offset 2."""
+    if value == b"2":
+        raise ValueError
+    return value
+
+
 def test_only_damage_of_the_next_message_counts() -> None:
     """Not that behind decoded ones, and not the error of a deserializer."""
     some = buffer(value_deserializer=int)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from itertools import chain
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
-from aiokafka08.structs import ConsumerRecord
 from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import Corrupt, EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
@@ -161,7 +159,10 @@ async def test_damage_on_the_way_is_fetched_again(
     assert got == [b"0", b"1", b"2"]
     assert await consumer.position(tp(0)) == 3
     [failed] = [one for one in events if isinstance(one, PartitionFailed)]
-    assert re.fullmatch(r"the message at offset \d is damaged; it is fetched again", failed.reason)
+    assert re.fullmatch(
+        r"the next message is damaged or too large; fetching it again, from offset \d",
+        failed.reason,
+    )
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -188,24 +189,33 @@ async def test_damage_of_two_fetches_is_raised_once(
     assert [(one.partition, one.offset) for one in errors] == [(tp(0), 2)]
 
 
-async def test_damage_keeps_other_partitions_and_pauses(
+async def test_damage_keeps_no_other_partition_waiting(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     for partition in (0, 2):
         cluster.append("t", partition, values(0, 3))
     consumer = make_consumer()
     consumer.assign([tp(0), tp(2)])
-    cluster.fault(FetchRequest, then=Corrupt())  # the last message of the second partition
+    cluster.fault(FetchRequest, then=Corrupt())
     await consumer.start()
-    got: list[ConsumerRecord[Any, Any]] = []
-    async with asyncio.timeout(10):
-        while len(got) < 5:
-            got += chain.from_iterable((await consumer.getmany(timeout_ms=1000)).values())
-    [damaged] = {0, 2} - {one.partition for one in got if one.offset == 2}
-    consumer.pause(tp(damaged))
-    assert await consumer.getmany(timeout_ms=100) == {}
-    assert await consumer.position(tp(damaged)) == 2
-    consumer.resume(tp(damaged))
+    got = await take(consumer, 6)
+    for partition in (0, 2):
+        assert [one.offset for one in got if one.partition == partition] == [0, 1, 2]
+
+
+async def test_damage_of_a_paused_partition_is_found_later(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, 3))
+    cluster.fault(FetchRequest, then=Corrupt())
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert [one.offset for one in await take(consumer, 2)] == [0, 1]
+    consumer.pause(tp(0))
+    assert await consumer.getmany(timeout_ms=50) == {}
+    assert await consumer.position(tp(0)) == 2
+    consumer.resume(tp(0))
     assert (await asyncio.wait_for(consumer.getone(), 5)).offset == 2
     assert consumer.metrics()["buffered_bytes"] == 0
 
