@@ -192,10 +192,15 @@ def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterato
         session.error(f"exit code {code}: {script}")
 
 
-def run_seeds(session: nox.Session, first: int, count: int) -> None:
-    """Run seeds of the mixed scenario, on two cores."""
-    options = (f"--first={first}", f"--seeds={count}", "--jobs=2")
-    session.run("python", "-m", "tests.simulation", *options)
+def pytest_of(*arguments: str) -> tuple[str, ...]:
+    """Return the command that runs pytest in one process."""
+    return ("python", "-m", "pytest", *arguments)
+
+
+def seeds(first: int, count: int, jobs: int = 2) -> tuple[str, ...]:
+    """Return the command that runs seeds of the mixed scenario, in some processes."""
+    options = (f"--first={first}", f"--seeds={count}", f"--jobs={jobs}")
+    return ("python", "-m", "tests.simulation", *options)
 
 
 def fetch_brokers(session: nox.Session) -> None:
@@ -249,8 +254,7 @@ def tests(session: nox.Session) -> None:
     fetch_brokers(session)
     archive_spark(session)
     fetch_kcat(session)
-    pure = ("python", "-m", "pytest", *PURE_IN_TESTS)
-    with beside(session, *TYPES, pure, twin="python"):
+    with beside(session, *TYPES, pytest_of(*PURE_IN_TESTS), twin="python"):
         run_pytest(session, *PARALLEL)
 
 
@@ -288,11 +292,10 @@ def matrix(session: nox.Session) -> None:
     """Run the checks of `tests`, with each asynchronous test on both event loops, on all lines."""
     install(session, "lint", "types", "test")
     run_lint(session)
-    run_types(session)
     fetch_brokers(session)
     archive_spark(session)
-    run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
-    run_pytest(session, *PARALLEL, *PURE, twin="python")
+    with beside(session, *TYPES, pytest_of(*PURE), twin="python"):
+        run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
@@ -306,11 +309,11 @@ def interpreter(session: nox.Session) -> None:
     fetch_brokers(session)
     archive_spark(session)
     selected = ("-m", "not real or spark", "-k", "not test_no_seed_shows_an_anomaly")
-    run_pytest(session, *PARALLEL, *selected, *session.posargs)
-    run_pytest(session, *PARALLEL, *REAL_ON_EACH_PYTHON, *session.posargs)
-    run_pytest(session, *PURE_IN_TESTS, twin="python")
+    with beside(session, pytest_of(*PURE_IN_TESTS), twin="python"):
+        run_pytest(session, *PARALLEL, *selected, *session.posargs)
+        run_pytest(session, *PARALLEL, *REAL_ON_EACH_PYTHON, *session.posargs)
     number = PYTHONS.index(str(session.python))
-    run_seeds(session, number * SEEDS_OF_A_PYTHON, SEEDS_OF_A_PYTHON)
+    session.run(*seeds(number * SEEDS_OF_A_PYTHON, SEEDS_OF_A_PYTHON))
 
 
 @nox.session
@@ -367,9 +370,9 @@ def rounds(session: nox.Session) -> None:
     install(session, "test")
     fetch_brokers(session)
     archive_spark(session)
-    run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
     first = len(PYTHONS) * SEEDS_OF_A_PYTHON
-    run_seeds(session, first, SEEDS - first)
+    with beside(session, seeds(first, SEEDS - first, jobs=1), twin="c"):
+        run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
 
 
 def works(python: str) -> bool:
