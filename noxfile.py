@@ -197,9 +197,9 @@ def pytest_of(*arguments: str) -> tuple[str, ...]:
     return ("python", "-m", "pytest", *arguments)
 
 
-def seeds(first: int, count: int, jobs: int = 2) -> tuple[str, ...]:
-    """Return the command that runs seeds of the mixed scenario, in some processes."""
-    options = (f"--first={first}", f"--seeds={count}", f"--jobs={jobs}")
+def seeds(first: int, count: int) -> tuple[str, ...]:
+    """Return the command that runs seeds of the mixed scenario, on two cores."""
+    options = (f"--first={first}", f"--seeds={count}", "--jobs=2")
     return ("python", "-m", "tests.simulation", *options)
 
 
@@ -370,9 +370,10 @@ def rounds(session: nox.Session) -> None:
     install(session, "test")
     fetch_brokers(session)
     archive_spark(session)
+    run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
+    # Not beside the tests: Spark gives a Python worker 10 s to connect, whatever the machine does.
     first = len(PYTHONS) * SEEDS_OF_A_PYTHON
-    with beside(session, seeds(first, SEEDS - first, jobs=1), twin="c"):
-        run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
+    session.run(*seeds(first, SEEDS - first))
 
 
 def works(python: str) -> bool:
