@@ -162,16 +162,21 @@ def environment(twin: str) -> dict[str, str]:
     return {"AIOKAFKA08_IMPL": twin, "PYTHONDONTWRITEBYTECODE": ""}
 
 
+def pytest_of(*arguments: str) -> tuple[str, ...]:
+    """Return the command that runs pytest."""
+    return ("python", "-m", "pytest", *arguments)
+
+
 def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
     """Run pytest on one twin."""
-    session.run("python", "-m", "pytest", *arguments, env=environment(twin))
+    session.run(*pytest_of(*arguments), env=environment(twin))
 
 
 @contextlib.contextmanager
 def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterator[None]:
     """Run commands beside the block, one behind the other; print at the end what they printed.
 
-    In turn, they would use one of the two cores for a part of the time.
+    Run behind the block, they would use only one of the two cores for a part of the time.
     """
     script = " && ".join(map(shlex.join, commands))
     path = os.pathsep.join([session.bin, os.environ["PATH"]])
@@ -190,11 +195,6 @@ def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterato
             print(output.read(), flush=True)
     if code:
         session.error(f"exit code {code}: {script}")
-
-
-def pytest_of(*arguments: str) -> tuple[str, ...]:
-    """Return the command that runs pytest in one process."""
-    return ("python", "-m", "pytest", *arguments)
 
 
 def seeds(first: int, count: int) -> tuple[str, ...]:

@@ -212,6 +212,11 @@ class Fetcher:
                     cursor.drop_buffer()  # the messages are fetched again later
                     self.update(cursor)  # returns what it has borrowed
 
+    def report_damage(self, cursor: Cursor) -> None:
+        """Emit that a message of the cursor is damaged or too large."""
+        text = "the next message is damaged or too large; fetching it again, from offset"
+        self._emit_failure(cursor, cursor.error or f"{text} {cursor.next_fetch.offset}")
+
     @property
     def asked_bytes(self) -> int:
         """What the fetches in flight may still bring, those that will be dropped included."""
@@ -485,11 +490,6 @@ class Fetcher:
         for fetch in fetches:
             fetch.cursor.abandon_fetch(fetch)
             self.update(fetch.cursor)
-
-    def report_damage(self, cursor: Cursor) -> None:
-        """Emit that a message of the cursor is damaged or too large."""
-        text = "the next message is damaged or too large; fetching it again, from offset"
-        self._emit_failure(cursor, cursor.error or f"{text} {cursor.next_fetch.offset}")
 
     # --- inside -----------------------------------------------------------------------------------
 

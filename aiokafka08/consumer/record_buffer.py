@@ -455,6 +455,7 @@ class RecordBuffer:
         return count
 
     def _decode_slice(self, max_records: int) -> bool:
+        """As `decode`, but raise an error also if records before it aren't returned yet."""
         self.decompressed_bytes = 0
         records = self._undeserialized or self._read(max_records)
         if not records:

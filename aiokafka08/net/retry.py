@@ -62,8 +62,7 @@ async def retry(
         timed_out: makes the error to raise at the deadline. Its argument is the last failure from
             before the deadline. A failure at the deadline (less than a millisecond before it) or
             after it counts only if there is no other, since it often says no more than that the
-            time is over. The argument is None if all
-            attempts ended with `TimeoutError`.
+            time is over. The argument is None if all attempts ended with `TimeoutError`.
         attempt_s: how many seconds one attempt may take.
         is_final: returns whether to raise a failure at once.
 
@@ -72,6 +71,7 @@ async def retry(
     """
     clock = asyncio.get_running_loop().time
     last: KafkaError | None = None
+    too_late = deadline - _TIMER_SLACK_S
     while True:
         try:
             result = await attempt(min(max(deadline - clock(), 0.0), attempt_s))
@@ -80,13 +80,13 @@ async def retry(
         except KafkaError as error:
             if is_final(error):
                 raise
-            last = error if last is None or clock() < deadline - _TIMER_SLACK_S else last
+            last = error if last is None or clock() < too_late else last
         else:
             if not isinstance(result, KafkaError):
                 return result
             if is_final(result):
                 raise result
-            last = result if last is None or clock() < deadline - _TIMER_SLACK_S else last
+            last = result if last is None or clock() < too_late else last
         await asyncio.sleep(min(backoff.next(), max(deadline - clock(), 0.0)))
         if clock() >= deadline:
             raise timed_out(last)

@@ -13,6 +13,7 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Corrupt, EmbeddedCluster
+from tests.contract.wire.requests import bad_crc
 
 TP = TopicPartition("t", 0)
 
@@ -59,9 +60,7 @@ async def test_message_damaged_in_the_log_is_lost(
     cluster: EmbeddedCluster, source: SourceReader
 ) -> None:
     cluster.append("t", 0, [b"0"])
-    damaged = bytearray(encode_entry(1, None, b"1"))
-    damaged[-1] ^= 1
-    cluster.append_raw("t", 0, bytes(damaged))
+    cluster.append_raw("t", 0, bad_crc(encode_entry(1, None, b"1")))
     cluster.append("t", 0, [b"2"])
     source.add({TP: 0})
     assert await read(source, 1) == [b"0"]

@@ -13,6 +13,7 @@ from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, Decoding, Reco
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
+from tests.contract.wire.requests import bad_crc
 
 TP = TopicPartition("t", 3)
 
@@ -170,9 +171,8 @@ def test_corrupt_message_raises_each_time_it_is_next() -> None:
 
 def test_error_at_the_end_of_a_slice_waits_for_its_records() -> None:
     """Of damage, and of a deserializer."""
-    bad = bytearray(messages(2))
-    bad[-1] ^= 1
-    for some, last in ((buffer(), bytes(bad)), (buffer(value_deserializer=not_two), messages(2))):
+    bad = bad_crc(messages(2))
+    for some, last in ((buffer(), bad), (buffer(value_deserializer=not_two), messages(2))):
         some.add_set(messages(0, 1) + last, 0, 3)
         assert some.decode(2)
         assert not some.decode(2)

@@ -189,7 +189,7 @@ async def test_damage_of_two_fetches_is_raised_once(
     assert [(one.partition, one.offset) for one in errors] == [(tp(0), 2)]
 
 
-async def test_damage_keeps_no_other_partition_waiting(
+async def test_damage_beside_another_partition_loses_nothing(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     for partition in (0, 2):
@@ -203,7 +203,7 @@ async def test_damage_keeps_no_other_partition_waiting(
         assert [one.offset for one in got if one.partition == partition] == [0, 1, 2]
 
 
-async def test_damage_of_a_paused_partition_is_found_later(
+async def test_damage_of_a_paused_partition_loses_nothing(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, values(0, 3))
@@ -223,7 +223,7 @@ async def test_damage_of_a_paused_partition_is_found_later(
 async def test_damage_in_a_message_larger_than_a_share(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    """The second fetch borrows memory again."""
+    """It is fetched again as a whole."""
     cluster.append("t", 0, [b"0", bytes(100_000), b"2"])
     consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
     consumer.assign([tp(0)])
