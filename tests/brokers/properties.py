@@ -122,6 +122,10 @@ def server_properties(
         }
     if number >= (0, 9):
         properties |= {"group.min.session.timeout.ms": 1000, **tls}
+    if number >= (0, 10):
+        # A week by default, by the messages' own timestamps: the check that comes each second
+        # would delete messages of 1970 while a test reads them. (On 0.8 it would delete all.)
+        properties["log.retention.ms"] = -1
     if number >= (0, 11):
         properties |= {
             "group.initial.rebalance.delay.ms": 0,

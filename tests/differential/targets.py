@@ -200,12 +200,9 @@ class Pair:
         names = [
             f"d{self._run}{symbol.replace('$', '-')}-{next(self._numbers)}" for _ in range(count)
         ]
-        config = dict(kind.config)
-        if self.line.message_format:  # else messages of 2020 are deleted at any moment
-            config["retention.ms"] = "-1"
         for name in names:
-            self._embedded.create_topic(name, kind.partitions, replicas, config)
-        new = NewTopic(kind.partitions, replicas, config or None)
+            self._embedded.create_topic(name, kind.partitions, replicas, kind.config)
+        new = NewTopic(kind.partitions, replicas, kind.config or None)
         await asyncio.to_thread(self._real.create_topics, dict.fromkeys(names, new))
         self._ready[symbol] = names
 
@@ -218,6 +215,7 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
         LINE_OF_RELEASE[real.version].name,
         default_partitions=3,
         group_min_session_timeout_ms=1000,
+        retention_ms=None,  # as the real brokers of 0.10
     )
     async with embedded:
         pair = Pair(embedded, real)
