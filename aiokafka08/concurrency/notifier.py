@@ -5,8 +5,8 @@ to do. A task that awaits anything in between may miss a notification. So it mus
 before it reads the state, and must not wait if `count` has changed since. The consumer's tasks and
 its membership wait for each other with it.
 
-Invariant: `notify()` wakes every task that waits at that moment, and no task that begins to wait
-later.
+Invariant: `notify()` wakes every task that waits at that moment, in the order of their calls of
+`wait()`, and no task that begins to wait later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self.count = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
         """Wake all tasks that wait now."""
@@ -47,14 +47,14 @@ class Notifier:
         """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         timer = None if deadline is None else loop.call_at(deadline, _expire, waiter)
         try:
             await waiter
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
             if timer is not None:
                 timer.cancel()
         return True

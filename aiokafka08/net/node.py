@@ -99,7 +99,7 @@ class Node:
         # The last lost connection never received a response: connecting doesn't reset `_backoff`.
         self._was_mute = False
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._closing: set[BrokerConnection] = set()  # closed, but the socket isn't yet
+        self._closing: dict[BrokerConnection, None] = {}  # closed, but the socket isn't yet
         self._closed = False
 
     def __repr__(self) -> str:
@@ -409,8 +409,8 @@ class Node:
         self._probing = None
 
     def _on_lost(self, lane: Lane, connection: BrokerConnection, reason: str, lost: int) -> None:
-        self._closing.add(connection)
-        connection.socket_closed.add_done_callback(lambda _: self._closing.discard(connection))
+        self._closing[connection] = None
+        connection.socket_closed.add_done_callback(lambda _: self._closing.pop(connection, None))
         if self._lanes.get(lane) is not connection:
             return  # no caller has it yet; `_open` raises the error
         del self._lanes[lane]

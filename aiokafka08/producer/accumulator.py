@@ -97,7 +97,7 @@ class Accumulator:
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
         # By the time at which an open batch is closed because of its age, then by the deadline.
         self._unfinished: Timers[Batch] = Timers()
-        self._expired_in_flight: set[Batch] = set()  # failed, but not finished
+        self._expired_in_flight: dict[Batch, None] = {}  # failed, but not finished
 
     # --- messages in ------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Accumulator:
     def finish(self, batch: Batch, now: float) -> None:
         """Forget a batch that is acknowledged or failed; the partition's next one may be sent."""
         self._unfinished.discard(batch)
-        self._expired_in_flight.discard(batch)
+        self._expired_in_flight.pop(batch, None)
         if not batch.in_flight:
             queue = batch.queue
             queue.batches.remove(batch)
@@ -401,7 +401,7 @@ class Accumulator:
         for batch in expired:
             if batch.in_flight:
                 batch.is_expired = True
-                self._expired_in_flight.add(batch)
+                self._expired_in_flight[batch] = None
             else:
                 self.finish(batch, now)
         return expired

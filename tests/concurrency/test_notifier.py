@@ -15,6 +15,20 @@ async def test_notify_wakes_all_waiters() -> None:
     assert await asyncio.gather(*waiters) == [True] * 3
 
 
+async def test_waiters_are_woken_in_the_order_of_their_calls() -> None:
+    notifier, woken = Notifier(), list[int]()
+
+    async def wait(number: int) -> None:
+        await notifier.wait()
+        woken.append(number)
+
+    waiters = [asyncio.create_task(wait(number)) for number in range(100)]
+    await asyncio.sleep(0)
+    notifier.notify()
+    await asyncio.gather(*waiters)
+    assert woken == list(range(100))
+
+
 async def test_a_waiter_that_begins_after_notify_is_not_woken() -> None:
     notifier = Notifier()
     notifier.notify()
