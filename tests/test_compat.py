@@ -73,7 +73,7 @@ def test_alias_is_reversible_and_refused_after_the_real_one(tmp_path: Path) -> N
 
 
 VERSION = """
-import email.parser, importlib.metadata as metadata, sys
+import importlib.metadata as metadata, sys
 import aiokafka08.compat as compat
 
 def version():
@@ -84,6 +84,7 @@ def version():
     except metadata.PackageNotFoundError:
         return None
 
+metadata.version("pytest")  # imports what it needs, which fails below
 sys.meta_path[:] = [one for one in sys.meta_path if not hasattr(one, "find_distributions")]
 print(version())
 compat.install()
