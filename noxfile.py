@@ -118,7 +118,8 @@ SUITES = tuple(
 
 SEEDS = 2000
 SEEDS_OF_A_PYTHON = 300
-"""Of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`."""
+"""Of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`. Each of
+`PYTHONS` has its numbers; where one isn't installed, `rounds` runs as many more of its own."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 
@@ -273,7 +274,7 @@ def install_for_tests(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
     """Run `matrix` on a Python, `interpreter` on others found; then `fuzz`, `rounds`, `build`."""
-    found = [version for version in PYTHONS if works(f"python{version}")]
+    found = installed_pythons()
     if not found:
         session.error(f"no Python found: expected one of {', '.join(PYTHONS)} on PATH")
     for version in PYTHONS:
@@ -372,8 +373,13 @@ def rounds(session: nox.Session) -> None:
     archive_spark(session)
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
     # Not beside the tests: Spark gives a Python worker 10 s to connect, whatever the machine does.
-    first = len(PYTHONS) * SEEDS_OF_A_PYTHON
-    session.run(*seeds(first, SEEDS - first))
+    ran = len(installed_pythons()) * SEEDS_OF_A_PYTHON
+    session.run(*seeds(len(PYTHONS) * SEEDS_OF_A_PYTHON, SEEDS - ran))
+
+
+def installed_pythons() -> list[str]:
+    """Return those of `PYTHONS` that are installed, the oldest first."""
+    return [version for version in PYTHONS if works(f"python{version}")]
 
 
 def works(python: str) -> bool:
@@ -494,7 +500,7 @@ def build(session: nox.Session) -> None:
 def build_artifacts(session: nox.Session, *, pure: bool, suites: bool) -> None:
     """Fill `dist`, check it, and use its wheels; with `suites` run these with each of them."""
     shutil.rmtree("dist", ignore_errors=True)
-    pythons = {version: f"python{version}" for version in PYTHONS if works(f"python{version}")}
+    pythons = {version: f"python{version}" for version in installed_pythons()}
     with tempfile.TemporaryDirectory() as folder:
         copies = {kind: str(Path(folder, kind)) for kind in ("copy", "pure")}
         for kind, copy in copies.items():
