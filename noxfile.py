@@ -118,8 +118,8 @@ SUITES = tuple(
 
 SEEDS = 2000
 SEEDS_OF_A_PYTHON = 300
-"""Of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`. Each of
-`PYTHONS` has its numbers; where one isn't installed, `rounds` runs as many more of its own."""
+"""Seeds of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`.
+`rounds` runs the rest, with numbers behind those of all `PYTHONS`."""
 
 CODE = [path for path in ("aiokafka08", "tests", "examples") if Path(path).exists()]
 

@@ -278,8 +278,7 @@ async def test_timestamps_of_rows_are_kept(
     topic = unique_topic("stamped")
     source.create_topic(topic)
     stamp = datetime.datetime(2020, 1, 2, 3, 4, 5, 678_000, tzinfo=datetime.UTC)
-    kept_for_ever = '[target.topic_config]\n"retention.ms" = "-1"\n'
-    part = await prepare(bridge_config(topic, source, target, topic, kept_for_ever), 3)
+    part = await prepare(bridge_config(topic, source, target, topic), 3)
     await in_thread(part, arrow(topic, range(3), stamp))
     found = (await asyncio.to_thread(reader.read, topic))[0]
     assert [one.timestamp()[1] for one in found] == [round(stamp.timestamp() * 1000)] * 3

@@ -560,10 +560,7 @@ async def test_timestamps_of_each_message_are_compared(
         EmbeddedCluster(version="0.10", topics={topic: 1}) as old,
     ):
         if not is_old:
-            kept_for_ever = {"retention.ms": "-1"}  # the timestamps are of 1970 and 2023
-            await asyncio.to_thread(
-                create_topics, target.bootstrap_servers, {topic: 1}, kept_for_ever
-            )
+            await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
         for stamp in stamps:
             source.append(topic, 0, [b"v"], timestamp_ms=stamp)
 

@@ -124,7 +124,8 @@ def server_properties(
         properties |= {"group.min.session.timeout.ms": 1000, **tls}
     if number >= (0, 10):
         # A week by default, by the messages' own timestamps: the check that comes each second
-        # would delete messages of 1970 while a test reads them. (On 0.8 it would delete all.)
+        # would delete messages of 1970 while a test reads them. Before 0.9 a negative value
+        # deletes everything (docs/brokers.md 8.18).
         properties["log.retention.ms"] = -1
     if number >= (0, 11):
         properties |= {

@@ -129,10 +129,11 @@ def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     new = settings("0.9.0.1", Listeners(9092, 9999, ssl_port=9093))
     assert new["listeners"] == "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093"
     assert new["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9999,SSL://127.0.0.1:9093"
-    assert "listener.security.protocol.map" not in new
+    assert not {"listener.security.protocol.map", "log.retention.ms"} & new.keys()
     internal = settings("3.9.1", Listeners(9092, 9999, internal_port=9094))
     assert internal["inter.broker.listener.name"] == "INTERNAL"
     assert internal["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    assert internal["log.retention.ms"] == -1
 
 
 def test_versions_compare_as_numbers() -> None:

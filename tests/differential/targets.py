@@ -215,7 +215,7 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
         LINE_OF_RELEASE[real.version].name,
         default_partitions=3,
         group_min_session_timeout_ms=1000,
-        retention_ms=None,  # as the real brokers of 0.10
+        retention_ms=None,  # as the real ones of 0.10; no age counts from a timestamp before it
     )
     async with embedded:
         pair = Pair(embedded, real)
