@@ -84,7 +84,7 @@ def version():
     except metadata.PackageNotFoundError:
         return None
 
-metadata.version("pytest")  # its imports aren't possible behind the next line
+metadata.version("pytest")  # what it imports can't be imported after the next line
 sys.meta_path[:] = [one for one in sys.meta_path if not hasattr(one, "find_distributions")]
 print(version())
 compat.install()

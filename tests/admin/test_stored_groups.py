@@ -6,7 +6,6 @@ What needs no fault is in tests/contract/client/test_stored_groups.py.
 from __future__ import annotations
 
 import logging
-import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -34,6 +33,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
+from tests.contract.wire.requests import bad_crc
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = "__consumer_offsets"
@@ -247,11 +247,9 @@ async def test_corrupt_message_of_the_offsets_topic_is_left_out(
     one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     await commit(one_broker, "g", {T0: 0})
-    damaged = bytearray(encode_entry(0, b"key", b"value"))
-    damaged[-1] ^= 1
     number = offsets_partition(one_broker, "g")
     at = one_broker.offsets(OFFSETS, number).end
-    one_broker.append_raw(OFFSETS, number, struct.pack(">q", at) + bytes(damaged[8:]))
+    one_broker.append_raw(OFFSETS, number, bad_crc(encode_entry(at, b"key", b"value")))
     await commit(one_broker, "g", {T1: 0})
     for _ in range(2):  # a later read still names it
         topic = await admin.read_offsets_topic()

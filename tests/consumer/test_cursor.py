@@ -241,7 +241,8 @@ def test_damage_that_decoding_finds_drops_the_buffer() -> None:
         assert caught.value.__traceback__ is None, "it would keep the frame"
         assert (cursor.position, cursor.buffer.buffered_bytes) == (5, 0)
         assert cursor.not_before > 50.0
-        assert cursor.error is (caught.value if wanted is FetchResult.ERROR else None)
+        expected = caught.value if wanted is FetchResult.ERROR else None
+        assert cursor.error is expected
         cursor.error = None
     assert respond(cursor, cursor.begin_fetch(SHARE), data(5)) is FetchResult.DATA
     assert cursor.buffer.decode(10)

@@ -154,9 +154,7 @@ def test_popped_list_is_unchanged_by_a_reset() -> None:
 
 def test_corrupt_message_raises_each_time_it_is_next() -> None:
     some = buffer()
-    bad = bytearray(messages(2))
-    bad[-1] ^= 1
-    some.add_set(messages(0, 1) + bytes(bad) + messages(3), 0, 4)
+    some.add_set(messages(0, 1) + bad_crc(messages(2)) + messages(3), 0, 4)
     assert some.decode(10)
     assert not some.decode(10)  # not yet: 0 and 1 come first
     assert [record.offset for record in some.pop_records(None)] == [0, 1]
@@ -202,9 +200,7 @@ def test_only_damage_of_the_next_message_counts() -> None:
 
 def test_crcs_are_not_checked_with_check_crcs_false() -> None:
     some = buffer(check_crcs=False)
-    bad = bytearray(messages(0))
-    bad[-1] ^= 1
-    some.add_set(bytes(bad), 0, 1)
+    some.add_set(bad_crc(messages(0)), 0, 1)
     assert drain(some) == [0]
 
 

@@ -19,6 +19,7 @@ from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import Corrupt, EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
+from tests.contract.wire.requests import bad_crc
 from tests.waiting import until
 
 
@@ -121,9 +122,7 @@ async def test_corrupt_message_names_its_offset_and_can_be_skipped(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     cluster.append("t", 0, values(0, 2))
-    broken = bytearray(encode_entry(2, None, b"broken"))
-    broken[-1] ^= 1
-    cluster.append_raw("t", 0, bytes(broken))
+    cluster.append_raw("t", 0, bad_crc(encode_entry(2, None, b"broken")))
     cluster.append("t", 0, values(3, 5))
     consumer = make_consumer("t")
     await consumer.start()

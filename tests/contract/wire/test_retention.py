@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.testing.state import WEEK_MS
 from tests.brokers.waiting import wait_for
 from tests.contract.targets import line_targets
 from tests.contract.wire.requests import fetch, list_offsets, plain, produce
@@ -16,7 +17,6 @@ from tests.contract.wire.wire_client import WireClient
 from tests.names import unique_name
 
 LOG_START = -2
-WEEK_MS = 7 * 24 * 3600 * 1000
 CHECK_S = 40
 """Real brokers begin to check 30 s after their start; those of the tests check each second."""
 
