@@ -210,7 +210,6 @@ def shrink_isr(
                 f"topic {topic!r}, partition {partition}: broker {node} is no follower"
             )
         runtime.state.shrink(one, node)
-    runtime.state.changed.add(one.key)
 
 
 def restore_isr(runtime: ClusterRuntime, topic: str, partition: int) -> None:
@@ -219,7 +218,6 @@ def restore_isr(runtime: ClusterRuntime, topic: str, partition: int) -> None:
     for node in one.replicas:
         if node != one.leader and runtime.state.nodes[node].alive:
             runtime.state.restore(one, node)
-    runtime.state.changed.add(one.key)
 
 
 def hold_metadata(runtime: ClusterRuntime, node: int) -> None:
