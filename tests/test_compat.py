@@ -126,7 +126,7 @@ aiokafka08.compat.install()
 print(asyncio.run(found(group_id="g")))
 print(asyncio.run(found()))
 print(asyncio.run(found(group_id="g", zookeeper_connect="own", offsets_storage="kafka")))
-print(AIOKafkaAdminClient()._zookeeper_connect)
+print(AIOKafkaAdminClient()._connection.zookeeper_connect)
 aiokafka08.compat.uninstall()
 print(asyncio.run(found(group_id="g")))
 """

@@ -3,8 +3,9 @@
     with EmbeddedCluster(brokers=3, version="0.8.2") as cluster:
         client_of_any_language(cluster.bootstrap_servers)
 
-`cluster` and `controls` are what tests call; `server` and `handlers` are the brokers; `state`,
-`log` and `group` are what brokers remember. docs/brokers.md describes how they must behave.
+`cluster` is what tests call, and `controls` does most of it; `server` and `handlers` are the
+brokers; `state`, `log` and `group` are what brokers remember. docs/brokers.md describes how they
+must behave.
 
 Invariant: outside this package, its modules import only `protocol`, `errors` and `structs` from
 `aiokafka08`; this file imports `lazy` too. The brokers use no other code of the client, so that a

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, monitoring_calls
+from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, cluster_calls
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
@@ -156,7 +156,7 @@ async def test_groups_of_0_8_take_zookeeper() -> None:
 
 async def test_zookeeper_of_another_cluster_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong chroot has no topics; without a gap all that ZooKeeper says would look healthy."""
-    monkeypatch.setattr(monitoring_calls, "read_topic_nodes", lambda *_: {})
+    monkeypatch.setattr(cluster_calls, "read_topic_nodes", lambda *_: {})
     monkeypatch.setattr(GroupNodes, "names", lambda _: [])
     async with (
         EmbeddedCluster(version="0.8.2") as cluster,
@@ -180,7 +180,7 @@ async def test_unreadable_store_does_not_hide_the_other(monkeypatch: pytest.Monk
         await commit(servers, "billing", ORDERS, 0)
         for name in ("names", "offsets", "describe"):
             monkeypatch.setattr(GroupNodes, name, unreachable)
-        monkeypatch.setattr(monitoring_calls, "read_topic_nodes", unreachable)
+        monkeypatch.setattr(cluster_calls, "read_topic_nodes", unreachable)
         async with sampling(servers, zookeeper="zk:2181") as sampler:
             sample = await sampler.sample()
         assert [one.group for one in sample.groups] == ["billing"]
