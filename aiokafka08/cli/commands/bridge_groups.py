@@ -77,7 +77,7 @@ async def _groups(
     import asyncio
 
     from aiokafka08.bridge.groups import GroupTransfer, transfer_when_available
-    from aiokafka08.bridge.target_choice import with_releases
+    from aiokafka08.bridge.target_release import refuse_old_target
     from aiokafka08.cli.notes import note
     from aiokafka08.errors import KafkaError
 
@@ -87,7 +87,8 @@ async def _groups(
     if continuous:
         transfer = await transfer_when_available(config, offsets, failed)
     else:
-        transfer = GroupTransfer(await with_releases(config), offsets)
+        await refuse_old_target(config)
+        transfer = GroupTransfer(config, offsets)
     may_rewind = True if rewind else None
     try:
         while True:
