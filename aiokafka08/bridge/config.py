@@ -85,7 +85,6 @@ class TargetConfig:
     """
 
     bootstrap: str
-    alias: str
     compression: str
     replication_factor: int
     topic_config: Mapping[str, str]
@@ -293,7 +292,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
     },
     "target": {
         "bootstrap": _Key(_text, is_required=True),
-        "alias": _Key(_text, "target"),
         "compression": _Key(_choice("none", "gzip", "snappy", "lz4", "zstd"), "lz4"),
         "replication_factor": _Key(_integer(-1, 32767), -1),
         "topic_config": _Key(_table, {}),

@@ -203,7 +203,7 @@ class GroupTransfer:
         return await when_available(lambda: self.target.committed(group, copies))
 
 
-async def transfer_when_available(
+async def _transfer_when_available(
     config: BridgeConfig, file_offsets: FileOffsets, on_away: Callable[[KafkaError], object]
 ) -> GroupTransfer:
     """Connect to the target, which is asked every `groups.interval_s` seconds until it responds.
@@ -241,7 +241,7 @@ async def carry_over_continuously(
         status: gets how many groups were translated, and when; or the error.
 
     Raises:
-        KafkaConfigurationError: see `transfer_when_available`.
+        KafkaConfigurationError: see `_transfer_when_available`.
         UnsupportedVersionError: the same.
     """
 
@@ -249,7 +249,7 @@ async def carry_over_continuously(
         repeated = status.note_error(_GROUPS, error.text or repr(error))
         _log.warning("%s: groups not carried over: %s", config.client_id, repeated)
 
-    transfer = await transfer_when_available(config, file_offsets, failed)
+    transfer = await _transfer_when_available(config, file_offsets, failed)
     try:
         while True:
             try:

@@ -138,7 +138,7 @@ async def test_one_old_broker_is_enough() -> None:
 @pytest.mark.parametrize(
     ("version", "release"), [("0.8.2.2", "0.8.2"), ("0.9.0.1", "0.9"), ("0.10.2.2", "0.10.2")]
 )
-async def test_real_target_below_0_11_is_refused_before_anything_is_written(
+async def test_real_target_below_0_11_is_refused_and_left_alone(
     version: str,
     release: str,
     source: RealCluster,
