@@ -29,7 +29,7 @@ from aiokafka08.admin.monitoring_calls import MonitoringCalls
 from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
 from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.topic_changes import TopicChanges
-from aiokafka08.defaults import default_of
+from aiokafka08.compat import default_of
 from aiokafka08.errors import (
     KafkaError,
     UnknownTopicOrPartitionError,
