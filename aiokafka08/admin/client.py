@@ -40,7 +40,7 @@ from aiokafka08.admin.records_to_delete import RecordsToDelete
 from aiokafka08.admin.stored_groups import StoredGroupCalls
 from aiokafka08.admin.topic_changes import TopicChanges
 from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
-from aiokafka08.defaults import default_of
+from aiokafka08.compat import default_of
 from aiokafka08.errors import KafkaError, UnsupportedVersionError
 from aiokafka08.net.config import (
     ApiVersion,

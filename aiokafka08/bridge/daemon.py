@@ -21,6 +21,7 @@ import logging
 import sys
 from dataclasses import replace
 
+from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
@@ -36,7 +37,6 @@ from aiokafka08.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from aiokafka08.garbage import older_objects_left_out
 from aiokafka08.net.backoff import Backoff
 
 _log = logging.getLogger("aiokafka08.bridge")
