@@ -101,7 +101,7 @@ WITHOUT_SPARK = tuple(
         "coordinator",
         "differential", "failover", "fuzz", "history", "membership", "monitoring", "mutants",
         "mutation", "net",
-        "offset_store", "producer", "protocol", "simulation", "soak",
+        "offset_store", "producer", "protocol", "server", "simulation", "soak",
         "testing", "zookeeper",
     )
 )  # fmt: skip
@@ -111,7 +111,7 @@ SUITES = tuple(
     f"tests/{name}"
     for name in (
         "concurrency", "consumer", "contract", "coordinator", "headers", "history", "membership",
-        "net", "offset_store", "producer", "protocol", "testing",
+        "net", "offset_store", "producer", "protocol", "server", "testing",
     )
 )  # fmt: skip
 """The tests of clients and embedded cluster that `--suites` runs with each wheel."""

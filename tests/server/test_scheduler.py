@@ -1,4 +1,4 @@
-"""`Turns`: slices, the order of those who wait, large jobs one at a time. A clock passed in."""
+"""`FairScheduler`: slices, the order of jobs, large ones one at a time. A clock passed in."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import environment
-from aiokafka08.testing.steps import ALONE, FEW_ITEMS, PAUSE, Steps, in_steps, offload
-from aiokafka08.testing.turns import SLICE_S, Job, Turn, Turns
+from aiokafka08._core.server.scheduler import SLICE_S, FairScheduler, Job, TimeAccount
+from aiokafka08._core.server.work import ALONE, FEW_ITEMS, PAUSE, Work, in_steps, offload
 from tests.waiting import until
 
 
@@ -32,10 +32,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def turns(clock: Clock) -> AsyncIterator[Turns]:
-    turns = Turns(lambda: None, clock)
-    yield turns
-    await turns.close()
+async def scheduler(clock: Clock) -> AsyncIterator[FairScheduler]:
+    scheduler = FairScheduler(lambda: None, clock)
+    yield scheduler
+    await scheduler.close()
 
 
 def refuse(error: Exception) -> None:
@@ -45,27 +45,31 @@ def refuse(error: Exception) -> None:
 class Run:
     """Starts jobs that log each of their steps."""
 
-    def __init__(self, turns: Turns, clock: Clock) -> None:
-        self.turns = turns
+    def __init__(self, scheduler: FairScheduler, clock: Clock) -> None:
+        self.scheduler = scheduler
         self.clock = clock
         self.log: list[str] = []
 
-    def start(self, name: str, steps: int, step_s: float, turn: Turn | None = None) -> Job:
-        def work() -> Steps[None]:
+    def start(
+        self, name: str, steps: int, step_s: float, account: TimeAccount | None = None
+    ) -> Job:
+        def work() -> Work[None]:
             for _ in range(steps):
                 self.clock.now += step_s
                 self.log.append(name)
                 yield PAUSE
 
-        job = Job(turn or Turn(), work(), lambda: self.log.append(f"{name} ended"), refuse)
-        if self.turns.run(job):
+        job = Job(
+            account or TimeAccount(), work(), lambda: self.log.append(f"{name} ended"), refuse
+        )
+        if self.scheduler.run(job):
             self.log.append(f"{name} ended at once")
         return job
 
 
 @pytest.fixture
-def run(turns: Turns, clock: Clock) -> Run:
-    return Run(turns, clock)
+def run(scheduler: FairScheduler, clock: Clock) -> Run:
+    return Run(scheduler, clock)
 
 
 async def test_short_jobs_end_at_once(run: Run) -> None:
@@ -98,19 +102,21 @@ async def test_who_has_used_the_least_time_is_next(run: Run) -> None:
     assert run.log[1:6] == ["greedy", *["modest"] * 3, "modest ended"]
 
 
-async def test_newcomers_wait_behind_those_who_are_here(turns: Turns, run: Run) -> None:
+async def test_newcomers_wait_behind_those_who_are_here(scheduler: FairScheduler, run: Run) -> None:
     run.start("fills the slice", 1, SLICE_S)
-    run.start("new", 1, SLICE_S, turns.newcomer())
+    run.start("new", 1, SLICE_S, scheduler.newcomer())
     run.start("known", 1, SLICE_S)
     await until(lambda: "new ended" in run.log, "all have ended")
     assert run.log.index("known") < run.log.index("new")
 
 
-async def test_small_requests_overtake_a_crowd_of_large_ones(turns: Turns, run: Run) -> None:
+async def test_small_requests_overtake_a_crowd_of_large_ones(
+    scheduler: FairScheduler, run: Run
+) -> None:
     """Each of the crowd has used as much as the next one: none may come first for that."""
-    good = turns.newcomer()
+    good = scheduler.newcomer()
     for _ in range(20):
-        run.start("crowd", 10, SLICE_S, turns.newcomer())
+        run.start("crowd", 10, SLICE_S, scheduler.newcomer())
     sent = 0
 
     def send() -> None:
@@ -131,26 +137,28 @@ async def test_small_requests_overtake_a_crowd_of_large_ones(turns: Turns, run: 
     assert max(group.count("crowd") for group in between[1:-1]) <= 2
 
 
-async def test_new_connection_with_a_small_request_comes_soon(turns: Turns, run: Run) -> None:
+async def test_new_connection_with_a_small_request_comes_soon(
+    scheduler: FairScheduler, run: Run
+) -> None:
     crowd = [f"crowd {number}" for number in range(20)]
     for name in crowd:
-        run.start(name, 30, SLICE_S / 10, turns.newcomer())
-    await until(lambda: {*crowd} <= {*run.log}, "all have had a turn", pause_s=0)
+        run.start(name, 30, SLICE_S / 10, scheduler.newcomer())
+    await until(lambda: {*crowd} <= {*run.log}, "all have had a account", pause_s=0)
     before = len(run.log)
-    run.start("new", 1, 0.0001, turns.newcomer())
+    run.start("new", 1, 0.0001, scheduler.newcomer())
     await until(lambda: {f"{name} ended" for name in crowd} <= {*run.log})
     assert before < 400  # most of the crowd's 600 steps come after the new request
     assert run.log.index("new") <= before + 11
 
 
-async def test_time_in_peace_is_no_debt(turns: Turns, run: Run) -> None:
+async def test_time_in_peace_is_no_debt(scheduler: FairScheduler, run: Run) -> None:
     """Who has worked alone for long isn't behind connections that come later."""
-    known = Turn()
+    known = TimeAccount()
     run.start("alone", 50, SLICE_S, known)
     await until(lambda: "alone ended" in run.log)
     run.start("fills the slice", 1, SLICE_S)
     for _ in range(3):
-        run.start("later", 20, SLICE_S, turns.newcomer())
+        run.start("later", 20, SLICE_S, scheduler.newcomer())
     run.start("known", 1, SLICE_S, known)
     await until(lambda: run.log.count("later ended") == 3)
     assert run.log[: run.log.index("known")].count("later") <= 3
@@ -159,55 +167,55 @@ async def test_time_in_peace_is_no_debt(turns: Turns, run: Run) -> None:
 async def test_time_not_used_is_no_credit(run: Run) -> None:
     """Who returns after an hour doesn't hold up the others for an hour."""
     run.start("fills the slice", 1, SLICE_S)
-    run.start("busy", 4, SLICE_S, Turn(3600.0))
-    await until(lambda: "busy" in run.log, "the busy one has its turn")
+    run.start("busy", 4, SLICE_S, TimeAccount(3600.0))
+    await until(lambda: "busy" in run.log, "the busy one has its account")
     run.start("idle", 4, SLICE_S)
     await until(lambda: run.log.count("idle") == 4, "the idle one is done")
     assert run.log.count("busy") >= 3
 
 
-async def test_offloaded_function_runs_in_another_thread(turns: Turns) -> None:
+async def test_offloaded_function_runs_in_another_thread(scheduler: FairScheduler) -> None:
     found: list[Any] = []
 
-    def work() -> Steps[None]:
+    def work() -> Work[None]:
         found.append((yield from offload(threading.get_ident)))
 
-    assert not turns.run(Job(Turn(), work(), lambda: found.append("ended"), refuse))
+    assert not scheduler.run(Job(TimeAccount(), work(), lambda: found.append("ended"), refuse))
     await until(lambda: "ended" in found, "the job has ended")
     assert found[0] != threading.get_ident()
 
 
-async def test_error_in_the_worker_thread_reaches_the_steps(turns: Turns) -> None:
+async def test_error_in_the_worker_thread_reaches_the_steps(scheduler: FairScheduler) -> None:
     found: list[Any] = []
 
     def fail() -> None:
         raise ValueError("bad")
 
-    def work() -> Steps[None]:
+    def work() -> Work[None]:
         try:
             yield from offload(fail)
         except ValueError as error:
             found.append(str(error))
 
-    turns.run(Job(Turn(), work(), lambda: found.append("ended"), refuse))
+    scheduler.run(Job(TimeAccount(), work(), lambda: found.append("ended"), refuse))
     await until(lambda: "ended" in found, "the job has ended")
     assert found == ["bad", "ended"]
 
 
-async def test_failed_job_reports_and_others_go_on(turns: Turns, run: Run) -> None:
-    def work() -> Steps[None]:
+async def test_failed_job_reports_and_others_go_on(scheduler: FairScheduler, run: Run) -> None:
+    def work() -> Work[None]:
         yield PAUSE
         raise ValueError("bug")
 
     found: list[Exception] = []
-    assert turns.run(Job(Turn(), work(), lambda: None, found.append))
+    assert scheduler.run(Job(TimeAccount(), work(), lambda: None, found.append))
     assert [str(error) for error in found] == ["bug"]
     run.start("other", 1, 0.0)
     assert run.log == ["other", "other ended at once"]
 
 
 def alone(log: list[str], name: str, gate: threading.Event | None = None) -> Callable[[], Any]:
-    def work() -> Steps[None]:
+    def work() -> Work[None]:
         yield ALONE
         log.append(f"{name} begins")
         if gate is not None:
@@ -218,12 +226,12 @@ def alone(log: list[str], name: str, gate: threading.Event | None = None) -> Cal
     return work
 
 
-async def test_large_jobs_run_one_at_a_time(turns: Turns) -> None:
+async def test_large_jobs_run_one_at_a_time(scheduler: FairScheduler) -> None:
     log: list[str] = []
     gate = threading.Event()
     for name in ("one", "two"):
         work = alone(log, name, gate)
-        turns.run(Job(Turn(), work(), lambda: log.append("ended"), refuse))
+        scheduler.run(Job(TimeAccount(), work(), lambda: log.append("ended"), refuse))
     await until(lambda: log == ["one begins"], "the first one has begun")
     gate.set()
     await until(lambda: log.count("ended") == 2, "both have ended")
@@ -231,28 +239,30 @@ async def test_large_jobs_run_one_at_a_time(turns: Turns) -> None:
 
 
 @pytest.mark.parametrize("cancelled", ["one", "two"])
-async def test_cancelled_large_job_makes_room(turns: Turns, cancelled: str) -> None:
+async def test_cancelled_large_job_makes_room(scheduler: FairScheduler, cancelled: str) -> None:
     log: list[str] = []
     gate = threading.Event()
     jobs = {}
     for name in ("one", "two", "three"):
         work = alone(log, name, gate if name == "one" else None)
-        jobs[name] = Job(Turn(), work(), lambda: log.append("ended"), refuse)
-        turns.run(jobs[name])
+        jobs[name] = Job(TimeAccount(), work(), lambda: log.append("ended"), refuse)
+        scheduler.run(jobs[name])
     await until(lambda: log == ["one begins"], "the first one has begun")
-    turns.cancel(jobs[cancelled])
+    scheduler.cancel(jobs[cancelled])
     gate.set()
     await until(lambda: log.count("ended") == 2, "the others have ended")
     assert f"{cancelled} ends" not in log
 
 
 async def test_close_waits_for_the_worker_thread(clock: Clock) -> None:
-    turns = Turns(lambda: None, clock)
+    scheduler = FairScheduler(lambda: None, clock)
     log: list[str] = []
     gate = threading.Event()
-    turns.run(Job(Turn(), alone(log, "one", gate)(), lambda: log.append("ended"), refuse))
+    scheduler.run(
+        Job(TimeAccount(), alone(log, "one", gate)(), lambda: log.append("ended"), refuse)
+    )
     await until(lambda: log == ["one begins"], "it has begun")
-    closing = asyncio.create_task(turns.close())
+    closing = asyncio.create_task(scheduler.close())
     await asyncio.sleep(0)
     assert not closing.done()
     gate.set()
@@ -273,11 +283,11 @@ def test_many_items_ask_to_be_alone() -> None:
 
 
 async def test_the_clock_of_a_replacement_is_used() -> None:
-    """Turns that were made before a replacement read the clock that it brings."""
-    turns, clock = Turns(lambda: None), Clock()
-    run = Run(turns, clock)
+    """FairScheduler that were made before a replacement read the clock that it brings."""
+    scheduler, clock = FairScheduler(lambda: None), Clock()
+    run = Run(scheduler, clock)
     with environment.replace(monotonic=clock):
         run.start("long", 2, SLICE_S)
         assert run.log == ["long"]
         await until(lambda: "long ended" in run.log, "the job has ended")
-    await turns.close()
+    await scheduler.close()

@@ -1,7 +1,7 @@
-"""`Intake`: share the reading of large requests among the connections of a cluster.
+"""`ReadBudget`: share the reading of large requests among the connections of a server.
 
-A connection (`server`) reports each large read: one of `LEAST_BYTES`, or in the middle of a request
-that is larger than the buffer of small ones. `runtime` has one `Intake` for all brokers.
+A connection (`connection`) reports each large read: one of `LEAST_BYTES`, or in the middle of a
+request that is larger than the buffer of small ones. All listeners of a server share one budget.
 
 Invariants: in one iteration of the event loop the connections read about `_READ_BYTES` at most, and
 one buffer for each connection more that has begun to send. A connection that has read its share
@@ -21,8 +21,8 @@ LEAST_BYTES = 16 << 10
 _READERS = 16
 
 
-class Reader(Protocol):
-    """A connection, as `Intake` sees it."""
+class BudgetedReader(Protocol):
+    """A connection, as `ReadBudget` sees it."""
 
     def hold_reading(self) -> None:
         """Read nothing more until `go_on_reading()`."""
@@ -31,21 +31,21 @@ class Reader(Protocol):
         """Read again."""
 
 
-class Intake:
+class ReadBudget:
     """What may still be read in this iteration of the event loop, and who waits for the next."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Reader, None] = {}
+        self._waiting: dict[BudgetedReader, None] = {}
         self._left_bytes = _READ_BYTES
         self._share_bytes = _READ_BYTES
-        self._read_bytes: dict[Reader, int] = {}  # in this iteration
+        self._read_bytes: dict[BudgetedReader, int] = {}  # in this iteration
         self._runs = False
 
     def next_bytes(self) -> int:
         """Return how many bytes a connection may read at once."""
         return max(_BUFFER_BYTES, min(self._share_bytes, self._left_bytes))
 
-    def received(self, reader: Reader, count: int) -> None:
+    def received(self, reader: BudgetedReader, count: int) -> None:
         """Note that a connection has read `count` bytes; hold it if need be."""
         self._begin()
         self._left_bytes -= count
@@ -54,7 +54,7 @@ class Intake:
             self._waiting[reader] = None
             reader.hold_reading()
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: BudgetedReader) -> None:
         """Remove a connection that reads no more."""
         self._waiting.pop(reader, None)
         self._read_bytes.pop(reader, None)

@@ -1,6 +1,6 @@
-"""What a connection of the embedded cluster does with its transport beyond asyncio's methods.
+"""What a connection of a server does with its transport beyond asyncio's methods.
 
-Stateless; for transports of asyncio, of uvloop and of simulated networks. `server` calls these
+Stateless; for transports of asyncio, of uvloop and of simulated networks. `connection` calls these
 functions.
 """
 

@@ -1,10 +1,10 @@
-"""`Intake`: which connections read in an iteration of the event loop. Pure but for the loop."""
+"""`ReadBudget`: which connections read in an iteration of the event loop. Pure but for the loop."""
 
 from __future__ import annotations
 
 import asyncio
 
-from aiokafka08.testing.intake import Intake
+from aiokafka08._core.server.read_budget import ReadBudget
 
 MIB = 1 << 20
 
@@ -12,8 +12,8 @@ MIB = 1 << 20
 class Sender:
     """A connection whose client sends without end."""
 
-    def __init__(self, intake: Intake) -> None:
-        self.intake = intake
+    def __init__(self, budget: ReadBudget) -> None:
+        self.budget = budget
         self.reads: list[int] = []
         self.held = False
 
@@ -28,8 +28,8 @@ class Sender:
         for _ in range(32):
             if self.held:
                 return
-            self.reads.append(self.intake.next_bytes())
-            self.intake.received(self, self.reads[-1])
+            self.reads.append(self.budget.next_bytes())
+            self.budget.received(self, self.reads[-1])
 
 
 async def iterations(senders: list[Sender], count: int) -> list[int]:
@@ -45,14 +45,14 @@ async def iterations(senders: list[Sender], count: int) -> list[int]:
 
 
 async def test_who_sends_alone_reads_all_in_each_iteration() -> None:
-    sender = Sender(Intake())
+    sender = Sender(ReadBudget())
     assert await iterations([sender], 5) == [4 * MIB] * 5
     assert set(sender.reads) == {4 * MIB}
 
 
 async def test_many_senders_share_what_is_read() -> None:
-    intake = Intake()
-    senders = [Sender(intake) for _ in range(1000)]
+    budget = ReadBudget()
+    senders = [Sender(budget) for _ in range(1000)]
     first, *later = await iterations(senders, 200)
     assert first < 70 * MIB  # a buffer of each
     assert max(later) <= 5 * MIB
@@ -62,20 +62,20 @@ async def test_many_senders_share_what_is_read() -> None:
 
 
 async def test_few_senders_have_large_reads() -> None:
-    intake = Intake()
-    senders = [Sender(intake) for _ in range(4)]
+    budget = ReadBudget()
+    senders = [Sender(budget) for _ in range(4)]
     totals = await iterations(senders, 20)
     assert min(totals[1:]) >= 3 * MIB
     assert senders[3].reads[-1] == MIB
 
 
 async def test_ended_connection_isnt_woken() -> None:
-    intake = Intake()
-    senders = [Sender(intake) for _ in range(3)]
+    budget = ReadBudget()
+    senders = [Sender(budget) for _ in range(3)]
     await iterations(senders, 1)
     for one in senders:
         one.read()
     ended = next(one for one in senders if one.held)
-    intake.forget(ended)
+    budget.forget(ended)
     await iterations([one for one in senders if one is not ended], 3)
     assert ended.held

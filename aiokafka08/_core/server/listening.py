@@ -1,6 +1,6 @@
 """`listen()`: accept the connections to one port, on a socket or in a simulated network.
 
-`server.Listener` calls it. An event loop that has a network of its own (`NetworkLoop`) accepts
+`listener.Listener` calls it. An event loop that has a network of its own (`NetworkLoop`) accepts
 connections itself; on all others a `SocketListening` does.
 
 Invariant: after `close()` and `wait_closed()` no socket is left that hasn't been given a protocol.
@@ -75,7 +75,7 @@ class SocketListening:
 
     It accepts sockets itself, without an asyncio server. In Python 3.11 an asyncio server loses a
     socket if it is closed after it has accepted the socket, but before it has created the
-    transport. `EmbeddedCluster.kill` may close a listener at such a moment.
+    transport. A listener may be closed at such a moment.
     """
 
     def __init__(self, factory: ProtocolFactory, host: str, port: int, name: str) -> None:

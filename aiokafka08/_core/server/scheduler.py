@@ -1,16 +1,17 @@
-"""`Turns`: share the event loop's time among the connections of a cluster.
+"""`FairScheduler`: share the event loop's time among the connections of a server.
 
-The connections (`server`) pass the work for a request as `Steps`. Small requests are done at once.
+The connections (`connection`) pass the work for a request as `Work`. Small requests are done at
+once.
 When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for the
 next iterations. Among those that wait, the connection that has used the least time is next, so a
 client with small requests hardly notices the others' large ones. Time is counted as in fair
 schedulers of operating systems: a connection that has had nothing to do gets credit for one slice,
 and a new one is served soon, but comes last as soon as its first request isn't a small one.
 
-Large requests (see `steps`) are worked on one after the other, their pure parts in a worker thread.
+Large requests (see `work`) are worked on one after the other, their pure parts in a worker thread.
 So memory has to hold only one request's items and decompressed messages.
 
-Invariants: the brokers' work takes about `SLICE_S` of each iteration of the event loop, and one
+Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, and one
 step more. The state is only used in the event loop: the worker thread runs pure functions.
 """
 
@@ -24,10 +25,10 @@ from concurrent.futures import Executor
 from typing import Any
 
 from aiokafka08 import environment
-from aiokafka08.testing.steps import ALONE, Need, Offload, Steps
+from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
 
 SLICE_S = 0.005
-"""How long the brokers work until the event loop reads and writes again, in seconds."""
+"""How long the connections work until the event loop reads and writes again, in seconds."""
 
 _NEWCOMER_S = 0.05
 """How much time a new connection is said to have used, besides what it has, when its first request
@@ -36,7 +37,7 @@ takes more than `_CHEAP_S`: so a client that reconnects for each request doesn't
 _CHEAP_S = 0.0002
 
 
-class Turn:
+class TimeAccount:
     """The time that one connection has used.
 
     Attributes:
@@ -59,33 +60,34 @@ class Turn:
 
 
 class Job:
-    """Steps on their way to their end.
+    """Work on its way to its end.
 
     Args:
-        turn: the connection that they work for.
+        account: of the connection that it is for.
         steps: the work.
-        ended: called at the end, unless the job was cancelled or has ended within `Turns.run`.
+        ended: called at the end, unless the job was cancelled or has ended within
+            `FairScheduler.run`.
         failed: called with an exception that ends the steps. The job counts as ended then.
     """
 
-    __slots__ = ("cancelled", "ended", "failed", "pending", "steps", "turn")
+    __slots__ = ("account", "cancelled", "ended", "failed", "pending", "steps")
 
     def __init__(
         self,
-        turn: Turn,
-        steps: Steps[None],
+        account: TimeAccount,
+        steps: Work[None],
         ended: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        self.turn = turn
+        self.account = account
         self.steps = steps
         self.ended = ended
         self.failed = failed
         self.cancelled = False
-        self.pending: Offload | asyncio.Future[Any] | None = None
+        self.pending: OffloadedCall | asyncio.Future[Any] | None = None
         """The function that has to run before the next step, or its outcome."""
 
-    def step(self) -> Need | Offload:
+    def step(self) -> Need | OffloadedCall:
         """Run the next step; return what comes after it.
 
         Raises:
@@ -120,12 +122,12 @@ class _Queue:
     def push(self, job: Job) -> None:
         # Credit for a slice, or else a client whose small requests come one after the other would
         # wait behind all large ones each time.
-        job.turn.used_s = max(job.turn.used_s, self.fair_s - SLICE_S)
-        heapq.heappush(self._heap, (job.turn.used_s, next(self._number), job))
+        job.account.used_s = max(job.account.used_s, self.fair_s - SLICE_S)
+        heapq.heappush(self._heap, (job.account.used_s, next(self._number), job))
 
     def use(self, job: Job, seconds: float) -> None:
         """Count time that a job has used, while the others waited."""
-        job.turn.used_s += seconds
+        job.account.used_s += seconds
         self.fair_s += seconds / (len(self._heap) + 1)
 
     def pop(self) -> Job | None:
@@ -138,8 +140,8 @@ class _Queue:
         return None
 
 
-class Turns:
-    """The jobs of a running cluster.
+class FairScheduler:
+    """The jobs of a running server.
 
     Args:
         after_step: called after each step, when the state may have changed.
@@ -160,16 +162,20 @@ class Turns:
         self._offloaded: asyncio.Future[Any] | None = None  # runs for the large job
         self._closed = False
 
-    def newcomer(self) -> Turn:
-        """Return the turn of a new connection."""
-        return Turn(self._ready.fair_s, is_new=True)
+    def newcomer(self) -> TimeAccount:
+        """Return the account of a new connection."""
+        return TimeAccount(self._ready.fair_s, is_new=True)
 
     def run(self, job: Job) -> bool:
-        """Run a job now, or when its turn comes; return whether it has already ended."""
+        """Run a job now, or when it is the next one; return whether it has already ended."""
         if self._stepping is not None or self._ready or self._is_slice_over():
             self._push(job)
             return False
         return self._run(job)
+
+    def works_for(self, account: TimeAccount) -> bool:
+        """Return whether the call comes from a step of a job of this connection."""
+        return self._stepping is not None and self._stepping.account is account
 
     def cancel(self, job: Job) -> None:
         """Drop a job. What runs of it now, in the worker thread, runs to its end for nothing."""
@@ -215,11 +221,13 @@ class Turns:
         try:
             while True:
                 need = job.step()
-                if isinstance(need, Offload) or (need is ALONE and job is not self._large):
-                    job.pending = need if isinstance(need, Offload) else None
+                if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
+                    job.pending = need if isinstance(need, OffloadedCall) else None
                     ended, wait = False, self._enlarge
                     break
-                if self._is_slice_over() or (job.turn.is_new and self._now_s() >= began + _CHEAP_S):
+                if self._is_slice_over() or (
+                    job.account.is_new and self._now_s() >= began + _CHEAP_S
+                ):
                     ended = False
                     break
         except StopIteration:
@@ -229,7 +237,7 @@ class Turns:
         finally:
             self._stepping = None
         self._ready.use(job, self._now_s() - began)
-        job.turn.settle(ended=ended)
+        job.account.settle(ended=ended)
         if ended or job.cancelled:
             self._drop(job)
         else:
@@ -255,12 +263,12 @@ class Turns:
             self._large_waiting.push(job)
             return
         self._large = job
-        if isinstance(job.pending, Offload):
+        if isinstance(job.pending, OffloadedCall):
             self._offload(job, job.pending)
         else:
             self._push(job)
 
-    def _offload(self, job: Job, wanted: Offload) -> None:
+    def _offload(self, job: Job, wanted: OffloadedCall) -> None:
         if self._worker is None:
             self._worker = environment.worker_threads(1, "aiokafka08 large requests")
         began = self._now_s()
@@ -270,7 +278,7 @@ class Turns:
 
         def computed(outcome: asyncio.Future[Any]) -> None:
             self._offloaded = None
-            job.turn.used_s += self._now_s() - began
+            job.account.used_s += self._now_s() - began
             outcome.exception()  # so that a cancelled job's error isn't reported as unnoticed
             if job.cancelled or self._closed:
                 self._drop(job)
