@@ -48,11 +48,11 @@ def test_pre_commit_hooks_have_the_requirements_of_lint() -> None:
     assert {one for names in hooks().values() for one in names} == required
 
 
-@pytest.mark.parametrize("path", fragments(), ids=lambda path: path.name)
-def test_changelog_fragment_is_short_and_ends_with_a_stop(path: Path) -> None:
-    text = path.read_text()
-    assert re.fullmatch(r"[A-Z`][^\n]*(\n[^\n]+)*\.\n", text), "expected one paragraph with a stop"
-    assert len(text.split()) <= MOST_WORDS
+def test_changelog_fragments_are_short_and_end_with_a_stop() -> None:
+    form = re.compile(r"[A-Z`][^\n]*(\n[^\n]+)*\.\n")  # one paragraph
+    texts = {path.name: path.read_text() for path in fragments()}
+    assert not [name for name, text in texts.items() if not form.fullmatch(text)]
+    assert not [name for name, text in texts.items() if len(text.split()) > MOST_WORDS]
 
 
 def test_files_that_noxfile_names_exist() -> None:

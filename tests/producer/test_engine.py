@@ -80,7 +80,7 @@ async def test_a_crash_raises_in_senders_waiting_for_memory(
     one = asyncio.create_task(producer.send("t", b"v" * 474, partition=1))
     monkeypatch.setattr(Sender, "_send_due", bug)
     assert producer._engine is not None
-    producer._engine.sender.wake()
+    producer._engine.sender.passes.wake()
     async with asyncio.timeout(20):
         for waiting in (many, one):
             with pytest.raises(KafkaError, match=CRASH):
