@@ -1,0 +1,1 @@
+"""Tools for developers that no pytest run collects."""
