@@ -2,4 +2,4 @@
 
 import pytest
 
-pytestmark = pytest.mark.suite
+pytestmark = [pytest.mark.suite, pytest.mark.fast]

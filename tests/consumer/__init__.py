@@ -1,3 +1,3 @@
 import pytest
 
-pytestmark = [pytest.mark.suite, pytest.mark.client]
+pytestmark = [pytest.mark.suite, pytest.mark.client, pytest.mark.fast]

@@ -1,3 +1,3 @@
 import pytest
 
-pytestmark = pytest.mark.suite
+pytestmark = [pytest.mark.suite, pytest.mark.fast]

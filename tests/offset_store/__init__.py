@@ -1,3 +1,3 @@
 import pytest
 
-pytestmark = [pytest.mark.suite, pytest.mark.each_python]
+pytestmark = [pytest.mark.suite, pytest.mark.each_python, pytest.mark.fast]

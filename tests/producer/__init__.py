@@ -1,3 +1,3 @@
 import pytest
 
-pytestmark = [pytest.mark.suite, pytest.mark.client, pytest.mark.twins]
+pytestmark = [pytest.mark.suite, pytest.mark.client, pytest.mark.twins, pytest.mark.fast]

@@ -16,6 +16,8 @@ from aiokafka08.testing.message_sets import LogConfig
 from aiokafka08.testing.validation import validate_set
 from tests.contract.wire.requests import plain, wrapper
 
+pytestmark = pytest.mark.fast
+
 RULES = LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30)
 END = 1 << 60
 
