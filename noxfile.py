@@ -161,7 +161,7 @@ def fast(session: nox.Session) -> None:
     if not session.posargs:
         run_lint(session)
     plugin = ("-p", "aiokafka08.testing.pytest_plugin")  # of the package, as if installed
-    selected = session.posargs or ("--numprocesses=2", *IN_UNITS, *selection("fast", "not real"))
+    selected = session.posargs or ("--numprocesses=3", *IN_UNITS, *selection("fast", "not real"))
     found = {"PYTHONPATH": str(Path.cwd()), "AIOKAFKA08_NO_REAL_BROKERS": "1"}
     session.run(*pytest_of(*plugin, *selected), env=environment("python") | found)
 
