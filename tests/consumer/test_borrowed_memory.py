@@ -13,6 +13,8 @@ from aiokafka08.testing.runtime import ClusterRuntime
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 LARGE = 150_000
 """More than half of what may be fetched: two of them don't fit at once."""
 

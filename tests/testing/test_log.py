@@ -17,6 +17,8 @@ from aiokafka08.testing.validation import validate_set
 from tests.contract.wire.requests import plain, wrapper
 from tests.protocol.entries import entries
 
+pytestmark = pytest.mark.fast
+
 RULES = LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30)
 END = 1 << 60
 
