@@ -53,7 +53,7 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.net.watchdog import OVERDUE_S, ResponseWatchdog
+from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
@@ -81,6 +81,9 @@ class _Broker:
     """One leader: its queue, and the tasks that fetch from it."""
 
     queue: FetchQueue
+    patience_s: float
+    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
+    that a request is given up, so that a slow broker's response comes in time at last."""
     changed: Notifier = field(default_factory=Notifier)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     hangs_from: float | None = None
@@ -90,9 +93,6 @@ class _Broker:
     """Whether the task of the urgent requests runs."""
     urgent_from: float = 0.0
     """Loop time from which urgent requests are tried (again)."""
-    patience_s: float = OVERDUE_S
-    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
-    that a request is given up, so that a slow broker's response comes in time at last."""
 
 
 class Fetcher:
@@ -237,7 +237,8 @@ class Fetcher:
     def _broker(self, node_id: int) -> _Broker:
         """Return the broker's entry; begin to poll it if it is new."""
         if node_id not in self._brokers:
-            broker = _Broker(FetchQueue(node_id, self._memory, self._max_wait_s))
+            queue = FetchQueue(node_id, self._memory, self._max_wait_s)
+            broker = _Broker(queue, self._router.config.limits.overdue_s)
             self._brokers[node_id] = broker
             self._spawn(self._poll(broker), f"aiokafka08 fetch from node {node_id}", broker.tasks)
         return self._brokers[node_id]
@@ -331,14 +332,14 @@ class Fetcher:
         """
         node_id = broker.queue.node_id
         request = make_request(plan, self._min_bytes)
-        metadata = self._router.metadata
+        metadata, overdue_s = self._router.metadata, self._router.config.limits.overdue_s
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as limit:
                 connection = self._router.open_lane(node_id, lane)
                 if connection is None or not connection.writable:
                     on_overdue = partial(self._overdue, broker, plan, None, limit)
-                    with ResponseWatchdog(metadata, on_overdue=on_overdue):
+                    with ResponseWatchdog(metadata, overdue_s, on_overdue=on_overdue):
                         connection = await self._router.connection(node_id, lane)
                         await connection.wait_writable()
                 sent = loop.time()
@@ -364,7 +365,7 @@ class Fetcher:
                 broker.hangs_from = None
         broker.queue.failing = False
         if self._has_borrowed(plan):
-            broker.patience_s = OVERDUE_S
+            broker.patience_s = overdue_s
         began, ended = connection.response_began, loop.time()
         return by_partition(response), ResponseTime(began - sent, ended - began)
 

@@ -39,7 +39,6 @@ from typing import Any, Final, Protocol
 
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from aiokafka08.net import watchdog
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
@@ -134,14 +133,14 @@ class _ProduceInFlight:
         self.is_alone = alone
         self.connection = connection
         self.times_out_at = 0.0
-        self.overdue_at = now + watchdog.OVERDUE_S
+        self.overdue_at = now + sink.overdue_s
         self.is_overdue = False
         self.is_ended = False
 
     @property
     def is_broker_silent(self) -> bool:
         """Whether the response is overdue and no earlier response has come for a while either."""
-        return self.is_overdue and self.connection.response_wait_s > watchdog.OVERDUE_S / 2
+        return self.is_overdue and self.connection.response_wait_s > self._sink.overdue_s / 2
 
     def done(self) -> bool:
         """Return `is_ended`."""
@@ -201,6 +200,8 @@ class Sink:
         bytes_sent: bytes of message sets written, compressed, retries included.
         requests_sent: number of produce requests written.
         last_error: why the broker can't be reached; None if it can.
+        overdue_s: seconds after which a response is overdue (`NetLimits`).
+        window: how much is sent before responses come; each connection has its own.
     """
 
     def __init__(
@@ -217,6 +218,7 @@ class Sink:
         self.bytes_sent = 0
         self.requests_sent = 0
         self.last_error: KafkaError | None = None
+        self.overdue_s = router.config.limits.overdue_s
         self._node_id = node_id
         self._router = router
         self._accumulator = accumulator
@@ -227,7 +229,7 @@ class Sink:
         self._offload = offload
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
-        self._window = self._new_window(router.expected_round_trip_s(node_id))
+        self.window = self._new_window(router.expected_round_trip_s(node_id))
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._compressing: asyncio.Task[None] | None = None
@@ -245,7 +247,7 @@ class Sink:
     @property
     def round_trip_s(self) -> float:
         """The round trip to the broker, as its `SendWindow` knows it."""
-        return self._window.round_trip_s
+        return self.window.round_trip_s
 
     def send_due(self) -> None:
         """Send due batches until none is left.
@@ -273,11 +275,11 @@ class Sink:
                 return
             now = self._loop.time()
             max_bytes, max_batches = self._options.max_request_size, None
-            if self._window.is_probe_due(now):
-                if self._requests and not self._window.is_new:
+            if self.window.is_probe_due(now):
+                if self._requests and not self.window.is_new:
                     return
                 max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
-            elif self._window.is_full(sum(one.sent_batches for one in self._requests)):
+            elif self.window.is_full(sum(one.sent_batches for one in self._requests)):
                 return
             batches = self._accumulator.drain(
                 self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
@@ -334,7 +336,7 @@ class Sink:
             if request.times_out_at <= now:
                 self._time_out(request)
             elif request.overdue_at <= now:
-                request.overdue_at = now + watchdog.OVERDUE_S
+                request.overdue_at = now + self.overdue_s
                 request.is_overdue = found_overdue = True
         if found_overdue:
             self._router.metadata.request_refresh()
@@ -363,7 +365,7 @@ class Sink:
         """Get a writable connection, then send."""
         try:
             try:
-                with ResponseWatchdog(self._router.metadata):
+                with ResponseWatchdog(self._router.metadata, self.overdue_s):
                     exact = self._options.needs_exact_line
                     connection = await self._router.connection(
                         self._node_id, Lane.PRODUCE, exact=exact
@@ -372,8 +374,8 @@ class Sink:
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:
                     # While all batches are large, the new connection doesn't measure it anew.
-                    known_s = self._window.round_trip_s
-                    self._window = self._new_window(
+                    known_s = self.window.round_trip_s
+                    self.window = self._new_window(
                         known_s or self._router.expected_round_trip_s(self._node_id)
                     )
                 self._connection = connection
@@ -516,7 +518,7 @@ class Sink:
         try:
             now = self._loop.time()
             if request.connection is self._connection:
-                self._window.acknowledged(
+                self.window.acknowledged(
                     request.sent_at,
                     now,
                     request.sent_batches,

@@ -29,7 +29,7 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
         window = SendWindow(0.001, 1 << 14)
         now = asyncio.get_running_loop().time()
         window.acknowledged(now - 10, now - 9, 1, 1 << 20, alone=True)
-        sink._window = window
+        sink.window = window
         cluster.fault(ProduceRequest, then=Delay(0.2))
         first = await producer.send("t", b"probe", partition=1)
         await until(lambda: producer.metrics()["requests_in_flight"], "a request is in flight")
@@ -48,11 +48,11 @@ async def test_round_trip_outlives_its_connection(producer_for: ProducerFor) -> 
         await producer.send_and_wait("t", b"v")
         assert producer._engine is not None
         [sink] = producer._engine.sender.sinks
-        sink._window = before = SendWindow(0.3, 1 << 14)
+        sink.window = before = SendWindow(0.3, 1 << 14)
         cluster.drop_connections()
         cluster.fault(ProduceRequest, then=Delay(0.1))
         sent = await producer.send("t", b"v")
-        await until(lambda: sink._window is not before, "the sink has connected again")
+        await until(lambda: sink.window is not before, "the sink has connected again")
         assert sink.round_trip_s == 0.3
         await sent
 
@@ -67,8 +67,8 @@ async def test_loop_runs_after_a_request_of_many_batches(
         await producer.send_and_wait("t", b"connects", partition=0)
         assert producer._engine is not None
         [sink] = producer._engine.sender.sinks
-        sink._window = SendWindow(0.0, 1 << 14)
-        sink._window.acknowledged(0.0, 3600.0, 1, 1, alone=True)  # neither full nor to be probed
+        sink.window = SendWindow(0.0, 1 << 14)
+        sink.window.acknowledged(0.0, 3600.0, 1, 1, alone=True)  # neither full nor to be probed
         before = producer.metrics()["requests_sent"]
         results = [await producer.send("t", b"v", partition=number) for number in range(199)]
         await asyncio.sleep(0)
