@@ -19,7 +19,7 @@ from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.fields import FrozenFields
 from aiokafka08.net.backoff import Backoff
-from aiokafka08.net.limits import NetLimits
+from aiokafka08.net.limits import DEFAULT_LIMITS, NetLimits
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
@@ -54,7 +54,7 @@ class NetConfig(FrozenFields):
     pinned_version: BrokerVersion | None
     ssl_context: ssl.SSLContext | None
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-    limits: NetLimits = NetLimits()
+    limits: NetLimits = DEFAULT_LIMITS
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
         """Return new retry delays as configured.

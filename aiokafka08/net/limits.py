@@ -35,3 +35,6 @@ class NetLimits(NamedTuple):
     topic_creating_s: float = 5.0
     """The same for brokers from 0.10 on: those with KRaft also say so while they create the topic,
     and nothing tells them from others (docs/brokers.md 4.2)."""
+
+
+DEFAULT_LIMITS = NetLimits()
