@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,10 @@ from aiokafka08.net.config import NetConfig
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.limits import DEFAULT_LIMITS, NetLimits
 from aiokafka08.net.router import Router
+from aiokafka08.partitioner import Partitioner
+from aiokafka08.producer import AIOKafkaProducer
+from aiokafka08.producer.engine import ProducerEngine
+from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.telemetry import Telemetry
 
 NO_PARTS: Mapping[str, Any] = {}
@@ -58,4 +62,39 @@ class OpenConsumer(AIOKafkaConsumer[Any, Any]):
         config = replace(config, decoding=replace(config.decoding, **self.decoding))
         self.subscribed = subscription
         self.engine = ConsumerEngine(router, config, subscription, lifecycle, **self.parts)
+        return self.engine
+
+
+class OpenProducer(AIOKafkaProducer):
+    """A producer with its parts as attributes; the engine is made at the start.
+
+    Args:
+        net_limits: the limits of its network layer.
+        parts: further arguments of `ProducerEngine`.
+        options: those of `AIOKafkaProducer`.
+    """
+
+    router: Router
+    engine: ProducerEngine
+    checked: ProducerOptions
+
+    def __init__(
+        self,
+        *,
+        net_limits: NetLimits = DEFAULT_LIMITS,
+        parts: Mapping[str, Any] = NO_PARTS,
+        **options: Any,
+    ) -> None:
+        self.net_limits, self.parts = net_limits, parts
+        super().__init__(**options)
+
+    def _make_router(self, config: NetConfig, telemetry: Telemetry) -> Router:
+        self.router = super()._make_router(replace(config, limits=self.net_limits), telemetry)
+        return self.router
+
+    def _make_engine(
+        self, router: Router, options: ProducerOptions, new_partitioner: Callable[[], Partitioner]
+    ) -> ProducerEngine:
+        self.checked = options
+        self.engine = ProducerEngine(router, options, new_partitioner, **self.parts)
         return self.engine

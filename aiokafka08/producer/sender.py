@@ -35,7 +35,7 @@ from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
-from aiokafka08.producer.sink import Sink
+from aiokafka08.producer.sink import Encode, Sink
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 
@@ -72,6 +72,7 @@ class Sender:
         callback_queue: CallbackQueue,
         on_crash: Callable[[Exception], object],
         offload: Offload,
+        encode: Encode,
     ) -> None:
         self.accumulator = Accumulator(
             batch_bytes=options.max_batch_size,
@@ -95,6 +96,7 @@ class Sender:
         self._options = options
         self._on_crash = on_crash
         self._offload = offload
+        self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[int, Sink] = {}
         self._next_pass: asyncio.Handle | None = None
@@ -204,6 +206,7 @@ class Sender:
                     self,
                     self._on_crash,
                     self._offload,
+                    self._encode,
                 )
             sink.send_due()
         leaderless = accumulator.has_ready(None)

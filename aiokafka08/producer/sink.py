@@ -73,6 +73,10 @@ _BATCHES_PER_ITERATION: Final = 32
 To send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`)."""
 
 
+Encode = Callable[[MessageSetBuilder, int], Buffer]
+"""Makes the message set of a batch, as `encode_batch` does."""
+
+
 class PassScheduler(Protocol):
     """What a sink needs of the sender: the methods of `Sender` with these names."""
 
@@ -214,6 +218,7 @@ class Sink:
         passes: PassScheduler,
         on_crash: Callable[[Exception], object],
         offload: Offload,
+        encode: Encode,
     ) -> None:
         self.bytes_sent = 0
         self.requests_sent = 0
@@ -227,6 +232,7 @@ class Sink:
         self._passes = passes
         self._on_crash = on_crash
         self._offload = offload
+        self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         self.window = self._new_window(router.expected_round_trip_s(node_id))
@@ -270,7 +276,9 @@ class Sink:
                 # `_connect` sets `_connecting` to None first, and the assignment below sets it to
                 # the completed task.
                 if self._connecting is None or self._connecting.done():
-                    self._connecting = self._loop.create_task(self._connect())
+                    self._connecting = self._loop.create_task(
+                        self._connect(), name=f"aiokafka08 connect to node {self._node_id}"
+                    )
                     self._connecting.add_done_callback(self._connecting_ended)
                 return
             now = self._loop.time()
@@ -415,10 +423,14 @@ class Sink:
             error = self._options.unsupported_line(version, f"node {self._node_id}")
             self._resolver.fail_all(batches, error, self._loop.time())
             return
-        encode = partial(_encode_all, [batch.builder for batch in batches], version.magic)
+        builders = [batch.builder for batch in batches]
+        encode = partial(_encode_all, builders, version.magic, self._encode)
         size_bytes = sum(batch.builder.size_bytes for batch in batches)
         if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
-            self._compressing = self._loop.create_task(self._compress(connection, batches, encode))
+            self._compressing = self._loop.create_task(
+                self._compress(connection, batches, encode),
+                name=f"aiokafka08 compress for node {self._node_id}",
+            )
             self._compressing.add_done_callback(partial(self._compression_ended, batches))
         else:
             self._write(connection, batches, encode())
@@ -595,18 +607,24 @@ class Sink:
             self._router.telemetry.emit(Acks0Unknown(partitions, messages, reason))
 
 
-def _encode_all(builders: list[MessageSetBuilder], magic: int) -> list[Buffer | Exception]:
+def _encode_all(
+    builders: list[MessageSetBuilder], magic: int, encode: Encode
+) -> list[Buffer | Exception]:
     """Return the message set of each builder, or the exception that encoding it raised.
 
     `magic`: the highest message format that the broker can read.
     """
-    return [_encode(builder, magic) for builder in builders]
+    encoded: list[Buffer | Exception] = []
+    for builder in builders:
+        try:
+            encoded.append(encode(builder, magic))
+        except Exception as failure:  # compression may raise anything; the batch must fail
+            encoded.append(failure)
+    return encoded
 
 
-def _encode(builder: MessageSetBuilder, magic: int) -> Buffer | Exception:
-    try:
-        if builder.magic > magic:  # the leader is of an older broker line than when the batch began
-            builder = builder.as_format_0()
-        return builder.build()
-    except Exception as failure:  # compression may raise anything; the batch must fail
-        return failure
+def encode_batch(builder: MessageSetBuilder, magic: int) -> Buffer:
+    """Return the message set of a batch, for a broker that reads formats up to `magic`."""
+    if builder.magic > magic:  # the leader is of an older broker line than when the batch began
+        builder = builder.as_format_0()
+    return builder.build()
