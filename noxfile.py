@@ -474,7 +474,6 @@ def sanitize(session: nox.Session) -> None:
                 *("-k", "not python and not bomb and not memory and not real"),
                 *("tests/protocol", "tests/producer/test_producer.py"),
                 *("tests/producer/test_batch_delivery.py", "tests/producer/test_send_arrow.py"),
-                "tests/bridge/test_producing.py",
                 env={
                     "AIOKAFKA08_IMPL": "c",
                     "LD_PRELOAD": " ".join(libraries),

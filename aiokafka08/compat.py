@@ -27,18 +27,18 @@ from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
-from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aiokafka08.defaults import set_defaults
 from aiokafka08.errors import IllegalStateError
+
+if TYPE_CHECKING:  # a client imports this module for `default_of`, and none of these
+    from importlib.metadata import Distribution, DistributionFinder
+    from pathlib import Path
 
 _REAL: Final = "aiokafka"
 _OURS: Final = "aiokafka08"
@@ -48,7 +48,17 @@ _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
     "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
 }
-_EVERYTHING: Final = DistributionFinder.Context()
+_defaults: dict[str, str] = {}
+"""The defaults by option, while this is installed."""
+
+
+def default_of(option: str, given: str | None) -> str | None:
+    """Return `given`, or the default of the option if that is None; None if there is no default.
+
+    Consumer and admin client call it for an option that a framework may not pass. The default of
+    `headers` is always that of the environment, see `embedded_headers`.
+    """
+    return _defaults.get(option) if given is None else given
 
 
 class AliasFinder:
@@ -65,34 +75,33 @@ class AliasFinder:
         """Return None: let Python make a module, which `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put this package's module in the place of the new one.
-
-        Raises:
-            ImportError: it is one of aiokafka's internal modules; the text says what to use.
-        """
+        """Put this package's module in the place of the new one."""
         sys.modules[module.__name__] = importlib.import_module(_own_name(module.__name__))
 
     @staticmethod
     def find_distributions(
-        context: DistributionFinder.Context = _EVERYTHING,
-    ) -> Iterator[AliasDistribution]:
+        context: DistributionFinder.Context | None = None,
+    ) -> Iterator[Distribution]:
         """Return the distribution aiokafka if it is the one looked for, before one on disk."""
-        if context.name is not None and context.name.lower() == _REAL:
-            yield AliasDistribution()
+        if context is not None and context.name is not None and context.name.lower() == _REAL:
+            yield _alias_distribution()
 
 
-class AliasDistribution(Distribution):
-    """The distribution aiokafka as `importlib.metadata` shows it: name and version, no files."""
+def _alias_distribution() -> Distribution:
+    """Return aiokafka as `importlib.metadata` shows a distribution: name and version, no files."""
+    from importlib.metadata import Distribution
+    from pathlib import Path
 
-    def read_text(self, filename: str) -> str | None:
-        """Return the metadata; None for other files."""
-        if filename != "METADATA":
-            return None
-        return f"Metadata-Version: 2.1\nName: {_REAL}\nVersion: {_VERSION}\n"
+    class AliasDistribution(Distribution):
+        def read_text(self, filename: str) -> str | None:
+            if filename != "METADATA":
+                return None
+            return f"Metadata-Version: 2.1\nName: {_REAL}\nVersion: {_VERSION}\n"
 
-    def locate_file(self, path: str | os.PathLike[str]) -> Path:
-        """Return where a file of this package is."""
-        return Path(__file__).parent.parent / path
+        def locate_file(self, path: str | os.PathLike[str]) -> Path:
+            return Path(__file__).parent.parent / path
+
+    return AliasDistribution()
 
 
 def install() -> None:
@@ -111,7 +120,9 @@ def install() -> None:
             "aiokafka08.compat.install() before the first import of aiokafka, or of a framework "
             "that imports it"
         )
-    set_defaults({name: os.environ[key] for name, key in _VARIABLES.items() if os.environ.get(key)})
+    _defaults.update(
+        {name: os.environ[key] for name, key in _VARIABLES.items() if os.environ.get(key)}
+    )
     sys.meta_path.insert(0, AliasFinder)
 
 
@@ -122,7 +133,7 @@ def uninstall() -> None:
     sys.meta_path.remove(AliasFinder)
     for name in [name for name in sys.modules if _is_alias(name)]:
         del sys.modules[name]
-    set_defaults({})
+    _defaults.clear()
 
 
 def _is_alias(name: str) -> bool:
@@ -145,6 +156,9 @@ def main(arguments: Sequence[str]) -> None:
         raise SystemExit(
             "usage: python -m aiokafka08.compat (-m module | script.py) [argument ...]"
         )
+    import runpy
+    from pathlib import Path
+
     install()
     sys.argv = list(arguments[is_module:])
     problem = _module_problem(program[0]) if is_module else _script_problem(Path(program[0]))
@@ -169,7 +183,7 @@ def _module_problem(name: str) -> str | None:
             raise  # a package of the program lacks a module
         spec = None
     if spec is None:
-        return f"-m {name}: no such module, expected one that python -m finds from {Path.cwd()}"
+        return f"-m {name}: no such module, expected one that python -m finds from {os.getcwd()}"
     return None
 
 

@@ -4,43 +4,65 @@
 where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
 
 Invariant: after `import aiokafka08`, the only modules of `aiokafka08` in `sys.modules` are
-`aiokafka08`, `aiokafka08.internals` and this one; after `import aiokafka08.testing`, also that one.
+`aiokafka08` and this one; after `import aiokafka08.testing`, also that one.
 
-Each of the two packages lists its public names twice. Under `if TYPE_CHECKING` it imports them, for
-type checkers and import-linter. In the `else` it passes them to `import_when_used()`. Type checkers
-skip the `else`: if they saw a `__getattr__`, they would accept misspelt names.
-tests/test_package.py checks that both lists agree.
+Each of the two packages lists its public names once, as imports under `if TYPE_CHECKING`. Type
+checkers, editors and import-linter read them there. Python compiles the block and doesn't run it:
+`import_when_used()` reads the names and their modules from the compiled code, which is there
+without the source too. Python 3.15's `lazy from` can replace this module.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import cache
 
 
-def import_when_used(
-    package: str, modules: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package.
+def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of the package that calls this.
+
+    Type checkers must not see the call: with a `__getattr__` they would accept misspelt names. So
+    it stands in the `else` of the block with the imports. `__all__` has the names that the package
+    imports from its modules; what it imports from itself are public modules.
 
     Args:
         package: Its `__name__`.
-        modules: The modules that are attributes of the package, each with the names that the
-            package takes from it.
     """
-    homes = {name: module for module, names in modules.items() for name in names}
+    code = sys._getframe(1).f_code
+
+    @cache
+    def homes() -> dict[str, str]:
+        """Return the module of each name that the package's code imports from its own modules."""
+        from dis import get_instructions  # slow, and asyncio imports it too
+
+        found, module = {}, ""
+        for step in get_instructions(code):
+            if step.opname == "IMPORT_NAME":
+                module = step.argval
+            elif step.opname == "IMPORT_FROM" and _is_in(module, package):
+                found[step.argval] = module
+        return found
 
     def getattribute(name: str) -> object:
-        if name in modules:
-            return importlib.import_module(f"{package}.{name}")
-        if name not in homes:
+        if name == "__all__":
+            return sorted(name for name, home in homes().items() if home != package)
+        home = None if name.startswith("__") else homes().get(name)
+        if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        if home == package:
+            return importlib.import_module(f"{package}.{name}")
+        value: object = getattr(importlib.import_module(home), name)
         setattr(sys.modules[package], name, value)  # later accesses don't call this function
         return value
 
     def directory() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes, *modules})
+        return sorted({*vars(sys.modules[package]), *homes(), "__all__"})
 
     return getattribute, directory
+
+
+def _is_in(module: str, package: str) -> bool:
+    """Return whether the module is the package or in it; not for this module, a mere tool."""
+    return f"{module}.".startswith(f"{package}.") and module != __name__

@@ -3,15 +3,14 @@
 Names, fields and their order are those of aiokafka 0.14. The structs of the wire protocol are in
 `protocol.api`.
 
-Invariant: this module holds plain data without behaviour. It imports only `fields`.
+Invariant: this module holds plain data without behaviour. It imports no module of this package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple
-
-from aiokafka08.fields import ByFields
 
 if TYPE_CHECKING:  # before 3.13 `typing` has no defaults, which only type checkers need (PEP 696)
     from typing_extensions import TypeVar
@@ -98,7 +97,8 @@ class _Extensible:
     __slots__ = ("__dict__",)
 
 
-class ConsumerRecord(_Extensible, ByFields, Generic[KT, VT]):
+@dataclass(slots=True)
+class ConsumerRecord(_Extensible, Generic[KT, VT]):
     """A record that the consumer returns.
 
     For type checkers it is generic in the types of `key` and `value`, by default bytes.
@@ -120,5 +120,3 @@ class ConsumerRecord(_Extensible, ByFields, Generic[KT, VT]):
     serialized_key_size: int
     serialized_value_size: int
     headers: Sequence[tuple[str, bytes]] = ()
-
-    __hash__ = None  # type: ignore[assignment]  # fields may be set

@@ -15,12 +15,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.fields import FrozenFields
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS = 30.0
@@ -33,7 +32,8 @@ _MAX_LISTED = 20
 """How many partitions or brokers a log line names."""
 
 
-class Event(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class Event:
     """Base class of all events. `str()` of an event is a sentence, which is logged.
 
     The fields of an event can't be changed.
@@ -50,7 +50,7 @@ class Event(FrozenFields):
     unit: ClassVar[str] = "events"
     level: ClassVar[int] = logging.INFO
     logger: ClassVar[str] = "net"
-    client_id: str = field(default="", kw_only=True, compare=False)
+    client_id: str = field(default="", kw_only=True, compare=False, repr=False)
 
     @property
     def amount(self) -> int:
@@ -58,6 +58,7 @@ class Event(FrozenFields):
         return 1
 
 
+@dataclass(frozen=True, slots=True)
 class Connected(Event):
     """A lane (a connection with one purpose) was opened.
 
@@ -73,6 +74,7 @@ class Connected(Event):
         return f"connected to {self.address} for {self.lane}, broker line {self.broker}"
 
 
+@dataclass(frozen=True, slots=True)
 class Disconnected(Event):
     """A lane was closed by the client or the broker.
 
@@ -90,6 +92,7 @@ class Disconnected(Event):
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 
+@dataclass(frozen=True, slots=True)
 class ConnectFailed(Event):
     """A connection could not be made, or the peer isn't a supported broker."""
 
@@ -102,6 +105,7 @@ class ConnectFailed(Event):
         return f"no connection to {self.address}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class MetadataChanged(Event):
     """A metadata response changed brokers, topics or leaders.
 
@@ -117,6 +121,7 @@ class MetadataChanged(Event):
         return f"metadata changed: brokers {join_names(self.brokers)}; {topics}"
 
 
+@dataclass(frozen=True, slots=True)
 class MetadataFailed(Event):
     """No broker responded to a metadata request."""
 
@@ -128,6 +133,7 @@ class MetadataFailed(Event):
         return f"metadata not refreshed: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class BatchRetried(Event):
     """A batch was not acknowledged and is sent again.
 
@@ -148,6 +154,7 @@ class BatchRetried(Event):
         return f"{_name(self.partition)}: {messages} retried{doubt}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class BatchFailed(Event):
     """A batch failed: the futures of its messages have the error."""
 
@@ -163,6 +170,7 @@ class BatchFailed(Event):
         return f"{_name(self.partition)}: {messages} failed: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class Acks0Unknown(Event):
     """The broker closed the lane after messages with acks=0: they may be stored or lost.
 
@@ -187,6 +195,7 @@ class Acks0Unknown(Event):
         return f"{messages} with acks=0 may be lost, for {where}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class PartitionFailed(Event):
     """A fetch of a partition failed.
 
@@ -203,6 +212,7 @@ class PartitionFailed(Event):
         return f"{_name(self.partition)}: fetch failed: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class OffsetReset(Event):
     """`auto_offset_reset` moved a position that was outside the log."""
 
@@ -218,6 +228,7 @@ class OffsetReset(Event):
         return f"{name}: auto_offset_reset from offset {self.old_offset} to {self.new_offset}"
 
 
+@dataclass(frozen=True, slots=True)
 class StartedAtEnd(Event):
     """No offset was committed, and `auto_offset_reset="latest"` began after the last message.
 
@@ -242,6 +253,7 @@ class StartedAtEnd(Event):
         )
 
 
+@dataclass(frozen=True, slots=True)
 class CommitFailed(Event):
     """An automatic commit failed; the next one is due after the usual interval."""
 
@@ -254,6 +266,7 @@ class CommitFailed(Event):
         return f"automatic commit failed: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class GroupJoined(Event):
     """This member joined a generation of its group; `partitions` are assigned to it."""
 
@@ -273,6 +286,7 @@ class GroupJoined(Event):
         )
 
 
+@dataclass(frozen=True, slots=True)
 class GroupJoinFailed(Event):
     """Joining the group failed; it is retried."""
 
@@ -286,6 +300,7 @@ class GroupJoinFailed(Event):
         return f"group {self.group!r}: not joined: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class GroupLeft(Event):
     """This member left its group."""
 
@@ -299,6 +314,7 @@ class GroupLeft(Event):
         return f"group {self.group!r}: member {self.member} left: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
 class Rebalanced(Event):
     """The consumer's assignment changed."""
 

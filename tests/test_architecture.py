@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from tests.tools.shape import code_lines, cython_code_lines, parse, sources
 
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGE = PROJECT / "aiokafka08"
@@ -17,20 +16,9 @@ MAX_LINES = 400
 """Lines of code in a file, without docstrings, comment-only lines and blank lines."""
 MAX_TEST_NAME = 60
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def relative(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
-
-
-def sources(folder: Path, pattern: str = "*.py") -> list[Path]:
-    return sorted(path for path in folder.rglob(pattern) if "build" not in path.parts)
-
-
-@cache
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
 
 
 # --- class names ----------------------------------------------------------------------------------
@@ -50,39 +38,8 @@ def test_class_names_are_unique() -> None:
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-def code_lines(path: Path) -> set[int]:
-    """Return the numbers of the lines with code, without docstrings and public signatures."""
-    tree = parse(path)
-    skipped: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                skipped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        elif isinstance(node, Function) and (node.name == "__init__" or node.name[0] != "_"):
-            skipped.update(range(node.lineno, node.body[0].lineno))
-    ignored = {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type not in ignored:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return lines - skipped
-
-
-def cython_code_lines(path: Path) -> int:
-    """Count the lines of a Cython file that aren't blank, comment-only or in a docstring."""
-    text = re.sub(r'^[ \t]*"""(?:.|\n)*?"""', "", path.read_text(), flags=re.M)
-    return sum(1 for line in text.splitlines() if line.strip() and line.strip()[0] != "#")
-
-
 def test_no_file_is_too_large() -> None:
-    sizes = {relative(path): len(code_lines(path)) for path in sources(PACKAGE)}
+    sizes = {relative(path): len(code_lines(path, signatures=False)) for path in sources(PACKAGE)}
     for pattern in ("*.pyx", "*.pxi", "*.pxd"):
         sizes |= {relative(path): cython_code_lines(path) for path in sources(PACKAGE, pattern)}
     assert not {path: lines for path, lines in sizes.items() if lines > MAX_LINES}
@@ -95,7 +52,7 @@ def test_code_lines_leave_out_text_and_signatures(tmp_path: Path) -> None:
         'def public(\n    a: int,\n) -> None:\n    """Doc."""\n    return  # why\n'
         "def _private(\n    a: int,\n) -> None:\n    return\n"
     )
-    assert code_lines(path) == {5, 6, 11, 12, 13, 14, 15}
+    assert code_lines(path, signatures=False) == {5, 6, 11, 12, 13, 14, 15}
 
 
 # --- names of tests -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import sys
 
 PROGRAM = """
 import gc
-from aiokafka08.garbage import older_objects_left_out
+from aiokafka08._core.garbage import older_objects_left_out
 {before}
 before = gc.get_freeze_count()
 with older_objects_left_out():

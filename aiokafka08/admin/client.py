@@ -1,57 +1,66 @@
 """`AIOKafkaAdminClient`: describe a cluster by requests, change topics through ZooKeeper.
 
-Signatures and return types are aiokafka's wherever the old protocol can do the same. This module
-has the calls that ask brokers about topics and the cluster; `topic_changes` has those that change
-topics, `groups`, `stored_groups` and `group_changes` those about groups. Applications call the
-client.
+Applications call the client. Signatures and return types are aiokafka's wherever the old protocol
+can do the same. This module has the options, start and stop, and each call with its documentation;
+the work is done by the method of the same name in `cluster_calls`, `topic_changes`, `groups`,
+`stored_groups` or `group_changes`, which share an `AdminConnection`.
 
-Invariant: no call creates a topic, but `create_topics`: the metadata of a topic is never requested
-by its name, since on 0.8 that would create it.
+Invariant: no call creates a topic, but `create_topics`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import NoReturn, Self, cast
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from aiokafka08.admin.cluster_description import (
-    BrokerDescription,
-    ClusterDescription,
-    TopicDescription,
-)
+from aiokafka08.admin.cluster_calls import ClusterCalls
+from aiokafka08.admin.cluster_description import ClusterDescription, TopicDescription
 from aiokafka08.admin.config_resource import ConfigResource
-from aiokafka08.admin.group_changes import GroupChangeCalls
-from aiokafka08.admin.monitoring_calls import MonitoringCalls
-from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
-from aiokafka08.admin.records_to_delete import RecordsToDelete
-from aiokafka08.admin.topic_changes import TopicChanges
-from aiokafka08.defaults import default_of
-from aiokafka08.errors import (
-    KafkaError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
+from aiokafka08.admin.connection import AdminConnection
+from aiokafka08.admin.group_changes import GroupChanges, GroupDeletion
+from aiokafka08.admin.group_description import GroupDescriptions
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    LogBounds,
+    PartitionLag,
+    PartitionOwner,
+    StoredGroup,
+    StoredGroupDescription,
+    StoredGroupListing,
+    StoredOffsets,
 )
-from aiokafka08.net.cluster import check_topic_names
+from aiokafka08.admin.groups import GroupCalls
+from aiokafka08.admin.new_topic import NewPartitions, NewTopic
+from aiokafka08.admin.offset_positions import OffsetPosition
+from aiokafka08.admin.offset_reset import PlannedOffset, PlanTarget, ResetTarget
+from aiokafka08.admin.records_to_delete import RecordsToDelete
+from aiokafka08.admin.stored_groups import StoredGroupCalls
+from aiokafka08.admin.topic_changes import TopicChanges
+from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
+from aiokafka08.compat import default_of
+from aiokafka08.errors import KafkaError, UnsupportedVersionError
 from aiokafka08.net.config import (
     ApiVersion,
     BootstrapServers,
+    OffsetsStorage,
     SecurityProtocol,
     net_config,
 )
 from aiokafka08.net.lifecycle import Lifecycle
 from aiokafka08.net.router import Router
-from aiokafka08.protocol.requests.metadata import TopicState
-from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+from aiokafka08.net.versions import BrokerVersion
+from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
-from aiokafka08.zookeeper.groups import GroupNodes
-from aiokafka08.zookeeper.topics import TopicNodes
+from aiokafka08.zookeeper.topic_states import TopicNode
+
+if TYPE_CHECKING:
+    from aiokafka08.admin.offsets_topic import OffsetsTopic
 
 
-class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
+class AIOKafkaAdminClient:
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:
@@ -134,25 +143,19 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
-        self._timeout_ms = request_timeout_ms
         self._router = Router(config, Telemetry(on_event, client_id=config.client_id))
         metadata = self._router.metadata
         metadata.all_topics, metadata.may_create_topics = True, False
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", config.client_id, "close()")
         zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
-        self._topic_nodes = (
-            TopicNodes(zookeeper_connect, config.request_timeout_s)
-            if zookeeper_connect is not None
-            else None
+        self._connection = connection = AdminConnection(
+            self._router, self._lifecycle, request_timeout_ms, zookeeper_connect
         )
-        self._zookeeper_connect = zookeeper_connect
-        self._group_nodes = (
-            GroupNodes(zookeeper_connect, config.request_timeout_s, config.client_id)
-            if zookeeper_connect is not None
-            else None
-        )
-        self._coordinators = {}
-        self._offsets_topic = None
+        self._cluster = ClusterCalls(connection)
+        self._topic_changes = TopicChanges(connection)
+        self._groups = GroupCalls(connection)
+        self._stored_groups = StoredGroupCalls(connection, self._groups)
+        self._group_changes = GroupChanges(connection, self._groups, self._stored_groups)
 
     def __del__(self) -> None:
         if hasattr(self, "_lifecycle"):
@@ -201,7 +204,7 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics; one that was just created may be missing."""
-        return [state.topic for state in await self._all_topics()]
+        return await self._cluster.list_topics()
 
     async def describe_topics(self, topics: list[str] | None = None) -> list[TopicDescription]:
         """Return topics as dicts.
@@ -218,11 +221,7 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
             InvalidTopicError: brokers don't accept the name.
             NoBrokersAvailable: no broker responds.
         """
-        states = {state.topic: state for state in await self._all_topics()}
-        wanted = list(states) if topics is None else check_topic_names(topics)
-        unknown = UnknownTopicOrPartitionError.errno
-        described = (states.get(name) or TopicState(unknown, name, False, []) for name in wanted)
-        return [cast(TopicDescription, asdict(state)) for state in described]
+        return await self._cluster.describe_topics(topics)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
@@ -231,12 +230,7 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
         cluster without topics, because its metadata response has an empty broker list
         (docs/brokers.md 4.1).
         """
-        self._lifecycle.check()
-        response = await self._router.metadata.fetch_all()
-        return {
-            "brokers": [cast(BrokerDescription, asdict(broker)) for broker in response.brokers],
-            "controller_id": response.controller_id,
-        }
+        return await self._cluster.describe_cluster()
 
     async def list_offsets(
         self, positions: Mapping[TopicPartition, OffsetPosition]
@@ -258,11 +252,7 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
             IllegalArgumentError: a position is something else.
             KafkaError: a leader doesn't respond in time, or refuses.
         """
-        await self._all_topics()
-        checked = {
-            TopicPartition(*tp): check_position(tp, position) for tp, position in positions.items()
-        }
-        return await find_positions(self._router, checked)
+        return await self._cluster.list_offsets(positions)
 
     async def broker_releases(self) -> dict[int, str | None]:
         """Return the release of each broker by its node id.
@@ -275,21 +265,467 @@ class AIOKafkaAdminClient(GroupChangeCalls, MonitoringCalls, TopicChanges):
         Raises:
             NoBrokersAvailable: no broker responds.
         """
-        described = await self.describe_cluster()
-        nodes = [broker["node_id"] for broker in described["brokers"]]
-        found = await asyncio.gather(*map(self._release, nodes))
-        return dict(zip(nodes, found, strict=True))
+        return await self._cluster.broker_releases()
 
-    async def _release(self, node_id: int) -> str | None:
-        limit_s = self._router.config.start_timeout_s
-        try:
-            return (await self._router.exact_version(node_id, timeout_s=limit_s)).release
-        except KafkaError:
-            return None
+    async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
+        """Return for each broker, by node id, its version if it responds, or else its error.
 
-    async def _all_topics(self) -> list[TopicState]:
-        self._lifecycle.check()
-        return (await self._router.metadata.fetch_all()).topics
+        The brokers are those of the last metadata response: call `describe_cluster` before. Each
+        gets one request, ListOffsets without topics, which all lines know. The line of a version
+        may be `BrokerLine.V0_8`, which stands for any of 0.8.
+        """
+        return await self._cluster.ping_brokers()
+
+    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
+        """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper.
+
+        Unlike a broker's metadata, ZooKeeper also names dead replicas, and its in-sync replicas are
+        never stale (docs/brokers.md 4.7, 4.8).
+
+        Raises:
+            UnsupportedVersionError: there is no `zookeeper_connect`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        return await self._cluster.describe_topic_nodes()
+
+    # --- changes of topics ------------------------------------------------------------------------
+
+    async def create_topics(
+        self,
+        new_topics: list[NewTopic],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicErrors:
+        """Create topics and wait until each partition has a leader.
+
+        Args:
+            new_topics: the topics.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the topics, and creates nothing (default False).
+
+        Raises:
+            UnsupportedVersionError: there is no `zookeeper_connect`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaTimeoutError: a topic was created, but has no leaders in time; the topics after it
+                were not created.
+        """
+        return await self._topic_changes.create_topics(new_topics, timeout_ms, validate_only)
+
+    async def create_partitions(
+        self,
+        topic_partitions: dict[str, NewPartitions],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicErrors:
+        """Add partitions to topics and wait for their leaders.
+
+        New messages of a key may go to another partition than its old ones.
+
+        Args:
+            topic_partitions: for each topic its new number of partitions.
+            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
+                None: `request_timeout_ms` (default None).
+            validate_only: True checks the arguments, and adds nothing (default False).
+
+        Raises as `create_topics`.
+        """
+        return await self._topic_changes.create_partitions(
+            topic_partitions, timeout_ms, validate_only
+        )
+
+    async def delete_topics(
+        self, topics: list[str], timeout_ms: int | None = None
+    ) -> DeletionErrors:
+        """Delete topics and wait until they are gone.
+
+        Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
+        1.0. If they refuse, the topic's result is UnsupportedVersion (35). Brokers of 0.8.0 and
+        0.8.1 can't delete topics safely: with these the call raises UnsupportedVersionError before
+        the first topic. Other errors are those of `create_topics`.
+
+        Args:
+            topics: names.
+            timeout_ms: how long to wait until a topic is gone, in milliseconds, from 1 on; None:
+                `request_timeout_ms` (default None).
+        """
+        return await self._topic_changes.delete_topics(topics, timeout_ms)
+
+    async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the configs that topics have of their own, by topic; brokers have the defaults.
+
+        Args:
+            topics: names.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic doesn't exist.
+            UnsupportedVersionError: there is no `zookeeper_connect`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        return await self._topic_changes.list_topic_overrides(topics)
+
+    async def alter_topic_overrides(
+        self, topic: str, changes: Mapping[str, object | None]
+    ) -> dict[str, str]:
+        """Change configs of a topic, and tell the brokers; return all that it has of its own now.
+
+        Brokers apply them at once, without a restart.
+
+        Args:
+            topic: its name.
+            changes: the configs to set; None returns one to the brokers' default.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+            InvalidConfigurationError: the brokers don't know a config, or can't use its value.
+            UnsupportedVersionError: there is no `zookeeper_connect`; or the brokers are of 0.8.0,
+                which has no topic configs.
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        return await self._topic_changes.alter_topic_overrides(topic, changes)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
+        """Return the node id of a group's coordinator (brokers from 0.8.2 on).
+
+        Args:
+            group_id: the group.
+            coordinator_type: 0 for a group (default 0).
+
+        Raises:
+            UnsupportedVersionError: the brokers have no coordinators; or `coordinator_type` isn't
+                0, which needs brokers from 0.11 on.
+            GroupCoordinatorNotAvailableError: no broker named it within `request_timeout_ms`.
+        """
+        return await self._groups.find_coordinator(group_id, coordinator_type)
+
+    async def list_consumer_groups(
+        self, broker_ids: list[int] | None = None
+    ) -> list[tuple[str, str]]:
+        """Return name and protocol type of all groups.
+
+        Brokers from 0.9 on list the groups that they coordinate. The type is "consumer" for groups
+        of consumers. It is "" for groups that have committed offsets, but never had a member. On
+        0.8 the groups in ZooKeeper are listed.
+
+        Args:
+            broker_ids: the node ids of the brokers to ask; None for all (default None).
+
+        Raises:
+            UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`.
+            KafkaError: a broker doesn't respond, or refuses.
+        """
+        return await self._groups.list_consumer_groups(broker_ids)
+
+    async def describe_consumer_groups(
+        self,
+        group_ids: list[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> list[GroupDescriptions]:
+        """Return state, members and assignments of the groups, in one item per coordinator.
+
+        `aiokafka08.coordinator.protocol` decodes the members' metadata and assignments. An unknown
+        group has the state "Dead". The call creates no group, and not the offsets topic. On 0.8 one
+        item shows the groups in ZooKeeper, without hosts and client ids.
+
+        Args:
+            group_ids: the names.
+            group_coordinator_id: the node id of the coordinator of all these groups; None finds it
+                (default None).
+            include_authorized_operations: True raises `UnsupportedVersionError` (default False).
+
+        Raises:
+            UnsupportedVersionError: the brokers are of 0.8, and there is no `zookeeper_connect`; or
+                `include_authorized_operations` is given, which needs brokers from 2.3 on.
+            KafkaError: a coordinator doesn't respond, or refuses.
+        """
+        return await self._groups.describe_consumer_groups(
+            group_ids, group_coordinator_id, include_authorized_operations
+        )
+
+    async def list_consumer_group_offsets(
+        self,
+        group_id: str,
+        group_coordinator_id: int | None = None,
+        partitions: list[TopicPartition] | None = None,
+        *,
+        offsets_storage: OffsetsStorage | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that a group has committed.
+
+        Args:
+            group_id: the group.
+            group_coordinator_id: the node id of its coordinator; None finds it (default None).
+            partitions: return these, with offset -1 where nothing is committed. None: return all
+                partitions that have a committed offset (default None).
+            offsets_storage: "kafka", "zookeeper" or "dual", the same as the group's consumers;
+                None for the default of the brokers' line (`docs/groups.md`; default None).
+
+        Raises:
+            KafkaConfigurationError: the brokers are of 0.8.0, and there is no `zookeeper_connect`.
+            UnsupportedVersionError: the brokers' line doesn't have the storage.
+            KafkaError: the offsets could not be fetched.
+        """
+        return await self._groups.list_consumer_group_offsets(
+            group_id, group_coordinator_id, partitions, offsets_storage=offsets_storage
+        )
+
+    async def list_consumer_group_lag(
+        self,
+        group_id: str,
+        partitions: list[TopicPartition] | None = None,
+        *,
+        offsets_storage: OffsetsStorage | None = None,
+    ) -> dict[TopicPartition, int | None]:
+        """Return how many offsets a group is behind the end of each partition.
+
+        The lag counts offsets, not messages: compaction and transactions leave gaps. It is None
+        where nothing is committed. The arguments are those of `list_consumer_group_offsets`, with
+        the same defaults, and so are the errors.
+        """
+        return await self._groups.list_consumer_group_lag(
+            group_id, partitions, offsets_storage=offsets_storage
+        )
+
+    # --- groups of both stores --------------------------------------------------------------------
+
+    async def list_stored_groups(self) -> list[StoredGroup]:
+        """Return all groups of the cluster, ordered, each once per store that it is in.
+
+        Idle groups are among them. Brokers from 0.10.1 on list them. Those of 0.8.2 to 0.10.0
+        don't: there the call reads the topic `__consumer_offsets`, at first all of it, and in later
+        calls of this client what was added since.
+
+        Groups in ZooKeeper are listed with `zookeeper_connect` only.
+
+        Raises:
+            UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
+                ZooKeeper only, and there is no `zookeeper_connect`.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses; or a partition of
+                `__consumer_offsets` can't be read. `list_groups_of_store` returns the others then.
+        """
+        return await self._stored_groups.list_stored_groups()
+
+    async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
+        """Return the groups of one store as `list_stored_groups` does, as many as can be read.
+
+        Args:
+            store: "kafka" or "zookeeper".
+
+        Raises:
+            UnsupportedVersionError: as `list_stored_groups`.
+            KafkaError: nothing of the store can be read.
+        """
+        return await self._stored_groups.list_groups_of_store(store)
+
+    async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
+        """Return each named group in each store that it may be in, whether or not it is there.
+
+        Args:
+            group_ids: the names. Those that can't be a node of ZooKeeper aren't looked for there.
+
+        Raises:
+            UnsupportedVersionError: the brokers are of 0.8.0, which don't know groups, and there is
+                no `zookeeper_connect`.
+            KafkaError: no broker responds.
+        """
+        return await self._stored_groups.possible_groups(group_ids)
+
+    async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
+        """Return what these groups have committed, in the same order.
+
+        It costs one request per group in Kafka, pipelined (brokers of 0.8.2 get all partitions
+        named). Groups in ZooKeeper are read there with `zookeeper_connect`, otherwise by requests
+        to brokers from 0.8.1 on.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: no broker responds. The error of one group is in its result.
+        """
+        return await self._stored_groups.list_stored_offsets(groups)
+
+    async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
+        """Return how far groups are behind, a row per partition and store, ordered.
+
+        A row shows a committed offset, or a partition that a member owns without one. See
+        `PartitionLag` for the fields.
+
+        Args:
+            group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
+                offsets of a named group in ZooKeeper are found without `zookeeper_connect` too (but
+                on 0.8.0), its members aren't.
+
+        Raises:
+            UnsupportedVersionError: as `list_stored_groups`; with names, the brokers are of 0.8.0,
+                and there is no `zookeeper_connect`.
+            KafkaError: offsets or members of a group can't be read, or no broker responds.
+                Partitions without a reachable leader don't fail the call.
+        """
+        return await self._stored_groups.list_group_lags(group_ids)
+
+    async def list_partition_owners(
+        self, groups: Iterable[StoredGroup]
+    ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
+        """Return for each group with members which member reads which partition.
+
+        Members in ZooKeeper are known with `zookeeper_connect` only.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: a coordinator or ZooKeeper doesn't respond, or refuses.
+        """
+        return await self._stored_groups.list_partition_owners(groups)
+
+    async def describe_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[StoredGroupDescription]:
+        """Return state, members and assignments of groups, those in Kafka first.
+
+        A group is left out if its store can't describe it: a group in Kafka before 0.9, a group in
+        ZooKeeper without `zookeeper_connect`.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: no broker responds. The error of one group is in its result.
+        """
+        return await self._stored_groups.describe_stored_groups(groups)
+
+    async def list_log_bounds(
+        self, partitions: Collection[TopicPartition] | None = None, *, starts: bool = True
+    ) -> dict[TopicPartition, LogBounds]:
+        """Return first and next offset of partitions: one or two requests per broker in all.
+
+        Args:
+            partitions: the partitions; None for all of the cluster (default None). Those that don't
+                exist are left out of the result.
+            starts: False leaves the first offsets out, and halves the requests (default True).
+
+        Raises:
+            KafkaError: no broker responds. A partition without a reachable leader has None in its
+                bounds.
+        """
+        return await self._stored_groups.list_log_bounds(partitions, starts=starts)
+
+    async def read_offsets_topic(self) -> OffsetsTopic:
+        """Read the topic `__consumer_offsets`: all commits and groups in Kafka, with their times.
+
+        No request lists these on 0.8.2 to 0.10.0. The first call reads the whole topic, later calls
+        of this client what was added since. On brokers from 0.11 on the result may have offsets of
+        transactions that were aborted.
+
+        Raises:
+            KafkaError: no broker responds, or no partition of the topic can be read within
+                `request_timeout_ms`. The errors of some partitions are in the result.
+        """
+        return await self._stored_groups.read_offsets_topic()
+
+    # --- changes of groups ------------------------------------------------------------------------
+
+    async def reset_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, ResetTarget],
+        *,
+        offsets_storage: OffsetsStorage | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Move the offsets of a group whose consumers are all stopped.
+
+        The call refuses a group with live members. Brokers and ZooKeeper don't know consumers that
+        use `assign()`: stop these before the call.
+
+        Args:
+            group_id: the group.
+            offsets: per partition an offset within the log (as an `OffsetAndMetadata` with a text),
+                "earliest", "latest", or a `datetime`. A datetime means the offset that
+                `AIOKafkaConsumer.offsets_for_times` returns for it: a reader that begins there gets
+                all messages of that time or later. It means "latest" if there is no such message.
+            offsets_storage: as in `list_consumer_group_offsets` (default None).
+
+        Returns:
+            The offsets that are committed now.
+
+        Raises:
+            IllegalStateError: the group has live members; the error names them.
+            IllegalArgumentError: an offset is outside the log, or isn't one of the values above.
+            UnsupportedVersionError: the brokers are of 0.8, or the offsets are in ZooKeeper, and
+                there is no `zookeeper_connect`: only ZooKeeper knows the members.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            KafkaError: some offsets were not committed; the error names the partitions.
+        """
+        return await self._group_changes.reset_consumer_group_offsets(
+            group_id, offsets, offsets_storage=offsets_storage
+        )
+
+    async def plan_group_reset(
+        self, group: StoredGroup, targets: Mapping[TopicPartition, PlanTarget]
+    ) -> list[PlannedOffset]:
+        """Return what a reset of a group would commit, ordered; change nothing.
+
+        An offset outside the log is moved to the nearest one inside (see `PlannedOffset.wanted`).
+        To carry the plan out, pass its offsets to `reset_consumer_group_offsets()`, with the
+        group's store as `offsets_storage`.
+
+        Args:
+            group: the group in one store.
+            targets: per partition what `reset_consumer_group_offsets()` takes, or "current" for the
+                committed offset (the end of the log if there is none), or a `ShiftBy`.
+
+        Raises:
+            IllegalStateError: the group has live members, as far as these can be asked for; the
+                error names them.
+            IllegalArgumentError: `group` is a name; or a target isn't one of these values, or is a
+                `ShiftBy` for a partition without a committed offset.
+            UnknownTopicOrPartitionError: a partition doesn't exist.
+            KafkaError: offsets could not be fetched.
+        """
+        return await self._group_changes.plan_group_reset(group, targets)
+
+    async def check_group_change(self, group: StoredGroup) -> None:
+        """Raise if a reset or the deletion of a group would be refused now; change nothing.
+
+        Those calls check it themselves. Call it before a change of several groups, for all of them,
+        so that none is changed if another one can't be.
+
+        Args:
+            group: the group in one store.
+
+        Raises:
+            IllegalStateError: the group has live members; the error names them.
+            UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
+                is no `zookeeper_connect`.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
+        """
+        return await self._group_changes.check_group_change(group)
+
+    async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
+        """Delete a group without members from one store, with its committed offsets.
+
+        - In ZooKeeper the group's node is deleted. It needs `zookeeper_connect`.
+        - In Kafka from 1.1 on the coordinator deletes the group at once.
+        - In Kafka from 0.8.2 to 1.0, which have no request for it, the offsets are committed again
+          as of 1970. So the coordinator removes them at its next check, within
+          `offsets.retention.check.interval.ms` (by default ten minutes), and writes the tombstones.
+
+        Args:
+            group: the group in one store.
+
+        Raises:
+            IllegalStateError: the group has live members; the error names them.
+            UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
+                is no `zookeeper_connect`.
+            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
+        """
+        return await self._group_changes.delete_stored_group(group)
 
     # --- refused ----------------------------------------------------------------------------------
 

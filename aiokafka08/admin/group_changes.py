@@ -1,25 +1,32 @@
-"""The part of `AIOKafkaAdminClient` that changes groups in one store: plan a reset, delete a group.
+"""The calls of `AIOKafkaAdminClient` that change groups: reset offsets, plan it, delete a group.
 
-`GroupChangeCalls` is a base class of the client. `offset_reset` computes a plan; the reset itself
-is `reset_consumer_group_offsets()` of `groups`. Groups are deleted by a request (`group_requests`),
+`GroupChanges` has them; the client's methods of the same names document arguments and errors.
+`offset_reset` computes the offsets of a reset. Groups are deleted by a request (`group_requests`),
 by the expiry of their offsets (`offset_store.kafka_store`), or in ZooKeeper (`zookeeper.groups`).
 
-Invariant: a plan changes nothing, and creates nothing. No group is deleted if a member of it is
-found, in Kafka or in ZooKeeper; see `groups`.
+Invariant: no group is reset or deleted if a member of it is found. The calls ask the coordinator on
+brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a change on 0.8, or of offsets
+in ZooKeeper, needs it. A ZooKeeper that names none of the cluster's brokers is refused. A plan
+changes nothing, and creates nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
+from aiokafka08.admin.groups import GroupCalls, open_offset_store
 from aiokafka08.admin.offset_reset import (
     PlannedOffset,
     PlanTarget,
+    ResetTarget,
     check_plan_target,
+    check_target,
+    find_offsets,
     plan_offsets,
 )
 from aiokafka08.admin.stored_groups import StoredGroupCalls, all_partitions
@@ -27,13 +34,17 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
+    KafkaUnavailableError,
     NonEmptyGroup,
+    UnsupportedVersionError,
 )
-from aiokafka08.net.config import one_of
+from aiokafka08.net.config import OffsetsStorage, one_of
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08.offset_store import CommitIdentity
 from aiokafka08.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.structs import TopicPartition
+from aiokafka08.zookeeper.session import is_node_name
 
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """What became of a group: it is gone; its coordinator removes the offsets at its next check, within
@@ -48,88 +59,77 @@ class GroupDeletion(NamedTuple):
     outcome: DeletionOutcome
 
 
-class GroupChangeCalls(StoredGroupCalls):
-    """The calls that change groups; `AIOKafkaAdminClient` sets the attributes."""
+class GroupChanges:
+    """The calls that change groups, or tell whether that would be refused.
+
+    Args:
+        connection: the cluster.
+        groups: describes the members of a group.
+        stored_groups: reads the offsets that a plan begins with.
+    """
+
+    def __init__(
+        self, connection: AdminConnection, groups: GroupCalls, stored_groups: StoredGroupCalls
+    ) -> None:
+        self._connection = connection
+        self._router = connection.router
+        self._groups = groups
+        self._stored_groups = stored_groups
+
+    async def reset_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, ResetTarget],
+        *,
+        offsets_storage: OffsetsStorage | None,
+    ) -> dict[TopicPartition, int]:
+        """Move the offsets of a group whose consumers are all stopped."""
+        self._connection.check()
+        targets = {TopicPartition(*tp): check_target(tp, one) for tp, one in offsets.items()}
+        if not targets:
+            raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
+        async with open_offset_store(self._connection, group_id, offsets_storage) as store:
+            await self._refuse_live_group(group_id, offsets_storage)
+            found = await find_offsets(self._router, targets)
+            try:
+                await store.commit(found, CommitIdentity())
+            except CommitFailedError as error:
+                raise IllegalStateError(
+                    f"group {group_id!r} is live: its coordinator accepts commits from its members "
+                    "only. Stop the members first"
+                ) from error
+        return {tp: one.offset for tp, one in found.items()}
 
     async def plan_group_reset(
         self, group: StoredGroup, targets: Mapping[TopicPartition, PlanTarget]
     ) -> list[PlannedOffset]:
-        """Return what a reset of a group would commit, ordered; change nothing.
-
-        An offset outside the log is moved to the nearest one inside (see `PlannedOffset.wanted`).
-        To carry the plan out, pass its offsets to `reset_consumer_group_offsets()`, with the
-        group's store as `offsets_storage`.
-
-        Args:
-            group: the group in one store.
-            targets: per partition what `reset_consumer_group_offsets()` takes, or "current" for the
-                committed offset (the end of the log if there is none), or a `ShiftBy`.
-
-        Raises:
-            IllegalStateError: the group has live members, as far as these can be asked for; the
-                error names them.
-            IllegalArgumentError: `group` is a name; or a target isn't one of these values, or is a
-                `ShiftBy` for a partition without a committed offset.
-            UnknownTopicOrPartitionError: a partition doesn't exist.
-            KafkaError: offsets could not be fetched.
-        """
-        self._lifecycle.check()
+        """Return what a reset of a group would commit, ordered; change nothing."""
+        self._connection.check()
         check_stored_group(group)
         checked = {TopicPartition(*tp): check_plan_target(tp, one) for tp, one in targets.items()}
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")
         await self._refuse_known_members(group.group)
-        [stored] = await self.list_stored_offsets([group])
+        [stored] = await self._stored_groups.list_stored_offsets([group])
         if stored.error is not None:
             raise stored.error
         return await plan_offsets(self._router, checked, stored.offsets)
 
     async def check_group_change(self, group: StoredGroup) -> None:
-        """Raise if a reset or the deletion of a group would be refused now; change nothing.
-
-        Those calls check it themselves. Call it before a change of several groups, for all of them,
-        so that none is changed if another one can't be.
-
-        Args:
-            group: the group in one store.
-
-        Raises:
-            IllegalStateError: the group has live members; the error names them.
-            UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
-                is no `zookeeper_connect`.
-            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
-            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
-        """
-        self._lifecycle.check()
+        """Raise if a reset or the deletion of a group would be refused now; change nothing."""
+        self._connection.check()
         check_group_id(check_stored_group(group).group)
         one_of("store", group.store, ["kafka", "zookeeper"])
         await self._refuse_live_group(group.group, group.store)
 
     async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
-        """Delete a group without members from one store, with its committed offsets.
-
-        - In ZooKeeper the group's node is deleted. It needs `zookeeper_connect`.
-        - In Kafka from 1.1 on the coordinator deletes the group at once.
-        - In Kafka from 0.8.2 to 1.0, which have no request for it, the offsets are committed again
-          as of 1970. So the coordinator removes them at its next check, within
-          `offsets.retention.check.interval.ms` (by default ten minutes), and writes the tombstones.
-
-        Args:
-            group: the group in one store.
-
-        Raises:
-            IllegalStateError: the group has live members; the error names them.
-            UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
-                is no `zookeeper_connect`.
-            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
-            KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
-        """
-        self._lifecycle.check()
+        """Delete a group without members from one store, with its committed offsets."""
+        self._connection.check()
         check_group_id(check_stored_group(group).group)
         one_of("store", group.store, ["kafka", "zookeeper"])
         try:
             if group.store == "zookeeper":
-                nodes = self._require_group_nodes("delete_stored_group")
+                nodes = self._connection.require_group_nodes("delete_stored_group")
                 await self._refuse_live_group(group.group, group.store)
                 deleted = await environment.run_in_thread(nodes.delete, group.group)
                 outcome: DeletionOutcome = "deleted" if deleted else "missing"
@@ -141,10 +141,12 @@ class GroupChangeCalls(StoredGroupCalls):
             ) from error
         return GroupDeletion(group.group, group.store, outcome)
 
+    # --- inside -----------------------------------------------------------------------------------
+
     async def _delete_from_kafka(self, group: str) -> DeletionOutcome:
         await self._router.exact_version()  # 0.8.2 differs from the older lines
         metadata = await self._router.metadata.fetch_all()
-        if not await self._has_offsets_topic():
+        if not await self._connection.has_offsets_topic():
             return "missing"
         await self._refuse_live_group(group, "kafka")
         coordinator = CoordinatorLookup(self._router, group)
@@ -159,3 +161,57 @@ class GroupChangeCalls(StoredGroupCalls):
         there = {tp: one for tp, one in offsets.items() if tp in known}
         await KafkaOffsetStore(self._router, coordinator).expire(there)
         return "expiring"
+
+    async def _refuse_live_group(self, group: str, storage: str | None) -> None:
+        """Raise if the coordinator or ZooKeeper knows members of the group.
+
+        On brokers from 0.9 on only groups that have offsets in ZooKeeper need `zookeeper_connect`:
+        their members may be Scala consumers, which no broker knows.
+
+        Args:
+            group: the group.
+            storage: the storage whose offsets are about to change; None for the brokers' default.
+        """
+        if not self._connection.has_coordinators():
+            self._connection.require_group_nodes("a change of a group")
+        elif storage in ("zookeeper", "dual") and self._connection.group_nodes is None:
+            raise UnsupportedVersionError(
+                "a change of a group's offsets in ZooKeeper: only ZooKeeper knows whether the "
+                f"group {group!r} has live Scala consumers. Give "
+                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+            )
+        await self._refuse_known_members(group)
+
+    async def _refuse_known_members(self, group: str) -> None:
+        """Raise if members are found in the places that can be asked."""
+        members: list[str] = []
+        if self._connection.has_coordinators():
+            [[described]] = (await self._groups.describe([group], None)).values()
+            members += [one.member for one in described.members]
+        if self._connection.group_nodes is not None and is_node_name(group):
+            await self._refuse_other_zookeeper()
+            [described] = await environment.run_in_thread(
+                self._connection.group_nodes.describe, [group]
+            )
+            members += [one.member for one in described.members]
+        if members:
+            raise IllegalStateError(
+                f"group {group!r} is live: its members would continue at their positions, and "
+                f"commit over the change. Stop them first: {', '.join(members)}"
+            )
+
+    async def _refuse_other_zookeeper(self) -> None:
+        """Raise if `zookeeper_connect` isn't the cluster's: no member would be found there."""
+        assert self._connection.topic_nodes is not None  # given together with `group_nodes`
+        registered = await environment.run_in_thread(self._connection.topic_nodes.broker_ids)
+        node_ids = {one.node_id for one in (await self._router.metadata.fetch_all()).brokers}
+        if registered.isdisjoint(node_ids):
+            raise KafkaUnavailableError(
+                f"ZooKeeper {self._connection.zookeeper_connect} isn't that of the cluster: it has "
+                f"the brokers {_numbers(registered)}, the cluster has {_numbers(node_ids)}. Check "
+                "its address and the chroot"
+            )
+
+
+def _numbers(node_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(node_ids)))

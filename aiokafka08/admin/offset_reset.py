@@ -1,8 +1,8 @@
 """Compute the offsets that a reset of a group commits, from what the caller named.
 
-`admin.groups` and `admin.group_changes` call `check_target` for each target, then `find_offsets` or
-`plan_offsets`. `find_offsets` refuses an offset outside the log, `plan_offsets` moves it to the
-nearest offset inside, as Kafka's own tool does, and says so.
+`admin.group_changes` calls `check_target` for each target, then `find_offsets` or `plan_offsets`.
+`find_offsets` refuses an offset outside the log, `plan_offsets` moves it to the nearest offset
+inside, as Kafka's own tool does, and says so.
 
 Invariant: each returned offset lies within the log of its partition, as the leaders report it at
 the time of the call; otherwise nothing is returned.

@@ -1,9 +1,10 @@
-"""The part of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
+"""The calls of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
 
-`StoredGroupCalls` is a base class of the client. A group may be in both stores: a Scala group of
-0.8.2 may commit to either, and a group that moves commits to both. `group_lag` has the values that
-the calls return, `offset_store.group_offsets` fetches what a group has committed to Kafka,
-`zookeeper.groups` reads ZooKeeper, `offsets_topic` finds idle groups.
+`StoredGroupCalls` has them; the client's methods of the same names document arguments and errors.
+A group may be in both stores: a Scala group of 0.8.2 may commit to either, and a group that moves
+commits to both. `group_lag` has the values that the calls return, `offset_store.group_offsets`
+fetches what a group has committed to Kafka, `zookeeper.groups` reads ZooKeeper, `offsets_topic`
+finds idle groups.
 
 Invariant: no call here creates or changes anything. No coordinator is looked up unless
 `__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group
@@ -17,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka08 import environment
+from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
     GroupStore,
@@ -40,7 +42,6 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.cluster import INTERNAL_TOPICS
 from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08.net.list_offsets import list_reachable_offsets
 from aiokafka08.net.versions import BrokerLine
@@ -59,31 +60,26 @@ _AT_ONCE = 32
 """How many groups are requested at a time; the requests to a coordinator are pipelined."""
 
 
-class StoredGroupCalls(GroupCalls):
-    """The calls about all groups; `AIOKafkaAdminClient` sets the attributes.
+class StoredGroupCalls:
+    """The calls that read both stores of groups.
 
     A call that takes `StoredGroup`s reads each group in its one store. All names of groups are
     those of `list_stored_groups()`, or the caller's own.
+
+    Args:
+        connection: the cluster.
+        groups: lists the groups that coordinators know.
     """
 
-    _coordinators: dict[str, CoordinatorLookup]
-    _offsets_topic: OffsetsTopicReader | None
+    def __init__(self, connection: AdminConnection, groups: GroupCalls) -> None:
+        self._connection = connection
+        self._router = connection.router
+        self._groups = groups
+        self._coordinators: dict[str, CoordinatorLookup] = {}
+        self._offsets_topic: OffsetsTopicReader | None = None
 
     async def list_stored_groups(self) -> list[StoredGroup]:
-        """Return all groups of the cluster, ordered, each once per store that it is in.
-
-        Idle groups are among them. Brokers from 0.10.1 on list them. Those of 0.8.2 to 0.10.0
-        don't: there the call reads the topic `__consumer_offsets`, at first all of it, and in later
-        calls of this client what was added since.
-
-        Groups in ZooKeeper are listed with `zookeeper_connect` only.
-
-        Raises:
-            UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
-                ZooKeeper only, and there is no `zookeeper_connect`.
-            KafkaError: a broker or ZooKeeper doesn't respond, or refuses; or a partition of
-                `__consumer_offsets` can't be read. `list_groups_of_store` returns the others then.
-        """
+        """Return all groups of the cluster, ordered, each once per store that it is in."""
         listings = await asyncio.gather(
             self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
         )
@@ -92,35 +88,18 @@ class StoredGroupCalls(GroupCalls):
         return sorted(group for one in listings for group in one.groups)
 
     async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
-        """Return the groups of one store as `list_stored_groups` does, as many as can be read.
-
-        Args:
-            store: "kafka" or "zookeeper".
-
-        Raises:
-            UnsupportedVersionError: as `list_stored_groups`.
-            KafkaError: nothing of the store can be read.
-        """
-        self._lifecycle.check()
+        """Return the groups of one store as `list_stored_groups` does, as many as can be read."""
+        self._connection.check()
         return await (self._list_in_kafka() if store == "kafka" else self._list_in_zookeeper())
 
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
-        """Return each named group in each store that it may be in, whether or not it is there.
-
-        Args:
-            group_ids: the names. Those that can't be a node of ZooKeeper aren't looked for there.
-
-        Raises:
-            UnsupportedVersionError: the brokers are of 0.8.0, which don't know groups, and there is
-                no `zookeeper_connect`.
-            KafkaError: no broker responds.
-        """
-        self._lifecycle.check()
+        """Return each named group in each store that it may be in, whether or not it is there."""
+        self._connection.check()
         if isinstance(group_ids, str):
             raise IllegalArgumentError(f"group_ids={group_ids!r}: expected a list of names")
         line = (await self._router.exact_version()).line
-        if self._group_nodes is None and line is BrokerLine.V0_8_0:
-            self._require_group_nodes("possible_groups")
+        if self._connection.group_nodes is None and line is BrokerLine.V0_8_0:
+            self._connection.require_group_nodes("possible_groups")
         has_kafka = line not in (BrokerLine.V0_8_0, BrokerLine.V0_8_1)
         stores: list[GroupStore] = ["kafka", "zookeeper"] if has_kafka else ["zookeeper"]
         return [
@@ -131,26 +110,15 @@ class StoredGroupCalls(GroupCalls):
         ]
 
     async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
-        """Return what these groups have committed, in the same order.
-
-        It costs one request per group in Kafka, pipelined (brokers of 0.8.2 get all partitions
-        named). Groups in ZooKeeper are read there with `zookeeper_connect`, otherwise by requests
-        to brokers from 0.8.1 on.
-
-        Args:
-            groups: the groups, each in one store.
-
-        Raises:
-            KafkaError: no broker responds. The error of one group is in its result.
-        """
-        self._lifecycle.check()
+        """Return what these groups have committed, in the same order."""
+        self._connection.check()
         wanted = [check_stored_group(one) for one in groups]
         metadata = await self._router.metadata.fetch_all()
         known = all_partitions(metadata)
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
         in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
         results: dict[tuple[GroupStore, str], StoredOffsets] = {}
-        if not _has_offsets_topic(metadata):
+        if not names_offsets_topic(metadata):
             in_kafka = []
         if in_kafka:
             await self._router.exact_version()  # 0.8.2 differs from the lines after it
@@ -163,23 +131,8 @@ class StoredGroupCalls(GroupCalls):
             for one in wanted
         ]
 
-    async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
-        """Return how far groups are behind, a row per partition and store, ordered.
-
-        A row shows a committed offset, or a partition that a member owns without one. See
-        `PartitionLag` for the fields.
-
-        Args:
-            group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
-                offsets of a named group in ZooKeeper are found without `zookeeper_connect` too (but
-                on 0.8.0), its members aren't.
-
-        Raises:
-            UnsupportedVersionError: as `list_stored_groups`; with names, the brokers are of 0.8.0,
-                and there is no `zookeeper_connect`.
-            KafkaError: offsets or members of a group can't be read, or no broker responds.
-                Partitions without a reachable leader don't fail the call.
-        """
+    async def list_group_lags(self, group_ids: Collection[str] | None) -> list[PartitionLag]:
+        """Return how far groups are behind, a row per partition and store, ordered."""
         if group_ids is None:
             groups = await self.list_stored_groups()
         else:
@@ -197,17 +150,8 @@ class StoredGroupCalls(GroupCalls):
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
     ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
-        """Return for each group with members which member reads which partition.
-
-        Members in ZooKeeper are known with `zookeeper_connect` only.
-
-        Args:
-            groups: the groups, each in one store.
-
-        Raises:
-            KafkaError: a coordinator or ZooKeeper doesn't respond, or refuses.
-        """
-        self._lifecycle.check()
+        """Return for each group with members which member reads which partition."""
+        self._connection.check()
         owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
         for (_, store), one in (await self._describe_stored(groups)).items():
             if isinstance(one, KafkaError):
@@ -221,18 +165,8 @@ class StoredGroupCalls(GroupCalls):
     async def describe_stored_groups(
         self, groups: Iterable[StoredGroup]
     ) -> list[StoredGroupDescription]:
-        """Return state, members and assignments of groups, those in Kafka first.
-
-        A group is left out if its store can't describe it: a group in Kafka before 0.9, a group in
-        ZooKeeper without `zookeeper_connect`.
-
-        Args:
-            groups: the groups, each in one store.
-
-        Raises:
-            KafkaError: no broker responds. The error of one group is in its result.
-        """
-        self._lifecycle.check()
+        """Return state, members and assignments of groups, those in Kafka first."""
+        self._connection.check()
         return [
             StoredGroupDescription(group, store, None, one)
             if isinstance(one, KafkaError)
@@ -241,20 +175,10 @@ class StoredGroupCalls(GroupCalls):
         ]
 
     async def list_log_bounds(
-        self, partitions: Collection[TopicPartition] | None = None, *, starts: bool = True
+        self, partitions: Collection[TopicPartition] | None, *, starts: bool
     ) -> dict[TopicPartition, LogBounds]:
-        """Return first and next offset of partitions: one or two requests per broker in all.
-
-        Args:
-            partitions: the partitions; None for all of the cluster (default None). Those that don't
-                exist are left out of the result.
-            starts: False leaves the first offsets out, and halves the requests (default True).
-
-        Raises:
-            KafkaError: no broker responds. A partition without a reachable leader has None in its
-                bounds.
-        """
-        self._lifecycle.check()
+        """Return first and next offset of partitions: one or two requests per broker in all."""
+        self._connection.check()
         known = all_partitions(await self._router.metadata.fetch_all())
         wanted = known if partitions is None else [tp for tp in partitions if tp in known]
 
@@ -270,17 +194,8 @@ class StoredGroupCalls(GroupCalls):
         return {tp: LogBounds(_known(first.get(tp)), _known(end.get(tp))) for tp in wanted}
 
     async def read_offsets_topic(self) -> OffsetsTopic:
-        """Read the topic `__consumer_offsets`: all commits and groups in Kafka, with their times.
-
-        No request lists these on 0.8.2 to 0.10.0. The first call reads the whole topic, later calls
-        of this client what was added since. On brokers from 0.11 on the result may have offsets of
-        transactions that were aborted.
-
-        Raises:
-            KafkaError: no broker responds, or no partition of the topic can be read within
-                `request_timeout_ms`. The errors of some partitions are in the result.
-        """
-        self._lifecycle.check()
+        """Read the topic `__consumer_offsets`: all commits and groups, with their times."""
+        self._connection.check()
         if self._offsets_topic is None:
             # Imported on first use: most programs don't need the reader of ranges.
             from aiokafka08.admin.offsets_topic import OffsetsTopicReader
@@ -297,7 +212,11 @@ class StoredGroupCalls(GroupCalls):
         in_kafka = [one.group for one in wanted if one.store == "kafka"]
         in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
         described: dict[tuple[str, GroupStore], DescribedGroup | KafkaError] = {}
-        if in_kafka and self._has_coordinators() and await self._has_offsets_topic():
+        if (
+            in_kafka
+            and self._connection.has_coordinators()
+            and await self._connection.has_offsets_topic()
+        ):
             turns = asyncio.Semaphore(_AT_ONCE)
 
             async def describe(group: str) -> DescribedGroup | KafkaError:
@@ -309,29 +228,31 @@ class StoredGroupCalls(GroupCalls):
 
             found = await asyncio.gather(*map(describe, in_kafka))
             described |= {(group, "kafka"): one for group, one in zip(in_kafka, found, strict=True)}
-        if in_zookeeper and self._group_nodes is not None:
+        if in_zookeeper and self._connection.group_nodes is not None:
             try:
-                nodes = await environment.run_in_thread(self._group_nodes.describe, in_zookeeper)
+                nodes = await environment.run_in_thread(
+                    self._connection.group_nodes.describe, in_zookeeper
+                )
                 described |= {(one.group, "zookeeper"): one for one in nodes}
             except KafkaError as error:
                 described |= {(group, "zookeeper"): error for group in in_zookeeper}
         return described
 
     async def _list_in_kafka(self) -> StoredGroupListing:
-        has_offsets_topic = await self._has_offsets_topic()
-        if not has_offsets_topic and self._group_nodes is not None:
+        has_offsets_topic = await self._connection.has_offsets_topic()
+        if not has_offsets_topic and self._connection.group_nodes is not None:
             return StoredGroupListing(
                 []
             )  # whatever the line: a broker of 0.8.0 logs errors when it is asked for it
         line = (await self._router.exact_version()).line
         if BrokerLine.V0_8 < line < BrokerLine.V0_8_2:
-            self._require_group_nodes("list_stored_groups")
+            self._connection.require_group_nodes("list_stored_groups")
         if not has_offsets_topic:
             return StoredGroupListing([])
         errors: list[KafkaError] = []
         types: dict[str, str] = {}
         if line >= BrokerLine.V0_9:
-            types = dict(await self.list_consumer_groups())
+            types = dict(await self._groups.list_consumer_groups(None))
         if not self._lists_idle_groups():
             topic = await self.read_offsets_topic()
             errors += [
@@ -351,9 +272,9 @@ class StoredGroupCalls(GroupCalls):
         return all(version.supports(ListOffsetsRequest, 1) for version in versions)
 
     async def _list_in_zookeeper(self) -> StoredGroupListing:
-        if self._group_nodes is None:
+        if self._connection.group_nodes is None:
             return StoredGroupListing([])
-        names = await environment.run_in_thread(self._group_nodes.names)
+        names = await environment.run_in_thread(self._connection.group_nodes.names)
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:
@@ -382,11 +303,11 @@ class StoredGroupCalls(GroupCalls):
     ) -> list[StoredOffsets]:
         if not groups:
             return []
-        if self._group_nodes is None:
+        if self._connection.group_nodes is None:
             line = (await self._router.exact_version()).line
             return [await self._offsets_by_brokers(group, line, known) for group in groups]
         try:
-            found = await environment.run_in_thread(self._group_nodes.offsets, groups)
+            found = await environment.run_in_thread(self._connection.group_nodes.offsets, groups)
         except KafkaError as error:
             return [StoredOffsets(group, "zookeeper", {}, error) for group in groups]
         return [
@@ -419,10 +340,6 @@ def all_partitions(metadata: MetadataResponse) -> dict[TopicPartition, None]:
         for topic in metadata.topics
         for one in topic.partitions
     }
-
-
-def _has_offsets_topic(metadata: MetadataResponse) -> bool:
-    return any(topic.topic in INTERNAL_TOPICS for topic in metadata.topics)
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:

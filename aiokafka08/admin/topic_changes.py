@@ -1,9 +1,8 @@
-"""The part of `AIOKafkaAdminClient` that changes topics, through ZooKeeper.
+"""The calls of `AIOKafkaAdminClient` that change topics, through ZooKeeper.
 
-`TopicChanges` is a base class of the client; the calls that only ask brokers are in `client`. Of
+`TopicChanges` has them; the client's methods of the same names document arguments and errors. Of
 the releases that this client supports, none before 0.10.1 has requests for changes of topics.
-`new_topic` and
-`topic_config` check topics and configs, `zookeeper.topics` writes the nodes.
+`new_topic` and `topic_config` check topics and configs, `zookeeper.topics` writes the nodes.
 
 Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
 `TopicErrors`, and the call continues with the remaining topics. Any other error, and an error
@@ -16,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 
 from aiokafka08 import environment
+from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.new_topic import (
     NewPartitions,
     NewTopic,
@@ -35,8 +35,6 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.cluster import check_topic_name, check_topic_names
 from aiokafka08.net.config import positive
-from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.structs import TopicPartition
 from aiokafka08.zookeeper.topics import TopicNodes
@@ -49,33 +47,23 @@ _POLL_S = 0.05
 
 
 class TopicChanges:
-    """The calls that change topics; `AIOKafkaAdminClient` sets the attributes."""
+    """The calls that change topics, or read what ZooKeeper says of their configs.
 
-    _router: Router
-    _lifecycle: Lifecycle
-    _topic_nodes: TopicNodes | None
-    _timeout_ms: int
+    Args:
+        connection: the cluster.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self._router = connection.router
 
     async def create_topics(
         self,
         new_topics: list[NewTopic],
-        timeout_ms: int | None = None,
-        validate_only: bool = False,
+        timeout_ms: int | None,
+        validate_only: bool,
     ) -> TopicErrors:
-        """Create topics and wait until each partition has a leader.
-
-        Args:
-            new_topics: the topics.
-            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
-                None: `request_timeout_ms` (default None).
-            validate_only: True checks the topics, and creates nothing (default False).
-
-        Raises:
-            UnsupportedVersionError: there is no `zookeeper_connect`.
-            KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaTimeoutError: a topic was created, but has no leaders in time; the topics after it
-                were not created.
-        """
+        """Create topics and wait until each partition has a leader."""
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
         node_ids = await environment.run_in_thread(nodes.broker_ids)
@@ -99,21 +87,10 @@ class TopicChanges:
     async def create_partitions(
         self,
         topic_partitions: dict[str, NewPartitions],
-        timeout_ms: int | None = None,
-        validate_only: bool = False,
+        timeout_ms: int | None,
+        validate_only: bool,
     ) -> TopicErrors:
-        """Add partitions to topics and wait for their leaders.
-
-        New messages of a key may go to another partition than its old ones.
-
-        Args:
-            topic_partitions: for each topic its new number of partitions.
-            timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
-                None: `request_timeout_ms` (default None).
-            validate_only: True checks the arguments, and adds nothing (default False).
-
-        Raises as `create_topics`.
-        """
+        """Add partitions to topics and wait for their leaders."""
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
         node_ids = await environment.run_in_thread(nodes.broker_ids)
@@ -148,21 +125,8 @@ class TopicChanges:
         work = ((name, grow(name, new)) for name, new in topic_partitions.items())
         return TopicErrors(await _per_topic(work))
 
-    async def delete_topics(
-        self, topics: list[str], timeout_ms: int | None = None
-    ) -> DeletionErrors:
-        """Delete topics and wait until they are gone.
-
-        Brokers delete topics only with `delete.topic.enable=true`, which isn't their default before
-        1.0. If they refuse, the topic's result is UnsupportedVersion (35). Brokers of 0.8.0 and
-        0.8.1 can't delete topics safely: with these the call raises UnsupportedVersionError before
-        the first topic. Other errors are those of `create_topics`.
-
-        Args:
-            topics: names.
-            timeout_ms: how long to wait until a topic is gone, in milliseconds, from 1 on; None:
-                `request_timeout_ms` (default None).
-        """
+    async def delete_topics(self, topics: list[str], timeout_ms: int | None) -> DeletionErrors:
+        """Delete topics and wait until they are gone."""
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
         line = (await self._router.exact_version()).line
@@ -198,37 +162,14 @@ class TopicChanges:
         return DeletionErrors(await _per_topic(work))
 
     async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the configs that topics have of their own, by topic; brokers have the defaults.
-
-        Args:
-            topics: names.
-
-        Raises:
-            UnknownTopicOrPartitionError: a topic doesn't exist.
-            UnsupportedVersionError: there is no `zookeeper_connect`.
-            KafkaConnectionError: ZooKeeper can't be reached.
-        """
+        """Return the configs that topics have of their own, by topic; brokers have the defaults."""
         nodes = self._require_topic_nodes("list_topic_overrides")
         return await environment.run_in_thread(nodes.overrides, check_topic_names(topics))
 
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None]
     ) -> dict[str, str]:
-        """Change configs of a topic, and tell the brokers; return all that it has of its own now.
-
-        Brokers apply them at once, without a restart.
-
-        Args:
-            topic: its name.
-            changes: the configs to set; None returns one to the brokers' default.
-
-        Raises:
-            UnknownTopicOrPartitionError: the topic doesn't exist.
-            InvalidConfigurationError: the brokers don't know a config, or can't use its value.
-            UnsupportedVersionError: there is no `zookeeper_connect`; or the brokers are of 0.8.0,
-                which has no topic configs.
-            KafkaConnectionError: ZooKeeper can't be reached.
-        """
+        """Change configs of a topic; return all that it has of its own now."""
         nodes = self._require_topic_nodes("alter_topic_overrides")
         check_topic_name(topic)
         line = (await self._router.exact_version()).line
@@ -242,17 +183,19 @@ class TopicChanges:
     # --- inside -----------------------------------------------------------------------------------
 
     def _require_topic_nodes(self, call: str) -> TopicNodes:
-        self._lifecycle.check()
-        if self._topic_nodes is None:
+        self._connection.check()
+        if self._connection.topic_nodes is None:
             raise UnsupportedVersionError(
                 f"{call}: brokers of 0.8 and 0.9 have no request for it. Give zookeeper_connect="
                 "'host:2181/chroot' to do it through ZooKeeper, or use the brokers' own tools "
                 "(kafka-topics.sh); with auto.create.topics.enable a first send() creates a topic"
             )
-        return self._topic_nodes
+        return self._connection.topic_nodes
 
     def _limit_ms(self, timeout_ms: int | None) -> int:
-        return self._timeout_ms if timeout_ms is None else positive("timeout_ms", timeout_ms)
+        if timeout_ms is None:
+            return self._connection.request_timeout_ms
+        return positive("timeout_ms", timeout_ms)
 
     async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
         """Wait until the metadata shows a leader for every partition.

@@ -1,6 +1,6 @@
 """Errors about addresses name the keys of the bridge's file.
 
-with named_addresses("source", config.source):
+with named_addresses(config.source):
     await admin.start()
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final
 
-from aiokafka08.bridge.config import SourceConfig, TargetConfig
+from aiokafka08.bridge.config import SourceConfig
 from aiokafka08.errors import KafkaError
 from aiokafka08.properties import shorten
 
@@ -20,14 +20,11 @@ _NO_BROKER: Final = "no broker among bootstrap_servers: "
 
 
 @contextmanager
-def named_addresses(
-    section: Literal["source", "target"], cluster: SourceConfig | TargetConfig
-) -> Iterator[None]:
+def named_addresses(source: SourceConfig) -> Iterator[None]:
     """Let errors of the block about an address begin with its key, such as `source.bootstrap`.
 
     Args:
-        section: the section of the file that has the addresses.
-        cluster: what the section says.
+        source: the section of the file that has the addresses.
     """
     try:
         yield
@@ -35,11 +32,9 @@ def named_addresses(
         text = error.text
         if text.startswith(_NO_BROKER):
             reasons = text.removeprefix(_NO_BROKER)
-            text = (
-                f"{section}.bootstrap={shorten(cluster.bootstrap)}: no broker responds: {reasons}"
-            )
-        elif cluster.zookeeper is not None and text.startswith(f"ZooKeeper {cluster.zookeeper}"):
-            text = f"{section}.zookeeper: {text}"
+            text = f"source.bootstrap={shorten(source.bootstrap)}: no broker responds: {reasons}"
+        elif source.zookeeper is not None and text.startswith(f"ZooKeeper {source.zookeeper}"):
+            text = f"source.zookeeper: {text}"
         if text != error.text:
             error.args = tuple(text if one == error.text else one for one in error.args)
         raise

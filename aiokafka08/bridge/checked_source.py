@@ -1,6 +1,4 @@
-"""Read a range of a partition in message formats 0 and 1 as portions of a `SequenceCheck`.
-
-The source of a bridge, or a target below 0.11.
+"""Read a range of a partition of the source as portions of a `SequenceCheck`.
 
 Invariant: the messages come in the order of their offsets, each of the range once.
 """

@@ -75,46 +75,20 @@ class SourceConfig:
     properties: Mapping[str, str] = field(repr=False)
 
 
-@dataclass(slots=True)
-class FoundRelease:
-    """What is known of the target's release in this process.
-
-    `release` is that of a target below 0.11, such as "0.10.2"; None for one that has transactions,
-    or while `is_known` is False.
-    """
-
-    is_known: bool = False
-    release: str | None = None
-
-    def keep(self, release: str | None) -> None:
-        """Keep the release, unless another part of the process was faster."""
-        if not self.is_known:
-            self.is_known, self.release = True, release
-
-
 @dataclass(frozen=True, slots=True)
 class TargetConfig:
     """The cluster to copy to.
 
     `properties` are librdkafka's and go to each of its clients. `compression` is that of what the
     bridge writes. `replication_factor` -1 is the target's default, `topic_config` are settings of
-    each topic that the bridge creates; they override those that come from the source. `zookeeper`
-    is the address with which topics of a target below 0.11 are created.
-
-    `release` isn't in the file: `target_choice.with_releases` finds it. It is that of a target
-    below 0.11, such as "0.10.2"; None for one that has transactions. `found` is where
-    `target_release.old_release` keeps it, for all copies of a configuration.
+    each topic that the bridge creates; they override those that come from the source.
     """
 
     bootstrap: str
-    zookeeper: str | None
-    alias: str
     compression: str
     replication_factor: int
     topic_config: Mapping[str, str]
     properties: Mapping[str, str] = field(repr=False)
-    release: str | None = None
-    found: FoundRelease = field(default_factory=FoundRelease, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +292,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
     },
     "target": {
         "bootstrap": _Key(_text, is_required=True),
-        "zookeeper": _Key(_text),
-        "alias": _Key(_text, "target"),
         "compression": _Key(_choice("none", "gzip", "snappy", "lz4", "zstd"), "lz4"),
         "replication_factor": _Key(_integer(-1, 32767), -1),
         "topic_config": _Key(_table, {}),

@@ -25,7 +25,6 @@ from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.own_topics import create_own_topics, own_batch_limit
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.session_watch import SessionWatch
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import (
     Chunk,
     RecordRefused,
@@ -33,9 +32,10 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source import PartitionLostError, Records, SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
-from aiokafka08.bridge.target_choice import make_sink, make_target
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topic_identity import TopicIdentities
@@ -92,9 +92,9 @@ class CopySession:
     ) -> None:
         self._config = config
         self._status = status
-        self._target = make_target(config)
+        self._target = Target(config)
         self._source = SourceReader(config)
-        self._sink = make_sink(config, self._target, run)
+        self._sink = TransactionSink(config, self._target, run)
         self._on_commit = on_commit
         self._run = run
         self._client_id = config.client_id

@@ -23,10 +23,10 @@ from aiokafka08.bridge.positions import (
     find_positions,
     lost_position,
 )
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source import PartitionLostError, SourceReader
 from aiokafka08.bridge.tail import find_by_tail
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.structs import TopicPartition
 
@@ -75,7 +75,7 @@ class CopyStarts:
         self,
         config: BridgeConfig,
         source: SourceReader,
-        target: TargetCluster,
+        target: Target,
         identities: TopicIdentities,
         run: BridgeRun,
     ) -> None:
@@ -104,7 +104,6 @@ class CopyStarts:
         # A topic that comes later may be filled at the target: the start has only looked at others.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         found = await find_positions(self._config, self._target, pairs, stored, judged)
-        found |= {tp: FoundPosition(0, "anew") for tp in found if tp in self._identities.begun_anew}
         starts = FoundStarts()
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
@@ -142,8 +141,7 @@ class CopyStarts:
                 "offsets topic" if found.origin != "tail" else "last records of the target",
             )  # fmt: skip
         is_chosen = offset > 0 or self._config.copy.start == "latest"
-        commit = found.origin == "anew" or (found.origin != "group" and is_chosen)
-        return CopyStart(offset, commit)
+        return CopyStart(offset, found.origin != "group" and is_chosen)
 
     async def _by_tail(self, tp: TopicPartition, there: TopicPartition) -> int | None:
         try:

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Sequence
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import FileOffsets
 from aiokafka08.bridge.readiness import Readiness, Step
-from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.bridge.verify import PartitionVerdict, verify
 from aiokafka08.bridge.verify_state import VerifyState, state_path
 from aiokafka08.bridge.wording import committed_text, equal_text
@@ -40,7 +40,7 @@ async def plan_steps(
     Raises:
         KafkaError: a cluster doesn't respond.
     """
-    config = await with_releases(config)
+    await refuse_old_target(config)
     readiness = Readiness(config, file_offsets)
     try:
         return [
@@ -77,7 +77,7 @@ async def cut_over(
     Raises:
         KafkaError: a cluster doesn't respond, or refuses.
     """
-    config = await with_releases(config)
+    await refuse_old_target(config)
     readiness = Readiness(config, file_offsets)
     try:
         for look in (readiness.topics, lambda: readiness.producers(quiet_s)):

@@ -21,21 +21,22 @@ import logging
 import sys
 from dataclasses import replace
 
+from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, OnCommit
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.progress_log import ProgressLog
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.status import SESSION, CopyStatus, RepeatedError
 from aiokafka08.bridge.target import import_confluent
-from aiokafka08.bridge.target_choice import guarantee, with_releases
+from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.bridge.wording import GUARANTEE
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
     UnsupportedVersionError,
 )
-from aiokafka08.garbage import older_objects_left_out
 from aiokafka08.net.backoff import Backoff
 
 _log = logging.getLogger("aiokafka08.bridge")
@@ -76,6 +77,7 @@ async def run_bridge(
     Raises:
         BridgeFencedError: a newer start has taken over.
         BridgeError: something has to be changed by hand.
+        UnsupportedVersionError: the target is below 0.11.
         KafkaError: a cluster has been away for `copy.outage_s`, or refuses what can't work later.
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
@@ -99,20 +101,17 @@ async def _run_sessions(
         outage_s = min(outage_s, _OUTAGE_OF_ONE_RUN_S)
         config = replace(config, copy=replace(config.copy, outage_s=outage_s))
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-    last_progress, transactions, said = loop.time(), 0, ""
+    last_progress, transactions, is_said = loop.time(), 0, False
     has_started, failed = False, RepeatedError()
     while True:
         status.sessions += 1
         began_at = loop.time()
         try:
-            found = await with_releases(config)
-            if (text := guarantee(found)) != said:
-                said = text
-                _log.log(
-                    logging.INFO if found.target.release is None else logging.WARNING,
-                    "%s: %s", config.client_id, text,
-                )  # fmt: skip
-            await CopySession(found, status, run, on_commit).run(until_caught_up=until_caught_up)
+            await refuse_old_target(config)
+            if not is_said:
+                is_said = True
+                _log.info("%s: %s", config.client_id, GUARANTEE)
+            await CopySession(config, status, run, on_commit).run(until_caught_up=until_caught_up)
             return
         except _FINAL:
             raise

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.sink.base import BridgeRun, read_claims
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.sink.sink import BridgeRun, read_claims
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.wording import some_of
 from aiokafka08.structs import TopicPartition
 
 
 async def filled_topics(
     config: BridgeConfig,
-    target: TargetCluster,
+    target: Target,
     source: Mapping[str, int],
     there: Mapping[str, int],
     run: BridgeRun,

@@ -1,4 +1,4 @@
-"""Encode and decode the records that keep translated offsets at the target.
+"""Encode the records that keep translated offsets at the target, and decode this package's own.
 
 | topic | key | value |
 |---|---|---|
@@ -98,30 +98,12 @@ def encode_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
     return _encode(key), _encode(_SyncStruct(sync.upstream, sync.downstream))
 
 
-def decode_sync(key: Buffer, value: Buffer) -> OffsetSync:
-    """Decode an offset sync."""
-    place = _decode(_SyncKeyStruct, key)
-    sync = _decode(_SyncStruct, value)
-    return OffsetSync(place.topic, place.partition, sync.upstream, sync.downstream)
-
-
 def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
     """Return the key and the value of a checkpoint."""
     group, topic, partition, upstream, downstream, metadata = checkpoint
     return (
         _encode(_CheckpointKeyStruct(group, topic, partition)),
         _encode(_CheckpointStruct(0, upstream, downstream, metadata)),
-    )
-
-
-def decode_checkpoint(key: Buffer, value: Buffer) -> Checkpoint | None:
-    """Decode a checkpoint; None if its version isn't known."""
-    if _version(value) != 0:
-        return None
-    place = _decode(_CheckpointKeyStruct, key)
-    body = _decode(_CheckpointStruct, value)
-    return Checkpoint(
-        place.group, place.topic, place.partition, body.upstream, body.downstream, body.metadata
     )
 
 

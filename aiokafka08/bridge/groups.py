@@ -46,8 +46,9 @@ from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_choice import make_groups, make_target, with_releases
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_groups import TargetGroups
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.wording import nothing_matches
@@ -75,7 +76,7 @@ class GroupTransfer:
     """Carries the groups of a bridge to the target; `close()` ends the connection.
 
     Args:
-        config: the file of the bridge, of `target_choice.with_releases`.
+        config: the file of the bridge.
         file_offsets: what the groups' file has, for `store = "file"` (default None).
 
     Raises:
@@ -92,8 +93,8 @@ class GroupTransfer:
             )
         self._config = config
         self._file_offsets = file_offsets or {}
-        self.target = make_target(config)
-        self.groups = make_groups(config, self.target)
+        self.target = Target(config)
+        self.groups = TargetGroups(self.target, config)
 
     async def close(self) -> None:
         """Leave the target."""
@@ -202,7 +203,7 @@ class GroupTransfer:
         return await when_available(lambda: self.target.committed(group, copies))
 
 
-async def transfer_when_available(
+async def _transfer_when_available(
     config: BridgeConfig, file_offsets: FileOffsets, on_away: Callable[[KafkaError], object]
 ) -> GroupTransfer:
     """Connect to the target, which is asked every `groups.interval_s` seconds until it responds.
@@ -213,12 +214,13 @@ async def transfer_when_available(
         on_away: called with the reason, each time the target doesn't respond.
 
     Raises:
-        KafkaConfigurationError: see `GroupTransfer` and `target_choice.with_releases`.
-        UnsupportedVersionError: see `target_choice.with_releases`.
+        KafkaConfigurationError: see `GroupTransfer`.
+        UnsupportedVersionError: the target is below 0.11.
     """
     while True:
         try:
-            return GroupTransfer(await with_releases(config), file_offsets)
+            await refuse_old_target(config)
+            return GroupTransfer(config, file_offsets)
         except TargetUnavailableError as error:
             on_away(error)
         await asyncio.sleep(config.groups.interval_s)
@@ -239,7 +241,7 @@ async def carry_over_continuously(
         status: gets how many groups were translated, and when; or the error.
 
     Raises:
-        KafkaConfigurationError: see `transfer_when_available`.
+        KafkaConfigurationError: see `_transfer_when_available`.
         UnsupportedVersionError: the same.
     """
 
@@ -247,7 +249,7 @@ async def carry_over_continuously(
         repeated = status.note_error(_GROUPS, error.text or repr(error))
         _log.warning("%s: groups not carried over: %s", config.client_id, repeated)
 
-    transfer = await transfer_when_available(config, file_offsets, failed)
+    transfer = await _transfer_when_available(config, file_offsets, failed)
     try:
         while True:
             try:
@@ -344,7 +346,7 @@ async def source_members(
 
 
 async def copied_partitions(
-    config: BridgeConfig, admin: AIOKafkaAdminClient, target: TargetCluster
+    config: BridgeConfig, admin: AIOKafkaAdminClient, target: Target
 ) -> dict[TopicPartition, CopiedPartition]:
     """Return what is known of each partition of the bridge's topics.
 

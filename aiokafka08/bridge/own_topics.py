@@ -8,17 +8,17 @@ removed key for a day; and it waits until half of a log is new.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.offset_runs import RECORD_BYTES
 from aiokafka08.bridge.refusals import TargetLimits
-from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
+from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.bridge.target_retry import when_available
-from aiokafka08.bridge.topics import SETTINGS_REFUSED, release_config
+from aiokafka08.bridge.topics import SETTINGS_REFUSED
 
 _log = logging.getLogger("aiokafka08.bridge")
 
@@ -35,7 +35,7 @@ OWN_CONFIG: Final = {
 
 
 async def create_own_topics(
-    config: BridgeConfig, target: TargetCluster, there: Collection[str], run: BridgeRun
+    config: BridgeConfig, target: Target, there: Collection[str], run: BridgeRun
 ) -> None:
     """Create the topics of the bridge, or give existing ones the settings that they lack.
 
@@ -53,15 +53,14 @@ async def create_own_topics(
     Raises:
         TargetError: the target refuses to create a topic, or doesn't respond.
     """
-    settings = release_config(config) | OWN_CONFIG
     names = (config.state_topic, config.offsets_topic)
     for name in names:
         if name in there:
-            refused = await _add_settings(config, target, name, settings)
+            refused = await _add_settings(config, target, name)
         else:
-            refused = await _create(config, target, name, settings)
+            refused = await _create(config, target, name)
         if refused is not None:
-            wanted = ",".join(f"{key}={value}" for key, value in settings.items())
+            wanted = ",".join(f"{key}={value}" for key, value in OWN_CONFIG.items())
             run.log_once(
                 config.client_id,
                 f"each start reads topic {name!r}, which grows for long without these settings: "
@@ -80,7 +79,7 @@ class OwnTopicProblems(NamedTuple):
 
 
 async def own_topic_problems(
-    config: BridgeConfig, target: TargetCluster, there: Collection[str]
+    config: BridgeConfig, target: Target, there: Collection[str]
 ) -> OwnTopicProblems:
     """Return what a run refuses or logs about the topics of the bridge; change nothing.
 
@@ -107,7 +106,7 @@ async def own_topic_problems(
     return OwnTopicProblems(refused, found)
 
 
-async def _wrong_settings(target: TargetCluster, names: Iterable[str]) -> list[str]:
+async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
     """Return what to tell about existing topics of the bridge that a run takes as they are.
 
     They aren't compacted, by their own setting, or the target doesn't tell their settings. A
@@ -135,7 +134,7 @@ async def _wrong_settings(target: TargetCluster, names: Iterable[str]) -> list[s
     return texts
 
 
-async def own_batch_limit(config: BridgeConfig, target: TargetCluster) -> int | None:
+async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     """Return the largest batch that the offsets topic takes; it exists.
 
     A limit that the target leaves out is Kafka's default.
@@ -164,11 +163,9 @@ async def own_batch_limit(config: BridgeConfig, target: TargetCluster) -> int | 
     return limit
 
 
-async def _create(
-    config: BridgeConfig, target: TargetCluster, name: str, settings: Mapping[str, str]
-) -> str | None:
+async def _create(config: BridgeConfig, target: Target, name: str) -> str | None:
     """Create a topic; return why it doesn't have all the settings, None if it has."""
-    spec = TopicSpec(name, 1, config.target.replication_factor, settings)
+    spec = TopicSpec(name, 1, config.target.replication_factor, OWN_CONFIG)
     refused = (await target.refused_topics([spec])).get(name)
     if refused is None or refused.code not in SETTINGS_REFUSED:
         await target.create_topic(spec)
@@ -179,16 +176,14 @@ async def _create(
 
 def _least_spec(config: BridgeConfig, name: str) -> TopicSpec:
     """Return a topic with the settings that it can't do without."""
-    least = release_config(config) | {_POLICY: OWN_CONFIG[_POLICY]}
+    least = {_POLICY: OWN_CONFIG[_POLICY]}
     return TopicSpec(name, 1, config.target.replication_factor, least)
 
 
-async def _add_settings(
-    config: BridgeConfig, target: TargetCluster, name: str, settings: Mapping[str, str]
-) -> str | None:
+async def _add_settings(config: BridgeConfig, target: Target, name: str) -> str | None:
     """Give a topic the settings that it lacks; return why not, None if it has them now."""
     try:
-        added = await target.add_topic_config(name, settings)
+        added = await target.add_topic_config(name, OWN_CONFIG)
     except TargetUnavailableError:
         raise
     except TargetError as error:

@@ -33,7 +33,7 @@ from typing import Final
 
 from aiokafka08.bridge.status import SESSION, CopyStatus
 from aiokafka08.monitoring.endpoint import Page
-from aiokafka08.monitoring.metric_families import MetricFamily
+from aiokafka08.monitoring.metric_family import MetricFamily
 from aiokafka08.monitoring.text_format import CONTENT_TYPE, write_text
 
 SILENT_S: Final = 30.0

@@ -32,11 +32,11 @@ from aiokafka08.bridge.offset_runs import (
     RunRecord,
     check_runs,
 )
-from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
+from aiokafka08.bridge.target import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
+Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere"]
 
 
 MOST_DAMAGED = 100
@@ -124,7 +124,7 @@ class StoredRuns:
 
 
 async def read_stored_runs(
-    config: BridgeConfig, target: TargetCluster, *, ends_only: bool = False
+    config: BridgeConfig, target: Target, *, ends_only: bool = False
 ) -> StoredRuns:
     """Read the offsets topic.
 
@@ -242,7 +242,7 @@ def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartit
 
 async def find_positions(
     config: BridgeConfig,
-    target: TargetCluster,
+    target: Target,
     pairs: Mapping[TopicPartition, TopicPartition],
     stored: StoredRuns,
     judged: Collection[TopicPartition],

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.target_choice import make_target, with_releases
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.structs import TopicPartition
 
 
@@ -30,8 +31,8 @@ async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
     Raises:
         KafkaError: one of the clusters doesn't respond.
     """
-    config = await with_releases(config)
-    target, source = make_target(config), SourceReader(config)
+    await refuse_old_target(config)
+    target, source = Target(config), SourceReader(config)
     try:
         await source.start()
         counts = await source.partition_counts()

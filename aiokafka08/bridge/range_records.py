@@ -1,6 +1,6 @@
-"""Read a range of a partition in message formats 0 and 1 as records, slice by slice.
+"""Read a range of a partition of the source as records, slice by slice.
 
-For verification, for the readiness of a cut-over, and for targets below 0.11.
+For verification, for groups, and for the readiness of a cut-over.
 
 Invariant: the records come in the order of their offsets, each of the range once. The event loop
 runs between two slices, and large compressed messages are opened in a thread.

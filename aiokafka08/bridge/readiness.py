@@ -29,7 +29,7 @@ from aiokafka08.bridge.groups import (
 from aiokafka08.bridge.own_topics import own_topic_problems
 from aiokafka08.bridge.range_records import RangeRecords
 from aiokafka08.bridge.refusals import TargetLimits, is_expired, refusal, refused_names
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source_clients import (
     copied_topics,
     source_admin,
@@ -37,11 +37,10 @@ from aiokafka08.bridge.source_clients import (
     source_topic_configs,
 )
 from aiokafka08.bridge.source_release import left_out
-from aiokafka08.bridge.target_choice import guarantee
 from aiokafka08.bridge.target_retry import when_available
-from aiokafka08.bridge.topics import UNCLEAN, plan_topics, refused_by_target
+from aiokafka08.bridge.topics import plan_topics, refused_by_target
 from aiokafka08.bridge.verify_state import last_verification, state_path
-from aiokafka08.bridge.wording import counted, equal_text, some_of
+from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 _SAMPLE = 100
@@ -86,7 +85,7 @@ class Readiness:
     """Looks at both clusters; `close()` ends the connection to the target.
 
     Args:
-        config: the file of the bridge, of `target_choice.with_releases`.
+        config: the file of the bridge.
         file_offsets: what the groups' file has, for `store = "file"` (default None).
     """
 
@@ -99,32 +98,13 @@ class Readiness:
         await self.transfer.close()
 
     async def guarantee(self) -> Step:
-        """Return what the copy guarantees, which the releases of both clusters decide.
+        """Return what the copy guarantees, and what it doesn't have of a source of 0.11 or later.
 
         Raises:
-            KafkaError: a cluster doesn't respond.
+            KafkaError: the source doesn't respond.
         """
-        texts = [guarantee(self._config), await left_out(self._config), await self._unclean()]
+        texts = [GUARANTEE, await left_out(self._config)]
         return Step("guarantee", True, ". But ".join(filter(None, texts)))
-
-    async def _unclean(self) -> str | None:
-        """Return which topics of an old target may lose messages; None if none, or unknown."""
-        if self._config.target.release is None or self._config.target.zookeeper is None:
-            return None
-        async with source_admin(self._config) as admin:
-            names = set(self._config.topics.pairs(await admin.list_topics()).values())
-        names |= {self._config.state_topic, self._config.offsets_topic}
-        target = self.transfer.target
-        there = await when_available(target.partition_counts)
-        names &= there.keys()
-        configs = await when_available(lambda: target.topic_configs(sorted(names)))
-        unclean = [name for name in sorted(names) if configs[name][UNCLEAN] != "false"]
-        if not unclean:
-            return None
-        return (
-            f"an election at the target may lose messages of {len(unclean)} topics: "
-            f"{some_of(unclean)}. Set {UNCLEAN}=false there, unless server.properties have it"
-        )
 
     async def topics(self) -> Step:
         """Return whether the target has, or can get, each topic.

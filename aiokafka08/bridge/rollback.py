@@ -24,7 +24,7 @@ from aiokafka08.bridge.groups import (
     stores_of,
 )
 from aiokafka08.bridge.source_clients import source_admin
-from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
@@ -111,7 +111,7 @@ async def roll_back(
             f'{config.path}: groups.store="file": this file isn\'t written; expected a store of '
             "Kafka or ZooKeeper"
         )
-    config = await with_releases(config)
+    await refuse_old_target(config)
     transfer = GroupTransfer(config)
     try:
         async with source_admin(config) as admin:

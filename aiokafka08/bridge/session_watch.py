@@ -18,7 +18,7 @@ from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
-from aiokafka08.bridge.sink.base import BridgeSink
+from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.topic_identity import TopicIdentities, TopicRecreatedError
@@ -52,7 +52,7 @@ class SessionWatch:
         self,
         config: BridgeConfig,
         source: SourceReader,
-        sink: BridgeSink,
+        sink: TransactionSink,
         identities: TopicIdentities,
         status: CopyStatus,
     ) -> None:

@@ -122,7 +122,7 @@ class SourceReader:
         Raises:
             KafkaError: no broker of 0.8 to 3.9 responds.
         """
-        with named_addresses("source", self._config.source):
+        with named_addresses(self._config.source):
             await self._admin.start()
             await self._consumer.start()
 

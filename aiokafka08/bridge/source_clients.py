@@ -30,7 +30,7 @@ async def source_admin(config: BridgeConfig) -> AsyncIterator[AIOKafkaAdminClien
         KafkaError: no broker of the source responds.
     """
     made = AIOKafkaAdminClient(**_network(config), zookeeper_connect=config.source.zookeeper)
-    with named_addresses("source", config.source):
+    with named_addresses(config.source):
         async with made as admin:
             yield admin
 
@@ -43,7 +43,7 @@ async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
         KafkaConfigurationError: a file for TLS can't be read.
         KafkaError: no broker of the source responds.
     """
-    with named_addresses("source", config.source):
+    with named_addresses(config.source):
         async with open_range_router(_network(config)) as router:
             yield router
 
@@ -97,7 +97,7 @@ async def source_topic_configs(
     """
     if config.source.zookeeper is None:
         return {}
-    with named_addresses("source", config.source):
+    with named_addresses(config.source):
         nodes = await admin.describe_topic_nodes()
     return {name: dict(node.config) for name, node in nodes.items()}
 

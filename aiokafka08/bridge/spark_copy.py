@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession, PreparedCopy
 from aiokafka08.bridge.errors import BridgeError
-from aiokafka08.bridge.sink.base import BridgeRun, check_claims, read_claims
 from aiokafka08.bridge.sink.claims import producer_of
+from aiokafka08.bridge.sink.sink import BridgeRun, check_claims, read_claims
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.spark_task import RangeToCopy, SparkPart
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_choice import with_releases
-from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
+from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -182,11 +182,7 @@ def _copy_part(spark: SparkSession, part: SparkPart, sink: str) -> None:
 
 
 async def _prepare(config: BridgeConfig, run: BridgeRun) -> PreparedCopy:
-    if (release := (await with_releases(config)).target.release) is not None:
-        raise UnsupportedVersionError(
-            f"target {config.target.bootstrap} is of {release}: Spark's tasks write in "
-            "transactions; expected 0.11 or later. 'bridge run' copies at least once"
-        )
+    await refuse_old_target(config)
     status = CopyStatus()
     prepared = await CopySession(config, status, run).prepare()
     problems = [*status.stopped.values(), *status.refused_topics.values()]

@@ -25,7 +25,6 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.offset_runs import RunLog
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.sink.base import check_claims, read_claims
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
@@ -35,7 +34,12 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import initialise, worker_settings
+from aiokafka08.bridge.sink.sink import (
+    check_claims,
+    initialise,
+    read_claims,
+    worker_settings,
+)
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.target import Target
 from aiokafka08.structs import ConsumerRecord, TopicPartition

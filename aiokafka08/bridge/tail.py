@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
 from aiokafka08.structs import TopicPartition
 
 TAIL_RECORDS: Final = 100
@@ -53,7 +53,7 @@ class TailSearch:
         return self.found[0] if len(self.found) == 1 else None
 
 
-async def read_tail(target: TargetCluster, tp: TopicPartition) -> list[TailRecord]:
+async def read_tail(target: Target, tp: TopicPartition) -> list[TailRecord]:
     """Return the last committed records of a partition, up to `TAIL_RECORDS`.
 
     Raises:
@@ -70,7 +70,7 @@ async def read_tail(target: TargetCluster, tp: TopicPartition) -> list[TailRecor
 
 
 async def find_by_tail(
-    source: SourceReader, target: TargetCluster, tp: TopicPartition, there: TopicPartition
+    source: SourceReader, target: Target, tp: TopicPartition, there: TopicPartition
 ) -> int | None:
     """Return the next source offset of a partition; None if the tail doesn't tell.
 

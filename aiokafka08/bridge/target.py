@@ -1,7 +1,8 @@
-"""`Target`: a target of 0.11 or later, through confluent-kafka.
+"""`Target`: the cluster that a bridge copies to, through confluent-kafka.
 
-librdkafka's calls block, so each runs in a thread of its own. The
-transactional producers are in `sink/`; everything else that is asked of the target is here.
+The methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted
+topics. librdkafka's calls block, so each runs in a thread of its own. The transactional producers
+are in `sink/`; everything else that is asked of the target is here.
 
 Invariant: no call blocks the event loop. confluent-kafka is imported on first use only; without it
 the error names the extra `bridge`. Errors are `TargetError`; those that a later attempt may cure
@@ -11,16 +12,15 @@ are `TargetUnavailableError`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.daemon_threads import DaemonThreads
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
 from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
-from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TargetRecord, TopicSpec
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
@@ -32,6 +32,36 @@ _UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED
 _POLL_S = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES = 2000
+_PART_OFFSETS = 50_000
+"""How many offsets of a topic are read at a time."""
+_STABLE_S = 30.0
+_STABLE_POLL_S = 0.05
+
+
+class TargetRecord(NamedTuple):
+    """A record of the target. `key` and `value` are None if they are null."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create at the target; a replication factor of -1 is the target's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class RefusedTopic(NamedTuple):
+    """Why the target wouldn't create a topic: Kafka's name of the error, and its text."""
+
+    code: str
+    text: str
 
 
 def import_confluent() -> ModuleType:
@@ -107,8 +137,8 @@ def is_transient(error: Any) -> bool:
     return bool(error.retriable()) or error.name() in names
 
 
-class Target(TargetCluster):
-    """A connection to a target that has transactions; `close()` ends it.
+class Target:
+    """A connection to the target; `close()` ends it.
 
     Args:
         config: the file of the bridge.
@@ -136,7 +166,11 @@ class Target(TargetCluster):
         del self.admin
 
     async def partition_counts(self) -> dict[str, int]:
-        """See `TargetCluster`."""
+        """Return the number of partitions of each topic.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
         metadata = await self.call("list the topics", self.admin.list_topics, timeout=_TIMEOUT_S)
         return {
             name: len(topic.partitions)
@@ -145,7 +179,14 @@ class Target(TargetCluster):
         }
 
     async def create_topic(self, spec: TopicSpec) -> bool:
-        """See `TargetCluster`."""
+        """Create a topic, and wait until its partitions have leaders.
+
+        Returns:
+            False if it was there already.
+
+        Raises:
+            TargetError: the target refused it.
+        """
         what = f"create the topic {spec.name!r}"
         futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=_TIMEOUT_S)
         try:
@@ -158,7 +199,11 @@ class Target(TargetCluster):
         return True
 
     async def refused_topics(self, specs: Sequence[TopicSpec]) -> dict[str, RefusedTopic]:
-        """See `TargetCluster`."""
+        """Return which topics the target would refuse to create; it creates none.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
         if not specs:
             return {}
         futures = self.admin.create_topics(
@@ -185,7 +230,11 @@ class Target(TargetCluster):
         )
 
     async def grow_topic(self, name: str, partitions: int) -> None:
-        """See `TargetCluster`."""
+        """Raise the number of partitions of a topic.
+
+        Raises:
+            TargetError: the target refused it.
+        """
         futures = self.admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
         what = f"grow the topic {name!r} to {partitions} partitions"
         await self.call(what, futures[name].result)
@@ -209,7 +258,11 @@ class Target(TargetCluster):
             await asyncio.sleep(0.1)
 
     async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """See `TargetCluster`."""
+        """Return the settings in force of each topic; a target may leave some out.
+
+        Raises:
+            TargetError: a topic doesn't exist, or the target doesn't respond.
+        """
         if not topics:
             return {}
         return {
@@ -228,13 +281,30 @@ class Target(TargetCluster):
         }
 
     async def own_topic_config(self, topic: str) -> dict[str, str]:
-        """See `TargetCluster`."""
+        """Return the settings that a topic has of its own, not those of its brokers.
+
+        Raises:
+            TargetError: the topic doesn't exist, or the target doesn't respond.
+        """
         entries = (await self._config_entries([topic]))[topic]
         own = self._admin_types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
     async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
-        """See `TargetCluster`; brokers from 2.3 on can do it."""
+        """Set the settings that a topic doesn't have of its own; those that it has stay.
+
+        Brokers from 2.3 on can do it.
+
+        Args:
+            topic: an existing one.
+            config: the settings by name.
+
+        Returns:
+            The settings that were added, each as "name=value".
+
+        Raises:
+            TargetError: the target doesn't allow it, or doesn't respond.
+        """
         types, own = self._admin_types, await self.own_topic_config(topic)
         add = {name: value for name, value in config.items() if name not in own}
         if add:
@@ -250,7 +320,13 @@ class Target(TargetCluster):
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """See `TargetCluster`."""
+        """Return the committed offsets of a group; a partition without one is left out.
+
+        Offsets of a transaction in progress are waited for.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
         wanted = [self.confluent.TopicPartition(*tp) for tp in partitions]
         if not wanted:
             return {}
@@ -271,19 +347,59 @@ class Target(TargetCluster):
         return await self.call(f"read the offsets of group {group!r}", read)
 
     async def wait_decided(self, topic: str) -> None:
-        """See `TargetCluster`."""
+        """Wait until the transactions that are open in a topic now have ended.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
         count = (await self.partition_counts()).get(topic, 0)
         tps = [TopicPartition(topic, number) for number in range(count)]
         await self.wait_stable(await self.log_ends(tps))
 
+    async def wait_stable(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Wait until no transaction is open in front of these offsets.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STABLE_S
+        left = {tp: end for tp, end in ends.items() if end}
+        while left:
+            stable = await self.log_bounds(left)
+            left = {tp: end for tp, end in left.items() if stable[tp][1] < end}
+            if left and loop.time() > deadline:
+                (tp, end), *_ = left.items()
+                raise TargetUnavailableError(
+                    f"{tp.topic}/{tp.partition} of the target: a transaction is still open at "
+                    f"offset {stable[tp][1]} after {_STABLE_S:.0f} s; expected none in front of "
+                    f"{end}. Another producer may have left it open"
+                )
+            if left:
+                await asyncio.sleep(_STABLE_POLL_S)
+
     async def log_bounds(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """See `TargetCluster`."""
+        """Return the first offset of each partition, and the offset behind its last stable record.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
         return await self._watermarks(partitions, "read_committed")
 
     async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See `TargetCluster`."""
+        """Return the offset behind the last record of each partition, of open transactions too.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
         found = await self._watermarks(partitions, "read_uncommitted")
         return {tp: end for tp, (_, end) in found.items()}
 
@@ -309,7 +425,11 @@ class Target(TargetCluster):
     async def ever_had_records(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, bool]:
-        """See `TargetCluster`; aborted transactions leave offsets, but no records."""
+        """Return whether partitions have a committed record, or have had one.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
         bounds = await self.log_bounds(partitions)
         return {
             tp: first > 0
@@ -324,8 +444,33 @@ class Target(TargetCluster):
             for tp, (first, end) in bounds.items()
         }
 
+    async def read_topic(self, topic: str) -> list[TargetRecord]:
+        """Return all records of a small topic up to its present end, committed ones only.
+
+        A topic that doesn't exist has none.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        return [record async for records in self.parts_of(topic) for record in records]
+
+    async def parts_of(self, topic: str) -> AsyncGenerator[list[TargetRecord]]:
+        """Yield what `read_topic` returns in parts, so that not all of it is in memory at a time.
+
+        Raises as `read_topic`.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
+        for tp, (first, end) in bounds.items():
+            for start in range(first, end, _PART_OFFSETS):
+                yield await self.read_range(tp, start, min(start + _PART_OFFSETS, end))
+
     async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
-        """See `TargetCluster`."""
+        """Return the committed records from `first` to before `end`.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
         return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
 
     def _read_range(
@@ -365,8 +510,20 @@ class Target(TargetCluster):
         finally:
             consumer.close()
 
+    async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Write one record to partition 0 of a topic, and wait until all replicas have it.
+
+        Raises:
+            TargetError: it wasn't written.
+        """
+        await self.write_all(topic, [(key, value)])
+
     async def write_all(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """See `TargetCluster`."""
+        """Write records with different keys to partition 0 of a topic, as `write` does one.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """
 
         def produce() -> None:
             failed: list[Any] = []

@@ -5,19 +5,17 @@ Invariant: offsets are committed only for groups without members; the target its
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_cluster import TargetCluster, TopicSpec
+from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 
 _TIMEOUT_S = 30.0
 
 
-class TargetGroups(ABC):
+class TargetGroups:
     """The groups of the target, and the topics about them.
 
     Args:
@@ -25,48 +23,15 @@ class TargetGroups(ABC):
         config: the file of the bridge.
     """
 
-    def __init__(self, target: TargetCluster, config: BridgeConfig) -> None:
+    def __init__(self, target: Target, config: BridgeConfig) -> None:
         self._target, self._config = target, config
 
-    @abstractmethod
     async def members(self, groups: Sequence[str]) -> dict[str, list[str]]:
         """Return the members of each group, as "client id (host)"; a group may have none.
 
         Raises:
             TargetError: the target doesn't respond, or refuses.
         """
-
-    @abstractmethod
-    async def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """Commit offsets with their metadata for a group without members.
-
-        Raises:
-            TargetError: the group has members, or the target doesn't respond.
-        """
-
-    async def write(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write records to partition 0 of a compacted topic; create the topic if it doesn't exist.
-
-        Raises:
-            TargetError: a record wasn't written.
-        """
-        pending = list(records)
-        if not pending:
-            return
-        if topic not in await self._target.partition_counts():
-            replicas = self._config.target.replication_factor
-            settings = {"cleanup.policy": "compact"}
-            await self._target.create_topic(TopicSpec(topic, 1, replicas, settings))
-        await self._target.write_all(topic, pending)
-
-
-class ConfluentGroups(TargetGroups):
-    """The groups of a target of 0.11 or later, through confluent-kafka; see `TargetGroups`."""
-
-    _target: Target
-
-    async def members(self, groups: Sequence[str]) -> dict[str, list[str]]:
-        """See `TargetGroups`."""
         found: dict[str, list[str]] = {}
         if not groups:
             return found
@@ -85,7 +50,11 @@ class ConfluentGroups(TargetGroups):
         return found
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """See `TargetGroups`."""
+        """Commit offsets with their metadata for a group without members.
+
+        Raises:
+            TargetError: the group has members, or the target doesn't respond.
+        """
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         make = self._target.confluent.TopicPartition
@@ -101,3 +70,18 @@ class ConfluentGroups(TargetGroups):
         for place in done.topic_partitions:
             if place.error is not None:
                 raise TargetError(f"{what}, {place.topic}/{place.partition}: {place.error.str()}")
+
+    async def write(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write records to partition 0 of a compacted topic; create the topic if it doesn't exist.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """
+        pending = list(records)
+        if not pending:
+            return
+        if topic not in await self._target.partition_counts():
+            replicas = self._config.target.replication_factor
+            settings = {"cleanup.policy": "compact"}
+            await self._target.create_topic(TopicSpec(topic, 1, replicas, settings))
+        await self._target.write_all(topic, pending)

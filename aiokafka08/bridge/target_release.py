@@ -1,18 +1,23 @@
-"""`old_release`: whether the target is of 0.8 to 0.10, asked of all bootstrap addresses at once.
+"""`refuse_old_target`: end before anything is copied if the target is below 0.11.
 
-Invariant: only a broker that is known to be of 0.8 to 0.10 makes a target old. librdkafka may
-connect where this package's client can't: to brokers of other makers, with other TLS settings.
+Those releases have no transactions, in which the bridge writes. librdkafka doesn't tell them from
+an outage: it can't connect to 0.8 and 0.9 at all, and refuses 0.10 only when a producer starts. So
+this package's own client asks all bootstrap addresses at once for their releases.
+
+Invariant: only a broker that is known to be of 0.8 to 0.10 is refused. librdkafka may connect where
+this package's client can't: to brokers of other makers, with SASL, with other TLS settings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from enum import Enum
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.addresses import START_TIMEOUT_MS
+from aiokafka08.bridge.config import BridgeConfig, TargetConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.old_target import has_unknown_security, target_network
 from aiokafka08.consumer.range_router import router_config
 from aiokafka08.errors import (
     CertificateError,
@@ -21,54 +26,94 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import Address, NetConfig
+from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.probe import probe_version
+from aiokafka08.net.tls import ssl_context
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.properties import shorten
+from aiokafka08.properties import TLS, is_tls, shorten, tls_options
 
-_OTHERS_S = 2.0
+_TIMEOUT_MS: Final = 30_000
+_OTHERS_S: Final = 2.0
 """How long the other addresses may take once one has answered."""
+_TLS_NAMES: Final = (
+    *TLS,
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "enable.ssl.certificate.verification",
+)
+"""Properties for TLS that this package's client knows, too."""
 
 
-class _Modern(Enum):
-    """What an address tells that isn't known to be old."""
+class _OldBroker(NamedTuple):
+    """A broker that is known to be below 0.11."""
 
-    PROVEN = "0.11 or later"
-    UNPROVEN = "no release that this client knows"
+    address: Address
+    release: str
 
 
-async def old_release(config: BridgeConfig) -> str | None:
-    """Return the release of a target below 0.11; None if the target isn't known to be old.
+async def refuse_old_target(config: BridgeConfig) -> None:
+    """Verify that no bootstrap address of the target is known to be of a release below 0.11.
 
-    One old broker among the bootstrap addresses makes the target old: it may be in an upgrade. All
-    parts of a process get what the first one has found for `config`, or a copy of it. An answer
-    that proves nothing isn't kept, nor 0.8 without the line: 0.8.0 and 0.8.1 can't be targets.
+    One old broker is enough: the target may be in an upgrade.
 
     Args:
         config: the file of the bridge.
 
     Raises:
+        UnsupportedVersionError: a broker is below 0.11.
         TargetUnavailableError: no broker of the target responds.
     """
-    found = config.target.found
-    if not found.is_known and not has_unknown_security(config.target.properties):
-        try:
-            network = router_config(target_network(config, probe=True))
-        except KafkaError:
-            return None
-        answer = await _ask_all(config.target.bootstrap, network)
-        release = answer if isinstance(answer, str) else None
-        if answer is _Modern.UNPROVEN or release == str(BrokerLine.V0_8):
-            return release
-        found.keep(release)
-    return found.release
+    if _has_unknown_security(config.target.properties):
+        return
+    try:
+        network = _network(config.target, config.client_id)
+    except KafkaError:
+        return  # librdkafka says what is wrong
+    if (old := await _find_old(config.target.bootstrap, network)) is not None:
+        raise UnsupportedVersionError(
+            f"target.bootstrap={shorten(config.target.bootstrap)}: the broker at "
+            f"{address_text(old.address)} is of {old.release}: expected 0.11 or later, since the "
+            "bridge writes in transactions. Upgrade all brokers of the target, or name another "
+            "cluster"
+        )
 
 
-async def _ask_all(bootstrap: str, network: NetConfig) -> str | _Modern:
-    """Return the release of an old broker, or else what the others say."""
+def _has_unknown_security(properties: Mapping[str, str]) -> bool:
+    """Return whether `target.properties` have SASL, or TLS settings that only librdkafka knows."""
+    return any(
+        name.startswith(("sasl.", "ssl.")) and name not in _TLS_NAMES for name in properties
+    ) or properties.get("security.protocol", "").strip().upper().startswith("SASL")
+
+
+def _network(target: TargetConfig, client_id: str) -> NetConfig:
+    """Return the options with which the brokers are asked.
+
+    Raises:
+        KafkaError: a property for TLS has a wrong value, or its file can't be read.
+    """
+    given, prefix = target.properties, "target.properties."
+    tls = tls_options(given, prefix) if is_tls(given) else None
+    return router_config(
+        {
+            "start_timeout_ms": START_TIMEOUT_MS,
+            "request_timeout_ms": _TIMEOUT_MS,
+            "bootstrap_servers": target.bootstrap,
+            "client_id": client_id,
+            "ssl_context": ssl_context(tls, prefix=prefix),
+        }
+    )
+
+
+async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
+    """Return a broker below 0.11; None if none is known to be.
+
+    Raises:
+        TargetUnavailableError: no broker responds.
+    """
     loop = asyncio.get_running_loop()
     asked = [loop.create_task(_ask(address, network)) for address in network.bootstrap]
-    waiting, answers = set(asked), set[_Modern]()
+    waiting, has_answer = set(asked), False
     deadline: float | None = None
     try:
         while waiting and (deadline is None or loop.time() < deadline):
@@ -77,34 +122,33 @@ async def _ask_all(bootstrap: str, network: NetConfig) -> str | _Modern:
                 waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
             )
             for answer in (one.result() for one in done):
-                if isinstance(answer, str):
+                if isinstance(answer, _OldBroker):
                     return answer
-                if isinstance(answer, _Modern):
-                    answers.add(answer)
-                    deadline = deadline or loop.time() + _OTHERS_S
+                if answer is None:
+                    has_answer, deadline = True, deadline or loop.time() + _OTHERS_S
     finally:
         for one in asked:
             one.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
-    if not answers:
+    if not has_answer:
         failed = [error for one in asked if isinstance(error := one.result(), KafkaError)]
         reasons = "; ".join(error.text for error in failed)
         given = shorten(bootstrap)
         raise TargetUnavailableError(f"target.bootstrap={given}: no broker responds: {reasons}")
-    return _Modern.PROVEN if _Modern.PROVEN in answers else _Modern.UNPROVEN
+    return None
 
 
-async def _ask(address: Address, network: NetConfig) -> str | _Modern | KafkaError:
-    """Return the release of an old broker, another answer, or why there is none."""
+async def _ask(address: Address, network: NetConfig) -> _OldBroker | KafkaError | None:
+    """Return an old broker, None for another answer, or why there is no answer."""
     responses: list[float] = []
     try:
         version = await probe_version(address, network, responded=responses.append, exact=True)
     except UnsupportedVersionError:
-        return _Modern.PROVEN  # 4.x
+        return None  # 4.x
     except KafkaError as error:
-        return error if not responses and _is_away(error) else _Modern.UNPROVEN
+        return error if not responses and _is_away(error) else None
     is_old = version.line < BrokerLine.V0_10 or version.release.startswith("0.10")
-    return version.release if is_old else _Modern.PROVEN
+    return _OldBroker(address, version.release) if is_old else None
 
 
 def _is_away(error: KafkaError) -> bool:

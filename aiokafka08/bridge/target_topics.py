@@ -13,10 +13,10 @@ from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.positions import StoredRuns, owned_topics
 from aiokafka08.bridge.refusals import TargetLimits
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import (
     LEAST_MESSAGE_BYTES,
     SETTINGS_REFUSED,
@@ -48,7 +48,7 @@ class TargetTopics:
         self,
         config: BridgeConfig,
         source: SourceReader,
-        target: TargetCluster,
+        target: Target,
         status: CopyStatus,
         run: BridgeRun,
     ) -> None:

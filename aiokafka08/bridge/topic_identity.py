@@ -36,12 +36,11 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.positions import StoredRuns
-from aiokafka08.bridge.sink.base import BridgeRun, BridgeSink
 from aiokafka08.bridge.sink.claims import state_document
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source_clients import source_admin, source_settings
 from aiokafka08.bridge.source_release import known_releases, release_numbers
-from aiokafka08.bridge.target import import_confluent
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target, import_confluent
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaError,
@@ -84,19 +83,14 @@ class TopicIdentities:
         target: the connection.
         sink: sets positions back.
         run: this start of the process.
-
-    Attributes:
-        begun_anew: Partitions of the source whose positions `start` has set to 0. Don't read them
-            back: an older start that can't be fenced may commit once more.
     """
 
     def __init__(
-        self, config: BridgeConfig, target: TargetCluster, sink: BridgeSink, run: BridgeRun
+        self, config: BridgeConfig, target: Target, sink: TransactionSink, run: BridgeRun
     ) -> None:
         self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
-        self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
@@ -186,7 +180,6 @@ class TopicIdentities:
             tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.pop(tp)] for tp in tps
         }
         await self._sink.begin_anew(pairs, stale)
-        self.begun_anew |= pairs.keys()
         for topic in topics:
             _log.warning(
                 "%s: topic %r was deleted and created again at the source; it is copied from its "

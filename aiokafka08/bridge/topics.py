@@ -18,7 +18,7 @@ What the settings of 0.8 mean today (`CARRIED`; others are left to the target's 
 | `delete.retention.ms`, `min.cleanable.dirty.ratio`, `segment.bytes`, `segment.ms` | the same |
 | `max.message.bytes` | a whole batch, not a message: at least the target's default is set |
 | `min.insync.replicas` | the same, if the target's replication factor allows it |
-| `unclean.leader.election.enable` | false below 0.11 (true by default there); else left out |
+| `unclean.leader.election.enable` | left out: false by default |
 | `flush.*`, `index.*`, `segment.index.bytes`, `file.delete.delay.ms` | left out: tuning |
 """
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
+from aiokafka08.bridge.target import RefusedTopic, Target, TopicSpec
 
 _log = logging.getLogger("aiokafka08.bridge")
 
@@ -49,9 +49,6 @@ CARRIED: Final = (
 
 LEAST_MESSAGE_BYTES: Final = 1_048_588
 """The default of `max.message.bytes` today. The sink's batches have up to a million bytes."""
-
-UNCLEAN: Final = "unclean.leader.election.enable"
-"""Whether a replica may lead that lacks acknowledged messages: by default true before 0.11."""
 
 SETTINGS_REFUSED: Final = ("INVALID_CONFIG", "POLICY_VIOLATION")
 """Errors about a topic's settings: no later attempt helps."""
@@ -98,7 +95,6 @@ def plan_topics(
         count, there = source[topic], target.get(name)
         if there is None:
             settings = {
-                **release_config(config),
                 **target_config(configs.get(topic, {}), replication),
                 **config.target.topic_config,
             }
@@ -115,7 +111,7 @@ def plan_topics(
 
 
 async def refused_by_target(
-    config: BridgeConfig, target: TargetCluster, plan: TopicPlan
+    config: BridgeConfig, target: Target, plan: TopicPlan
 ) -> dict[str, RefusedTopic]:
     """Return which topics of the target can't be created, and what to do; change nothing.
 
@@ -140,7 +136,7 @@ async def refused_by_target(
     }
 
 
-async def refuses_settings_of_file(config: BridgeConfig, target: TargetCluster) -> bool:
+async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool:
     """Return whether the target refuses a topic for `target.topic_config` alone; change nothing.
 
     A topic that the target refuses without any settings isn't refused for these.
@@ -167,15 +163,6 @@ def _new_topic(config: BridgeConfig, settings: Mapping[str, str]) -> TopicSpec:
     return TopicSpec(name, 1, config.target.replication_factor, settings)
 
 
-def release_config(config: BridgeConfig) -> dict[str, str]:
-    """Return the settings that each created topic gets, for the release of the target.
-
-    Args:
-        config: of `target_choice.with_releases`.
-    """
-    return {} if config.target.release is None else {UNCLEAN: "false"}
-
-
 def target_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
     """Return the settings of a topic to create, for those that the source's topic has.
 
@@ -194,7 +181,7 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
     return found
 
 
-async def apply_plan(config: BridgeConfig, target: TargetCluster, plan: TopicPlan) -> None:
+async def apply_plan(config: BridgeConfig, target: Target, plan: TopicPlan) -> None:
     """Create and grow topics.
 
     Raises:

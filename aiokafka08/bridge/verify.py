@@ -34,19 +34,15 @@ from typing import NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08.bridge.checked_source import SourceChecksums
+from aiokafka08.bridge.checked_target import TargetChecksums
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.offset_runs import OffsetMap
 from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sequence_check import CheckProgress, Difference, Portion, SequenceCheck
 from aiokafka08.bridge.source_clients import copied_topics, source_admin, source_router
-from aiokafka08.bridge.target_choice import (
-    Checksums,
-    make_checksums,
-    make_target,
-    with_releases,
-)
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.bridge.target_retry import when_available
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
@@ -228,8 +224,8 @@ async def verify(
         BridgeError: a pattern of `topics.include` matches no topic, or no topic is left.
         KafkaError: a cluster doesn't respond, or a log can't be read.
     """
-    config = await with_releases(config)
-    target = make_target(config)
+    await refuse_old_target(config)
+    target = Target(config)
     try:
         async with source_admin(config) as admin:
             if (mismatch := config.topics.mismatch(await admin.list_topics())) is not None:
@@ -272,7 +268,7 @@ async def verify(
             tp = TopicPartition(verdict.topic, verdict.partition)
             known = await environment.run_in_thread(runs.offset_map, tp)
             verdict = check_maps(verdict, known)
-            if config.target.release is None and verdict.difference is not None:
+            if verdict.difference is not None:
                 verdict = name_other_producer(verdict, known)
             on_progress(verdict)
             verdicts.append(verdict)
@@ -282,7 +278,7 @@ async def verify(
 
 
 async def _keep_within_logs(
-    target: TargetCluster,
+    target: Target,
     plan: dict[TopicPartition, PartitionBounds],
     copies: Mapping[TopicPartition, TopicPartition],
     logs: Mapping[TopicPartition, tuple[int, int]],
@@ -313,7 +309,7 @@ class _Verification:
     def __init__(
         self,
         config: BridgeConfig,
-        target: TargetCluster,
+        target: Target,
         timestamps: bool,
         on_progress: Callable[[PartitionVerdict], object],
     ) -> None:
@@ -332,15 +328,15 @@ class _Verification:
             waiting = sorted(plan)
 
             async def work() -> None:
-                readers = await make_checksums(self._config, self._target)
+                reader = TargetChecksums(self._target, self._config)
                 try:
                     while waiting:
                         tp = waiting.pop(0)
                         verdicts[tp] = await self._compare(
-                            tp, copies[tp], plan[tp], resume.get(tp), source, readers
+                            tp, copies[tp], plan[tp], resume.get(tp), source, reader
                         )
                 finally:
-                    await readers.close()
+                    await reader.close()
 
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -357,7 +353,7 @@ class _Verification:
         found: PartitionBounds,
         before: PartitionVerdict | None,
         source: SourceChecksums,
-        target: Checksums,
+        target: TargetChecksums,
     ) -> PartitionVerdict:
         progress = CheckProgress(found.source_first, found.target_first)
         if before is not None and before.target_topic == copy.topic:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
+"""What a copy guarantees."""
 NAMES: Final = 5
 """How many names a text has at most."""
 _FOUND_NAMES: Final = 30

@@ -41,7 +41,6 @@ from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
 from aiokafka08.net.router import Router
 from aiokafka08.offset_store import OffsetStore
@@ -147,7 +146,11 @@ class ConsumerEngine:
         for topic in sorted(subscription.tracked_topics or ()):
             await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
         group = self.config.group_id
-        coordinator = None if group is None else CoordinatorLookup(router, group)
+        coordinator = None
+        if group is not None:
+            from aiokafka08.net.coordinator_lookup import CoordinatorLookup
+
+            coordinator = CoordinatorLookup(router, group)
         store = await choose_offset_store(
             router,
             coordinator,

@@ -10,35 +10,12 @@ partition. A value that isn't known has no series.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from aiokafka08.monitoring.cluster_history import ClusterHistory
 from aiokafka08.monitoring.cluster_sample import BrokerSample, ClusterSample, GroupSample
+from aiokafka08.monitoring.metric_family import MetricFamily
 from aiokafka08.structs import TopicPartition
-
-Labels = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
-    """A gauge, or a counter, with its series.
-
-    Attributes:
-        name: its name; that of a counter ends with "_total".
-        help: its meaning, one line.
-        labels: the names of its labels.
-        series: the values of the labels, and the metric's value.
-    """
-
-    name: str
-    help: str
-    labels: Sequence[str] = ()
-    series: list[tuple[Labels, float]] = field(default_factory=list)
-
-    def add(self, value: float, *labels: str) -> None:
-        """Add a series."""
-        self.series.append((labels, value))
 
 
 def cluster_families(

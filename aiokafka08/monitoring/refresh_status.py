@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aiokafka08.monitoring.cluster_sample import BrokerSample
-from aiokafka08.monitoring.metric_families import MetricFamily, broker_families
+from aiokafka08.monitoring.metric_families import broker_families
+from aiokafka08.monitoring.metric_family import MetricFamily
 
 KEPT_INTERVALS = 4
 """How many refresh intervals the metrics of the last sample are served while refreshes fail."""

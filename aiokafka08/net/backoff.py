@@ -9,16 +9,17 @@ is within ±20 % of `first_s`, or of `longest_s` if that is shorter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka08 import environment
-from aiokafka08.fields import Slotted
 
 if TYPE_CHECKING:
     from random import Random
 
 
-class Backoff(Slotted):
+@dataclass(slots=True, eq=False)
+class Backoff:
     """Delays that double from `first_s` to `longest_s`, each varied by ±20 %.
 
     The jitter keeps a thousand clients from retrying at the same moment.

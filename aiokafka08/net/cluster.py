@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -26,7 +27,6 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
-from aiokafka08.fields import FrozenFields
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.requests.metadata import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
@@ -37,7 +37,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
 _TOPIC_NAME = r"[a-zA-Z0-9._-]{1,255}"
 
 
-class PartitionInfo(FrozenFields):
+class PartitionInfo(NamedTuple):
     """A partition. `leader` is None during an election. Don't rely on `isr`: it is stale on 0.8."""
 
     partition: int
@@ -47,7 +47,7 @@ class PartitionInfo(FrozenFields):
     error_code: int
 
 
-class TopicInfo(FrozenFields):
+class TopicInfo(NamedTuple):
     """A topic, with the `error_code` of the last response and the last known `partitions`."""
 
     topic: str
@@ -66,7 +66,8 @@ class TopicInfo(FrozenFields):
         return broker_error(self.error_code, where)
 
 
-class ClusterSnapshot(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
     """The brokers and topics at one moment."""
 
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
@@ -129,7 +130,8 @@ class ClusterSnapshot(FrozenFields):
         )
 
 
-class PartitionLeaders(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class PartitionLeaders:
     """The leaders of some partitions, with their addresses and versions.
 
     Picklable. A router in another process starts with them instead of a Metadata request.

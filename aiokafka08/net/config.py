@@ -13,11 +13,11 @@ import math
 import re
 import ssl
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
-from aiokafka08.fields import FrozenFields
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.net.limits import DEFAULT_LIMITS, NetLimits
 from aiokafka08.net.versions import BrokerVersion
@@ -40,7 +40,8 @@ def address_text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class NetConfig(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class NetConfig:
     """The checked options of the network layer, with times in seconds."""
 
     bootstrap: tuple[Address, ...]

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import NamedTuple
 
-from aiokafka08.fields import ByFields
 from aiokafka08.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
@@ -23,7 +23,7 @@ from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
 
 
-class MetadataReply(ByFields):
+class MetadataReply(NamedTuple):
     """A Metadata response, and whether all topics were requested."""
 
     response: MetadataResponse

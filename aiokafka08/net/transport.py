@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
-from aiokafka08.fields import Slotted
 from aiokafka08.net.config import Address, NetConfig, address_text
 from aiokafka08.net.connect import connect_to_any_ip, describe_error, timeout_text
 from aiokafka08.net.versions import BrokerVersion
@@ -51,7 +50,7 @@ class ResponseWaiter(Protocol):
         """Take the error after the connection was lost. Must not raise."""
 
 
-class _PendingRequest(Slotted):
+class _PendingRequest(NamedTuple):
     """A request in flight; its caller may have given it up."""
 
     waiter: ResponseWaiter

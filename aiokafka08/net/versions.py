@@ -19,8 +19,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -30,7 +30,6 @@ from aiokafka08.errors import (
     UnrecognizedBrokerVersion,
     UnsupportedVersionError,
 )
-from aiokafka08.fields import ByFields, FrozenFields
 from aiokafka08.protocol.api import ApiKey, Request, Topic, decode_response
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
@@ -109,7 +108,8 @@ LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
 are of its newest release; what an older one lacks is known from its ApiVersions response."""
 
 
-class BrokerVersion(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class BrokerVersion:
     """The line of one broker and the API versions that it and this client share.
 
     Attributes:
@@ -199,7 +199,7 @@ class BrokerVersion(FrozenFields):
         return versions[-1]
 
 
-class Probe(ByFields):
+class Probe(NamedTuple):
     """A request to send; `fresh`: on a new connection, because the broker closed the last one."""
 
     request: Request[Any]

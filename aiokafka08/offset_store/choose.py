@@ -12,22 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from aiokafka08.errors import (
     KafkaConfigurationError,
     KafkaUnavailableError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.offset_store import OffsetStore
-from aiokafka08.offset_store.deferred_store import DeferredOffsetStore
-from aiokafka08.offset_store.dual_store import DualOffsetStore
-from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.offset_store.no_store import NoOffsetStore
-from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
-from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
+
+if TYPE_CHECKING:  # a client without a group imports no other store
+    from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 
 
 async def choose_offset_store(
@@ -70,6 +68,8 @@ async def choose_offset_store(
             )
         return store_for(version.line)
 
+    from aiokafka08.offset_store.deferred_store import DeferredOffsetStore
+
     return DeferredOffsetStore(choose)
 
 
@@ -92,9 +92,13 @@ def _store_for(
             f"offsets_storage={storage!r}: brokers of the {line} line don't store offsets in "
             "Kafka; expected brokers from 0.8.2 on. Use offsets_storage='zookeeper'"
         )
+    from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
+
     kafka = KafkaOffsetStore(router, coordinator)
     if storage == "kafka":
         return kafka
+    from aiokafka08.offset_store.dual_store import DualOffsetStore
+
     return DualOffsetStore(kafka, zookeeper_store(), router.config.request_timeout_s)
 
 
@@ -118,6 +122,8 @@ def _zookeeper_store(
 ) -> OffsetStore:
     """Return the store that writes the nodes itself, or without `zookeeper_connect` by brokers."""
     if zookeeper_connect is not None:
+        from aiokafka08.offset_store.zookeeper_store import ZookeeperOffsetStore
+
         return ZookeeperOffsetStore(zookeeper_connect, group, line, router.config, check_session)
     if line is BrokerLine.V0_8_0:
         raise KafkaConfigurationError(
@@ -126,4 +132,6 @@ def _zookeeper_store(
             "'aiokafka08[zookeeper]') to keep them in ZooKeeper, or leave group_id out and keep "
             "positions yourself: position() and seek()"
         )
+    from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
+
     return ZookeeperV0OffsetStore(router, group, line)

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from aiokafka08.errors import KafkaError
-from aiokafka08.fields import Slotted
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.structs import TopicPartition
 
 
-class Batch(Slotted):
+@dataclass(slots=True, eq=False)
+class Batch:
     """Messages of one partition that are sent, and acknowledged, together.
 
     Attributes:
@@ -65,7 +65,8 @@ class Batch(Slotted):
         return f"<Batch {topic}/{partition} messages={self.count} attempts={self.attempts} {state}>"
 
 
-class PartitionQueue(Slotted):
+@dataclass(slots=True, eq=False)
+class PartitionQueue:
     """The batches of one partition that wait to be sent, oldest first.
 
     Attributes:

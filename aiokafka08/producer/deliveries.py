@@ -19,11 +19,10 @@ import functools
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
 from aiokafka08.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
-from aiokafka08.fields import Slotted
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
@@ -32,7 +31,7 @@ _CHECK_EVERY: Final = 64
 """Number of awaited groups after which `Deliveries` checks whether to yield to the event loop."""
 
 
-class DeliveryGroup(Slotted):
+class DeliveryGroup(NamedTuple):
     """Messages of one `send_many()` call that stand next to each other in one batch."""
 
     indices: Sequence[int]

@@ -12,7 +12,7 @@ needs. An option that only some broker lines support is refused when a broker's 
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aiokafka08.errors import (
@@ -23,7 +23,6 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.fields import FrozenFields
 from aiokafka08.net.config import boolean, not_negative, one_of, positive
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.compression import Codec, compress
@@ -40,7 +39,8 @@ Acks = Literal["all"] | int
 CompressionType = Literal["gzip", "snappy", "lz4"]
 
 
-class ProducerOptions(FrozenFields):
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
     """Checked options; sizes in bytes, times in seconds.
 
     Attributes:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08.errors import (
@@ -37,7 +37,6 @@ from aiokafka08.errors import (
     action_for,
     broker_error,
 )
-from aiokafka08.fields import ByFields
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.metadata import Metadata
 from aiokafka08.producer.accumulator import Accumulator
@@ -60,7 +59,7 @@ class Outcome(enum.Enum):
     FAILED = "fail it"
 
 
-class BatchDecision(ByFields):
+class BatchDecision(NamedTuple):
     """The outcome of a batch, and what else the response calls for.
 
     Attributes:

@@ -5,7 +5,7 @@ responses, `api` has what these share, `frame` cuts the byte stream into frames,
 matches responses to requests, `message_set` and `compression` encode and decode messages.
 `message_set` has two implementations, a compiled one (optional) and a pure one; `twins` decides
 which of them runs. All packages that talk to brokers or handle messages use these modules, which
-import only `errors`, `structs` and `fields` from outside.
+import only `errors` and `structs` from outside.
 
 Invariant: nothing in here uses asyncio, sockets, clocks or logging.
 """

@@ -15,9 +15,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
-from aiokafka08.fields import Slotted
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import ConsumerRecord
 
@@ -89,7 +88,7 @@ def _sizes(blobs: Sequence[bytes | None]) -> Iterable[int]:
     return [-1 if blob is None else len(blob) for blob in blobs]
 
 
-class Column(Slotted):
+class Column(NamedTuple):
     """One column: of Arrow's binary type if it has `offsets`, else of fixed width."""
 
     validity: Buffer | None

@@ -15,11 +15,10 @@ import struct
 from collections.abc import Callable
 from itertools import repeat
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol._columns_py import Columns, DecodedMessages
 from aiokafka08.protocol.compression import Codec, decompress, decompress_unless_long
 from aiokafka08.protocol.message_format import (
@@ -52,7 +51,7 @@ _COLUMN_PART = 1000
 """How many messages are decoded at a time on their way into columns."""
 
 
-class Survey(ByFields):
+class Survey(NamedTuple):
     """What the headers of a fetched message set show."""
 
     next_offset: int | None

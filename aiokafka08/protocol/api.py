@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString, String, compiled
 
 
@@ -50,7 +50,8 @@ P = TypeVar("P")
 R = TypeVar("R", bound="Response")
 
 
-class Topic(ByFields, Generic[P]):
+@dataclass(slots=True)
+class Topic(Generic[P]):
     """What most requests and responses consist of: a topic, and one item per partition."""
 
     topic: String
@@ -65,11 +66,13 @@ def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
     return [Topic(topic, some) for topic, some in topics.items()]
 
 
-class Response(ByFields):
+@dataclass(slots=True)
+class Response:
     """The base class of all responses."""
 
 
-class Request(ByFields, Generic[R]):
+@dataclass(slots=True)
+class Request(Generic[R]):
     """The base class of all requests; `R` is the response's class."""
 
     api: ClassVar[ApiKey]
@@ -85,7 +88,8 @@ class Request(ByFields, Generic[R]):
 # --- frames: header and body, of requests and responses -------------------------------------------
 
 
-class RequestHeader(ByFields):
+@dataclass(slots=True)
+class RequestHeader:
     api_key: Int16
     api_version: Int16
     correlation_id: Int32

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka08.errors import CorrelationIdError
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import (
     ApiKey,
     Request,
@@ -30,7 +29,7 @@ from aiokafka08.protocol.single_produce import decode_single_produce, encode_sin
 from aiokafka08.protocol.types import Buffer
 
 
-class InFlight(ByFields):
+class InFlight(NamedTuple):
     """A request whose response hasn't arrived."""
 
     correlation_id: int
@@ -38,7 +37,7 @@ class InFlight(ByFields):
     version: int
 
 
-class MatchedResponse(ByFields):
+class MatchedResponse(NamedTuple):
     """A response, and the correlation id of its request."""
 
     correlation_id: int

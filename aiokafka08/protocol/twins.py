@@ -1,11 +1,10 @@
 """Decide once whether the compiled twins or the pure twins run.
 
-Three extension modules are optional: `protocol._message_set_c`, `producer._producer_c` and
-`bridge.sink._librdkafka_c`. Each has a pure twin that behaves alike. This module is the only place
-that reads AIOKAFKA08_IMPL and that handles the failed import of an extension module: it wasn't
-built, it was built for another Python, or the package is a zip of its sources. Its callers are
-`protocol.message_set`, `producer.fast_path` and `bridge.sink.producing`, which export the chosen
-twin; all other modules import from these.
+Two extension modules are optional: `protocol._message_set_c` and `producer._producer_c`. Each has a
+pure twin that behaves alike. This module is the only place that reads AIOKAFKA08_IMPL and that
+handles the failed import of an extension module: it wasn't built, it was built for another Python,
+or the package is a zip of its sources. Its callers are `protocol.message_set` and
+`producer.fast_path`, which export the chosen twin; all other modules import from these.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
@@ -24,16 +23,12 @@ from typing import Final
 _VARIABLE: Final = "AIOKAFKA08_IMPL"
 _MESSAGE_SET: Final = "aiokafka08.protocol._message_set_c"
 _PRODUCER: Final = "aiokafka08.producer._producer_c"
-_SINK: Final = "aiokafka08.bridge.sink._librdkafka_c"
 
 CONSUMER_TWINS: Final = {"message_set": _MESSAGE_SET}
 """The extension modules that a consumer uses, by the name of the part that each speeds up."""
 
 PRODUCER_TWINS: Final = {**CONSUMER_TWINS, "producer": _PRODUCER}
 """The extension modules that a producer uses."""
-
-SINK_TWINS: Final = {"sink": _SINK}
-"""The extension module that the bridge's sink uses."""
 
 
 def _demanded() -> str | None:
@@ -92,15 +87,6 @@ def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
         _pure_reasons[_PRODUCER] = _pure_reasons[_MESSAGE_SET]
         return None
     return _load(_PRODUCER, slot_classes)
-
-
-def load_compiled_sink() -> ModuleType | None:
-    """Import the compiled twin of the bridge's way to librdkafka; None: use the pure one.
-
-    Raises:
-        ImportError: AIOKAFKA08_IMPL=c, and the compiled twin can't be imported.
-    """
-    return _load(_SINK)
 
 
 def are_compiled(modules: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a dataclass (`fields.ByFields`) whose fields are annotated with the wire types below.
+A struct is a dataclass whose fields are annotated with the wire types below.
 `requests`, `coordinator.protocol` and the sticky assignor declare structs; `compiled(struct,
 version)` compiles each once per version. Neighbouring fixed-width fields become one
 `struct.Struct`.
@@ -22,10 +22,9 @@ import threading
 import types as builtin_types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.fields import ByFields, Slotted
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
@@ -34,16 +33,13 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
-class Fixed(ByFields):
+class Fixed(NamedTuple):
     """A fixed-width big-endian integer; `code` is its letter in `struct` formats."""
 
     code: str
 
-    def __init__(self, code: str) -> None:  # an import of this module calls it
-        self.code = code
 
-
-class Sized(ByFields):
+class Sized(NamedTuple):
     """A length field, then that many bytes; a negative length means null.
 
     `code` is the letter of the length field in `struct` formats.
@@ -53,11 +49,8 @@ class Sized(ByFields):
     text: bool
     nullable: bool
 
-    def __init__(self, code: str, *, text: bool, nullable: bool) -> None:  # as with `Fixed`
-        self.code, self.text, self.nullable = code, text, nullable
 
-
-class Since(ByFields):
+class Since(NamedTuple):
     """The field is in versions `first` to `last`; in others its value is `absent`."""
 
     first: int
@@ -65,7 +58,7 @@ class Since(ByFields):
     last: int = 0x7FFF
 
 
-class NullSince(ByFields):
+class NullSince(NamedTuple):
     """The array may be null from version `first` on. Before, null can't be encoded or decoded."""
 
     first: int
@@ -82,7 +75,7 @@ Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
 memoryview, the value is a view of it, not a copy."""
 
 
-class CompiledType(Slotted):
+class CompiledType(NamedTuple):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
@@ -155,7 +148,7 @@ def _counted(read: Reader, item_size: int) -> Reader:
     return read_counted
 
 
-class _Mode(Slotted):
+class _Mode(NamedTuple):
     """How a compiled reader differs from the client's."""
 
     lenient: bool = False

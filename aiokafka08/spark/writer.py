@@ -69,7 +69,7 @@ _MAX_UNACKNOWLEDGED = 4
 """Arrow batches that may be buffered or in flight at the same time."""
 
 
-@dataclass
+@dataclass(slots=True)
 class TaskCommitMessage(WriterCommitMessage):
     """The acknowledged rows of a task, counted by partition."""
 

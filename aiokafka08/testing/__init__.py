@@ -3,8 +3,9 @@
     with EmbeddedCluster(brokers=3, version="0.8.2") as cluster:
         client_of_any_language(cluster.bootstrap_servers)
 
-`cluster` and `controls` are what tests call; `server` and `handlers` are the brokers; `state`,
-`log` and `group` are what brokers remember. docs/brokers.md describes how they must behave.
+`cluster` is what tests call, and `controls` does most of it; `server` and `handlers` are the
+brokers; `state`, `log` and `group` are what brokers remember. docs/brokers.md describes how they
+must behave.
 
 Invariant: outside this package, its modules import only `protocol`, `errors` and `structs` from
 `aiokafka08`; this file imports `lazy` too. The brokers use no other code of the client, so that a
@@ -16,63 +17,29 @@ session.
 
 from typing import TYPE_CHECKING
 
-from aiokafka08.lazy import import_when_used
-
 if TYPE_CHECKING:
-    from aiokafka08.testing.broker_lines import LINES
-    from aiokafka08.testing.cluster import EmbeddedCluster, NodeInfo
-    from aiokafka08.testing.controls import LoggedMessage, Offsets
-    from aiokafka08.testing.faults import (
-        Answer,
-        Close,
-        Corrupt,
-        Delay,
-        Fault,
-        Hang,
-        Omit,
-        Silence,
-        Truncate,
-        WrongCorrelationId,
-    )
-    from aiokafka08.testing.runtime import Recorded
+    from aiokafka08.testing import broker_lines as broker_lines
+    from aiokafka08.testing import cluster as cluster
+    from aiokafka08.testing import controls as controls
+    from aiokafka08.testing import faults as faults
+    from aiokafka08.testing import runtime as runtime
+    from aiokafka08.testing.broker_lines import LINES as LINES
+    from aiokafka08.testing.cluster import EmbeddedCluster as EmbeddedCluster
+    from aiokafka08.testing.cluster import NodeInfo as NodeInfo
+    from aiokafka08.testing.controls import LoggedMessage as LoggedMessage
+    from aiokafka08.testing.controls import Offsets as Offsets
+    from aiokafka08.testing.faults import Answer as Answer
+    from aiokafka08.testing.faults import Close as Close
+    from aiokafka08.testing.faults import Corrupt as Corrupt
+    from aiokafka08.testing.faults import Delay as Delay
+    from aiokafka08.testing.faults import Fault as Fault
+    from aiokafka08.testing.faults import Hang as Hang
+    from aiokafka08.testing.faults import Omit as Omit
+    from aiokafka08.testing.faults import Silence as Silence
+    from aiokafka08.testing.faults import Truncate as Truncate
+    from aiokafka08.testing.faults import WrongCorrelationId as WrongCorrelationId
+    from aiokafka08.testing.runtime import Recorded as Recorded
 else:
-    __getattr__, __dir__ = import_when_used(
-        __name__,
-        {
-            "cluster": ["EmbeddedCluster", "NodeInfo"],
-            "controls": ["LoggedMessage", "Offsets"],
-            "faults": [
-                "Answer",
-                "Close",
-                "Corrupt",
-                "Delay",
-                "Fault",
-                "Hang",
-                "Omit",
-                "Silence",
-                "Truncate",
-                "WrongCorrelationId",
-            ],
-            "runtime": ["Recorded"],
-            "broker_lines": ["LINES"],
-        },
-    )
+    from aiokafka08.lazy import import_when_used
 
-__all__ = [
-    "LINES",
-    "Answer",
-    "Close",
-    "Corrupt",
-    "Delay",
-    "EmbeddedCluster",
-    "Fault",
-    "Hang",
-    "LoggedMessage",
-    "NodeInfo",
-    "Offsets",
-    "Omit",
-    "Recorded",
-    "Silence",
-    "Truncate",
-    "WrongCorrelationId",
-]
+    __getattr__, __dir__ = import_when_used(__name__)

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from aiokafka08.garbage import older_objects_left_out
+from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.cluster import EmbeddedCluster

@@ -1,8 +1,8 @@
-"""`EmbeddedCluster`: start and stop a cluster and its brokers; faults and history.
+"""`EmbeddedCluster`: the class that tests use.
 
-This is the class that tests use. It owns the listeners (`server`), the `ClusterRuntime` and, in a
-`with` block, the thread of the event loop. The methods for topics, logs, replicas and groups are in
-`controls`; the brokers' behaviour is in `handlers`.
+It owns the listeners (`server`), the `ClusterRuntime` and, in a `with` block, the thread of the
+event loop. `controls` has what its methods do to topics, logs, replicas and groups; the brokers'
+behaviour is in `handlers`.
 
 Invariant: each method may be called from any thread. It runs in the cluster's event loop, and its
 effect is visible when it returns. No method waits for a client. (The properties `nodes` and
@@ -13,26 +13,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.testing import controls
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
-from aiokafka08.testing.controls import Controls
+from aiokafka08.testing.controls import LoggedMessage, Offsets
 from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import ClusterRuntime, Recorded
 from aiokafka08.testing.server import Listener
-from aiokafka08.testing.state import WEEK_MS, BrokerSettings, ClusterState, Node
+from aiokafka08.testing.state import WEEK_MS, BrokerSettings, ClusterState, Commit, Node
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 AfterDeath = Literal["elect", "leaderless", "unnoticed"]
 
@@ -46,7 +49,7 @@ class NodeInfo(NamedTuple):
     alive: bool
 
 
-class EmbeddedCluster(Controls):
+class EmbeddedCluster:
     """A Kafka cluster of 0.8 - 0.10 inside this process, on real sockets.
 
     `async with` runs it in the running event loop, `with` in a thread and event loop of its own.
@@ -248,8 +251,10 @@ class EmbeddedCluster(Controls):
             )
         return self._loop
 
-    def _call(self, act: Callable[[ClusterRuntime], T]) -> T:
-        """Run `act` in the cluster's event loop, then complete delayed requests.
+    def _call(
+        self, act: Callable[Concatenate[ClusterRuntime, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `act(runtime, …)` in the cluster's event loop, then complete delayed requests.
 
         These are the ones that waited for what `act` changed.
         """
@@ -257,7 +262,7 @@ class EmbeddedCluster(Controls):
         assert runtime is not None
 
         def act_and_complete() -> T:
-            result = act(runtime)
+            result = act(runtime, *args, **kwargs)
             runtime.complete_delayed()
             return result
 
@@ -319,7 +324,7 @@ class EmbeddedCluster(Controls):
         """
 
         def act(runtime: ClusterRuntime) -> None:
-            self._state.nodes[self._live(node)].disk_is_full = True
+            self._state.nodes[controls.check_alive(self._state, node)].disk_is_full = True
             self._after_disk_full[node] = then
 
         self._call(act)
@@ -358,17 +363,7 @@ class EmbeddedCluster(Controls):
 
     def elect(self, topic: str | None = None, partition: int | None = None) -> None:
         """Elect leaders for partitions without one: all, those of a topic, or a single one."""
-
-        def act(runtime: ClusterRuntime) -> None:
-            for one in self._state.all_partitions():
-                if (
-                    one.leader < 0
-                    and topic in (None, one.topic)
-                    and partition in (None, one.number)
-                ):
-                    self._state.elect(one)
-
-        self._call(act)
+        self._call(controls.elect, topic, partition)
 
     def stop(self, node: int) -> None:
         """Shut a broker down cleanly.
@@ -397,7 +392,7 @@ class EmbeddedCluster(Controls):
         """
 
         def act(runtime: ClusterRuntime) -> None:
-            broker = self._node(node)
+            broker = controls.find_node(self._state, node)
             if broker.alive:
                 raise IllegalStateError(f"broker {node} can't restart: it is alive")
             if port is not None:
@@ -434,15 +429,150 @@ class EmbeddedCluster(Controls):
         )
 
     def _close_listener(self, node: int) -> None:
-        if not self._node(node).alive:
+        if not controls.find_node(self._state, node).alive:
             raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
         self._listeners[node].close()
 
-    def _node(self, node: int) -> Node:
-        if node not in self._state.nodes:
-            known = ", ".join(map(str, self._state.nodes))
-            raise ValueError(f"broker {node!r} doesn't exist; expected one of: {known}")
-        return self._state.nodes[node]
+    # --- topics and logs --------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; it can be used when this returns.
+
+        Args:
+            config: settings of the topic, as Kafka's tools take them ("min.insync.replicas": "2").
+                The cluster's Kafka version decides which settings exist.
+
+        Raises:
+            ValueError: the name, a number or the config is invalid.
+        """
+        self._call(controls.create_topic, name, partitions, replication_factor, config)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; requests that wait for it get UnknownTopicOrPartition."""
+        self._call(lambda runtime: self._state.delete_topic(name))
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        codec: Codec = Codec.NONE,
+        timestamp_ms: int = -1,
+    ) -> int:
+        """Append messages in one set, as a producer would; return the offset of the first one."""
+        return self._call(controls.append, topic, partition, values, keys, codec, timestamp_ms)
+
+    def append_raw(
+        self, topic: str, partition: int, message_set: bytes, next_offset: int | None = None
+    ) -> None:
+        """Append bytes unchanged and unchecked.
+
+        For tests with corrupt messages, gaps between offsets, or padding that is no message.
+
+        Args:
+            next_offset: the offset of the next message after these bytes; None: one more than
+                before the call.
+        """
+        self._call(controls.append_raw, topic, partition, message_set, next_offset)
+
+    def log(self, topic: str, partition: int) -> list[LoggedMessage]:
+        """Return all messages of a partition; a corrupt message has its raw bytes as value."""
+        return self._call(controls.log, topic, partition)
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        """Return the bounds of a partition's log."""
+        return self._call(controls.offsets, topic, partition)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the messages below `offset`, as retention does at the start of a segment."""
+        self._call(controls.delete_before, topic, partition, offset)
+
+    def apply_retention(self) -> None:
+        """Delete messages now, in all partitions, by `retention_ms` and `retention_bytes`.
+
+        Brokers do so 30 s after their start, and then every 5 minutes.
+        """
+        self._call(lambda runtime: self._state.apply_retention(runtime.now_ms()))
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the messages from `offset` on, as an unclean election does."""
+        self._call(controls.truncate, topic, partition, offset)
+
+    def remove(self, topic: str, partition: int, offsets: Iterable[int]) -> None:
+        """Delete single messages and leave holes in the offsets, as compaction does."""
+        self._call(controls.remove, topic, partition, frozenset(offsets))
+
+    def compact(self, topic: str, partition: int) -> None:
+        """Keep only the last message of each key, and the messages without a key."""
+        self._call(controls.compact, topic, partition)
+
+    def roll_segment(self, topic: str, partition: int) -> None:
+        """Let the next message begin a new segment."""
+        self._call(controls.roll_segment, topic, partition)
+
+    # --- leaders, replicas, coordinators ----------------------------------------------------------
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Return the id of the leader; -1 without one."""
+        return self._call(controls.leader, topic, partition)
+
+    def move_leader(self, topic: str, partition: int, to: int | None = None) -> int:
+        """Make another live replica the leader; return its id.
+
+        Args:
+            to: the new leader; None: the next replica that is in sync. A replica that isn't in sync
+                truncates the log to the offset that it had reached.
+        """
+        return self._call(controls.move_leader, topic, partition, to)
+
+    def shrink_isr(self, topic: str, partition: int, *nodes: int) -> None:
+        """Let followers stop following and leave the ISR: those named, or all."""
+        self._call(controls.shrink_isr, topic, partition, nodes)
+
+    def restore_isr(self, topic: str, partition: int) -> None:
+        """Let all live replicas catch up and rejoin the ISR."""
+        self._call(controls.restore_isr, topic, partition)
+
+    def hold_metadata(self, node: int) -> None:
+        """Let the controller's updates not reach a broker, until `release_metadata`.
+
+        Its Metadata responses name the leaders, ISRs, topics and brokers of now, whatever happens.
+        What it does as a leader or follower is up to date. A restart ends it too.
+        """
+        self._call(controls.hold_metadata, node)
+
+    def release_metadata(self, node: int) -> None:
+        """Let a broker learn what has happened since `hold_metadata`."""
+        self._call(controls.release_metadata, node)
+
+    def move_controller(self, node: int) -> None:
+        """Let a live broker become the controller, which Metadata names from "0.10" on.
+
+        Without a call, and when this broker is dead, it is the live one with the lowest id.
+        """
+        self._call(controls.move_controller, node)
+
+    def coordinator(self, group: str) -> int | None:
+        """Return the group's coordinator; None before the first request for one."""
+        return self._call(lambda runtime: self._state.coordinator(group))
+
+    def committed(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        store: Literal["kafka", "zookeeper"] = "kafka",
+    ) -> Commit | None:
+        """Return what a group has committed, to `__consumer_offsets` or to ZooKeeper."""
+        return self._call(controls.committed, group, topic, partition, store)
 
     # --- faults, history --------------------------------------------------------------------------
 
@@ -477,7 +607,7 @@ class EmbeddedCluster(Controls):
         if not isinstance(then, Effect):
             raise ValueError(f"then={then!r}: expected an effect, such as Answer(6) or Silence()")
         if node is not None:
-            self._node(node)
+            controls.find_node(self._state, node)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth={nth}, times={times}: expected integers >= 1")
         if isinstance(then, Answer) and then.only is not None and request is MetadataRequest:

@@ -98,7 +98,7 @@ async def read_everything(admin: AIOKafkaAdminClient, group: str) -> None:
     await admin.list_log_bounds()
     await admin.read_offsets_topic()
     await admin.delete_stored_group(StoredGroup(group, "kafka", ""))
-    if admin._has_coordinators():
+    if admin._connection.has_coordinators():
         await admin.describe_consumer_groups([group])
 
 

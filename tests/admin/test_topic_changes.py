@@ -52,7 +52,7 @@ async def admin(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaAdminClient]:
     async with AIOKafkaAdminClient(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000
     ) as running:
-        running._topic_nodes = cast(TopicNodes, FakeTopicNodes(cluster))
+        running._connection.topic_nodes = cast(TopicNodes, FakeTopicNodes(cluster))
         yield running
 
 

@@ -19,7 +19,7 @@ from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.offset_runs import OffsetRun, RunLog
 from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.target import Target
 from aiokafka08.cli.connection import run
 from tests.arguments import positive

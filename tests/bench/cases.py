@@ -7,13 +7,15 @@ Only the standard library is imported here, since the workers of all peers impor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 PARTITIONS = 3
 LINGER_MS = 5
 LONG_LINGER_MS = 50
 LISTED = 20_000
-"""Messages in a list that `send_many` gets in the cases by key."""
+"""Messages in a list that `send_many` gets in the cases by key, and in rows that say so."""
+FEW_LISTED = 1000
+"""The same for rows with short lists."""
 BATCH_BYTES = 256 * 1024
 SET_BYTES = 16 * 1024
 """Size of the sets in topics to be read, before compression: the default of Java's producer. With
@@ -75,6 +77,8 @@ class Client:
     in_quick: bool = True
     linger_ms: int = LINGER_MS
     """Only in the cases by key."""
+    floor: str = ""
+    """The row of the same case that this one is divided by in the report."""
 
     @property
     def is_ours(self) -> bool:
@@ -84,7 +88,7 @@ class Client:
     @property
     def is_floor(self) -> bool:
         """True for a lower bound of a client of this checkout."""
-        return self.module == "floors"
+        return self.module.endswith("floors")
 
     def before(self) -> Client:
         """Return the same measurement for the checkout that `--before` names, without a goal."""
@@ -164,6 +168,26 @@ def aiokafka(call: str, words: str, share: float) -> Client:
     return Client("aiokafka", call, words, share=share, broker=NEWER_BROKER, in_quick=False)
 
 
+FLOOR_FEW = Client(
+    "produce_floors", "send_many_few", f"floor: send_many of {FEW_LISTED:,}", in_quick=False
+)
+FLOOR_MANY = Client("produce_floors", "send_many", f"floor: send_many of {LISTED:,}")
+FLOOR_SEND = Client(
+    "produce_floors", "send", "floor: an append and a future per message", share=0.5
+)
+FLOOR_APPEND_KEPT = Client(
+    "produce_floors", "send_kept", "floor: an append and a future per message, kept"
+)
+FLOOR_ARROW = Client("consume_floors", "arrow", "floor: getmany_arrow")
+FLOOR_GETMANY = Client("consume_floors", "getmany", "floor: getmany")
+FLOOR_ITERATE = Client("consume_floors", "iterate", "floor: async for")
+
+
+def ours(call: str, words: str, floor: Client, goal: Goal | None = None, **how: Any) -> Client:
+    """Return a row of this package, beside a floor."""
+    return Client("ours", call, f"aiokafka08 {words}", goal, floor=floor.words, **how)
+
+
 def produce(
     value_bytes: int,
     compression: str | None,
@@ -172,20 +196,29 @@ def produce(
     more: tuple[Client, ...] = (),
     **how: bool,
 ) -> Case:
-    """Return a case of `send_many` and `send` with both twins, beside the peers."""
+    """Return a case of `send_many` and `send` with both twins, beside floors and peers.
+
+    For lz4 kafka-python needs a library that its venv doesn't have.
+    """
     pure = "python"
+    few, listed = f"send_many of {FEW_LISTED:,}", f"send_many of {LISTED:,}"
     return Case(
         "produce",
         value_bytes,
         compression,
         (
-            Client("ours", "send_many", "aiokafka08 send_many", many),
-            Client("ours", "send", "aiokafka08 send, gathered", one, share=0.5),
+            ours("send_many", "send_many", FLOOR_MANY, many),
+            ours("send_many_few", few, FLOOR_FEW, in_quick=False),
+            FLOOR_FEW,
+            ours("send_many_listed", listed, FLOOR_MANY, in_quick=False),
+            FLOOR_MANY,
+            ours("send", "send, gathered", FLOOR_SEND, one, share=0.5),
+            FLOOR_SEND,
             Client("ours", "send_many", PURE_SEND_MANY, None, pure, share=0.5),
             Client("ours", "send", PURE_SEND, None, pure, share=0.25),
             CONFLUENT_PRODUCE,
             JAVA_PRODUCE,
-            KAFKA_PYTHON_PRODUCE,
+            *((KAFKA_PYTHON_PRODUCE,) if compression != "lz4" else ()),
             *more,
         ),
         share=1.0 if value_bytes <= 100 else 0.3,
@@ -202,16 +235,19 @@ def consume(
     more: tuple[Client, ...] = (),
     **how: bool,
 ) -> Case:
-    """Return a case of `getmany_arrow`, `getmany` and `async for`, beside the peers."""
+    """Return a case of `getmany_arrow`, `getmany` and `async for`, beside floors and peers."""
     pure = "python"
     return Case(
         "consume",
         value_bytes,
         compression,
         (
-            Client("ours", "arrow", "aiokafka08 getmany_arrow, CRC checked", arrow),
-            Client("ours", "getmany", "aiokafka08 getmany, CRC checked", many),
-            Client("ours", "iterate", "aiokafka08 async for, CRC checked", walk),
+            ours("arrow", "getmany_arrow, CRC checked", FLOOR_ARROW, arrow),
+            FLOOR_ARROW,
+            ours("getmany", "getmany, CRC checked", FLOOR_GETMANY, many),
+            FLOOR_GETMANY,
+            ours("iterate", "async for, CRC checked", FLOOR_ITERATE, walk),
+            FLOOR_ITERATE,
             Client("ours", "arrow", PURE_ARROW, None, pure, share=0.25),
             Client("ours", "getmany", PURE_GETMANY, None, pure, share=0.25),
             CONFLUENT_CONSUME,
@@ -337,8 +373,9 @@ ONE_BY_ONE = Case(
     ),
     share=0.01,
 )
-ARROW_50_MIB = Client("ours", "arrow_50_mib", "aiokafka08 getmany_arrow, fetch_max_bytes 50 MiB")
-GETMANY_50_MIB = Client("ours", "getmany_50_mib", "aiokafka08 getmany, fetch_max_bytes 50 MiB")
+ARROW_50_MIB = ours("arrow_50_mib", "getmany_arrow, fetch_max_bytes 50 MiB", FLOOR_ARROW)
+GETMANY_50_MIB = ours("getmany_50_mib", "getmany, fetch_max_bytes 50 MiB", FLOOR_GETMANY)
+ITERATE_50_MIB = ours("iterate_50_mib", "async for, fetch_max_bytes 50 MiB", FLOOR_ITERATE)
 CONSUME = consume(
     100,
     None,
@@ -379,6 +416,8 @@ BY_KEY = (by_key(100, 0.3, in_quick=False), by_key(1000, 0.5, in_quick=False))
 
 CASES = [
     *PRODUCING,
+    produce(100, "lz4", in_quick=False),
+    produce(1024, "lz4", in_quick=False),
     *BY_KEY,
     Case(
         "produce, all results kept,",
@@ -396,7 +435,9 @@ CASES = [
                     "rest are the interpreter with its modules, and up to `buffer_memory` (32 MiB) "
                     "of messages that the broker hasn't acknowledged.",
                 ),
+                floor=FLOOR_APPEND_KEPT.words,
             ),
+            FLOOR_APPEND_KEPT,
             FLOOR_KEPT,
             CONFLUENT_PRODUCE,
         ),
@@ -429,7 +470,10 @@ CASES = [
             "consume",
             100,
             None,
-            (ARROW_50_MIB, GETMANY_50_MIB, CONFLUENT_CONSUME, JAVA_SIMPLE),
+            (
+                *(ARROW_50_MIB, FLOOR_ARROW, GETMANY_50_MIB, FLOOR_GETMANY),
+                *(CONFLUENT_CONSUME, JAVA_SIMPLE),
+            ),
             in_quick=False,
             set_bytes=set_bytes,
         )
@@ -440,9 +484,8 @@ CASES = [
         100,
         None,
         (
-            ARROW_50_MIB,
-            GETMANY_50_MIB,
-            Client("ours", "iterate_50_mib", "aiokafka08 async for, fetch_max_bytes 50 MiB"),
+            *(ARROW_50_MIB, FLOOR_ARROW, GETMANY_50_MIB, FLOOR_GETMANY),
+            *(ITERATE_50_MIB, FLOOR_ITERATE),
         ),
         share=0.2,
         in_quick=False,

@@ -3,7 +3,8 @@
 Each peer has a venv of its own, so the benchmark's environment needs no peer, and no peer meets the
 libraries of another one. The venvs are created once, below the environment that runs the benchmark,
 from the requirements below. Java's classes are compiled at each run. With `--before`, both
-checkouts of this repository are installed alike, each from a copy and in a venv of its own.
+checkouts of this repository are installed alike, each from a copy and in a venv of its own; the
+floors run in the venv of this checkout.
 A peer that can't be installed on this machine is left out; the report gives the reason.
 
 Invariant: a client of one checkout never imports `aiokafka08` from the other one, and neither
@@ -71,7 +72,7 @@ class Peers:
         Raises:
             UnavailableError: the client can't take part.
         """
-        module = client.module
+        module = _environment(client)
         if module == "java":
             self._classes = self._classes or self._compile()
         elif module in self._pythons:
@@ -90,9 +91,10 @@ class Peers:
         """
         if client.module == "java":
             return measure(self._java(job, client.linger_ms))
-        python = str(self._pythons.get(client.module, Path(sys.executable)))
+        module = _environment(client)
+        python = str(self._pythons.get(module, Path(sys.executable)))
         worker = ("-m", "tests.bench.worker", json.dumps(job))
-        if client.module in self._checkouts:
+        if module in self._checkouts:
             # -E: PYTHONPATH may lead to this checkout.
             return measure([python, "-E", *worker], client.implementation, self._folder / "run")
         return measure([python, *worker], client.implementation)
@@ -155,6 +157,11 @@ class Peers:
             (workers / "tests").symlink_to(ROOT / "tests")
         shared = [f"{name}=={importlib.metadata.version(name)}" for name in SHARED]
         return _venv(module, (*shared, str(copy)), f"{shared} {_digest(copy)}")
+
+
+def _environment(client: Client) -> str:
+    """Return the module whose clients are installed in the same venv."""
+    return "ours" if client.is_floor else client.module
 
 
 def _digest(folder: Path) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tests.bench import growth_report
 from tests.bench.cases import (
+    BEFORE,
     BROKER,
     CASES,
     GATHERED,
@@ -182,6 +183,7 @@ def document(record: Record) -> str:
             for row in made
         ]
         lines.append("")
+    lines += _floors(record.results)
     lines += _comparison(record.results)
     lines += _ratios(record.results)
     lines += _reasons(record.results)
@@ -262,6 +264,11 @@ def _introduction(record: Record) -> Iterable[str]:
         "| “floor” | `tests/bench/clients/floors.py`: the same bytes with nothing but an asyncio "
         "Protocol and futures, encoded before the measurement |"
     )
+    yield (
+        "| “floor: send_many of …”, “floor: an append …”, “floor: getmany” and the like | "
+        "`produce_floors.py` and `consume_floors.py` in the same folder: this package's codec and "
+        "an asyncio Protocol. They stay as they are, so that ratios to them can be compared |"
+    )
     yield "| “ten times over” | one consumer reads the same topic ten times, to show its memory |"
     yield (
         "| ticker | a timer of 10 ms in the client's own event loop, and by how many ms it was "
@@ -302,6 +309,38 @@ def from_json(text: str) -> Record:
     if data["growth"]:
         record.growth = growth_report.from_json(data["growth"])
     return record
+
+
+def _floors(results: Results) -> list[str]:
+    """Return a table of the CPU of this package over that of its floors.
+
+    A ratio is the median over the rounds of the ratio within a round, as in `_comparison`.
+    """
+    lines = []
+    for case, measurements in results.items():
+        by_words = {client.words: found for client, found in measurements.items()}
+        for client, found in measurements.items():
+            pairs = list(zip(found, by_words.get(client.floor, ()), strict=False))
+            if client.module == BEFORE or not pairs:
+                continue
+            times = statistics.median([_cpu(one) / _cpu(floor) for one, floor in pairs])
+            lines.append(f"| {case.title} | {client.words} | {client.floor} | {times:.2f} × |")
+    if not lines:
+        return []
+    return [
+        "## This package and its floors",
+        "",
+        "CPU per message, divided by that of the floor: medians of the ratios within each round.",
+        "",
+        "| case | this package | floor | CPU |",
+        "|---|---|---|---:|",
+        *lines,
+        "",
+    ]
+
+
+def _cpu(one: Mapping[str, float]) -> float:
+    return one["cpu_seconds"] / one["messages"]
 
 
 def _comparison(results: Results) -> list[str]:
@@ -347,7 +386,7 @@ def _comparison(results: Results) -> list[str]:
 
 _FIGURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "messages/s": lambda one: one["messages"] / one["seconds"],
-    "CPU": lambda one: one["cpu_seconds"] / one["messages"],
+    "CPU": _cpu,
     "RSS": lambda one: one["peak_rss_mb"],
     "p50_ms": lambda one: one["p50_ms"],
     "p99_ms": lambda one: one["p99_ms"],

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bench import peers, run
 from tests.bench.__main__ import _clients, _parser
-from tests.bench.cases import BEFORE, CONSUME, PRODUCE, RATIOS, Client
+from tests.bench.cases import BEFORE, CASES, CONSUME, FLOOR_SEND, PRODUCE, RATIOS, Client
 from tests.bench.growth import IN_FLIGHT, PARTITIONS, WIDE, Growth, Point, points
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
@@ -82,6 +82,24 @@ def test_the_pure_twin_is_compared_with_kafka_python(peers_cpu: float, missed: b
 def test_every_ratio_names_rows_of_its_case() -> None:
     for ratio in RATIOS:
         assert {ratio.ours, ratio.peer} <= {client.words for client in ratio.case.clients}
+
+
+def test_every_floor_is_a_row_of_its_case() -> None:
+    for case in CASES:
+        floors = {client.words for client in case.clients if client.is_floor}
+        assert {client.floor for client in case.clients if client.floor} <= floors
+
+
+def test_cpu_over_that_of_the_floor_is_a_median_of_rounds() -> None:
+    made = record()
+    floor = next(one for one in PRODUCE.clients if one.words == MANY.floor)
+    made.results[PRODUCE][MANY] = [measured(cpu) for cpu in (0.3, 0.9, 0.5)]
+    made.results[PRODUCE][floor] = [measured(cpu) for cpu in (0.1, 0.5, 0.25)]
+    made.results[PRODUCE][MANY.before()] = made.results[PRODUCE][MANY]
+    _, _, section = document(made).partition("## This package and its floors")
+    rows = [line for line in section.splitlines() if line.startswith(f"| {PRODUCE.title}")]
+    assert rows[0] == f"| {PRODUCE.title} | {MANY.words} | {MANY.floor} | 2.00 × |"
+    assert not [line for line in rows if MANY.floor in line and "before" in line]
 
 
 def grown(cpu_of_many: float, fill: float = 520.0, pipelined: float = 8.0) -> Growth:
@@ -183,8 +201,9 @@ def test_java_without_a_compiler_is_left_out_with_a_reason(
 def test_ours_comes_in_pairs_with_the_checkout_before() -> None:
     options = _parser().parse_args(["--before", "elsewhere", "--ours"])
     chosen = _clients(PRODUCE, options)
-    assert {client.module for client in chosen} == {"ours", BEFORE}
-    for now, before in zip(chosen[::2], chosen[1::2], strict=True):
+    ours = [client for client in chosen if not client.is_floor]
+    assert {client.module for client in ours} == {"ours", BEFORE}
+    for now, before in zip(ours[::2], ours[1::2], strict=True):
         assert before == now.before()
 
 
@@ -208,7 +227,7 @@ def test_both_checkouts_are_installed_from_copies(
 
     monkeypatch.setattr(peers, "_venv", venv)
     both = Peers(tmp_path, peers.ROOT)
-    for client in (MANY, MANY.before()):
+    for client in (MANY, MANY.before(), FLOOR_SEND):
         both.prepare(client)
         # The process finds the worker; the job is one that the worker can't do.
         with pytest.raises(run.FailedError, match="KeyError: 'client'"):

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 
 import pytest
 
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import Answer, Close, EmbeddedCluster
+from tests.bench.cases import values
 from tests.bench.measure import WARM_UP
-from tests.bench.run import measure
+from tests.bench.run import FailedError, measure
 from tests.brokers import free_port
 from tests.full import in_full
 
@@ -25,18 +28,26 @@ DELAY_S = 0.2
 CLOCK_S = 0.005
 """uvloop's clock has a resolution of a millisecond."""
 TOPICS = {"several": 4, "more": 4}
+READING = ("getmany", "iterate", "arrow")
 
 
-def work(client: str, call: str, bootstrap: str, topic: object, **options: int) -> dict[str, float]:
+def work(
+    client: str,
+    call: str,
+    bootstrap: str,
+    topic: object,
+    compression: str | None = None,
+    **options: int,
+) -> dict[str, float]:
     job = {
         "client": client,
         "call": call,
-        "produces": call not in ("getmany",),
+        "produces": call not in READING,
         "bootstrap": bootstrap,
         "topic": topic,
         "messages": MESSAGES,
         "value_bytes": 100,
-        "compression": None,
+        "compression": compression,
         "options": options,
     }
     return measure([sys.executable, "-m", "tests.bench.worker", json.dumps(job)])
@@ -86,11 +97,53 @@ def test_a_floor_stores_the_messages_of_ours(kafka_cluster: EmbeddedCluster, cal
     assert set(map(stored.count, set(stored))) <= {2, 4, 2 * (WARM_UP + 1)}
 
 
+@pytest.mark.kafka_cluster(topics={"three": 3})
+def test_a_floor_with_the_codec_stores_the_messages(kafka_cluster: EmbeddedCluster) -> None:
+    calls = ("send", "send_many", "send_many_few")
+    for call in calls:
+        sent = work("produce_floors", call, kafka_cluster.bootstrap_servers, "three")
+        assert sent["messages"] == MESSAGES
+    stored = Counter(
+        message.value for partition in range(3) for message in kafka_cluster.log("three", partition)
+    )
+    warm_up, rest = values(MESSAGES, 100)[:WARM_UP], values(MESSAGES, 100)[WARM_UP:]
+    assert stored == Counter(warm_up * 2 * len(calls)) + Counter(rest * len(calls))
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+@pytest.mark.parametrize("compression", [None, *in_full("lz4")])
+def test_a_floor_with_the_codec_reads_the_messages(
+    kafka_bootstrap_servers: str, compression: str | None
+) -> None:
+    work("produce_floors", "send_many", kafka_bootstrap_servers, "three", compression)
+    for call in READING:
+        read = work("consume_floors", call, kafka_bootstrap_servers, "three")
+        assert MESSAGES <= read["messages"] <= MESSAGES + WARM_UP
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+@pytest.mark.parametrize("then", [Answer(7), Close()])
+def test_a_floor_whose_messages_arent_stored_fails(
+    kafka_cluster: EmbeddedCluster, then: Answer | Close
+) -> None:
+    kafka_cluster.fault(ProduceRequest, then=then, nth=3)
+    with pytest.raises(FailedError, match=r"expected|closed by the broker"):
+        work("produce_floors", "send", kafka_cluster.bootstrap_servers, "three")
+
+
+@pytest.mark.kafka_cluster(topics={"three": 3})
+def test_a_floor_whose_fetch_is_refused_fails(kafka_cluster: EmbeddedCluster) -> None:
+    work("produce_floors", "send_many", kafka_cluster.bootstrap_servers, "three")
+    kafka_cluster.fault(FetchRequest, then=Answer(6), nth=2)
+    with pytest.raises(FailedError, match="error code 6"):
+        work("consume_floors", "getmany", kafka_cluster.bootstrap_servers, "three")
+
+
 @pytest.mark.kafka_cluster(topics=TOPICS)
 @pytest.mark.parametrize("call", ["send", "send_many"])
 def test_growth_counts_batches_and_bytes_sent(kafka_bootstrap_servers: str, call: str) -> None:
     sizes = {"max_batch_size": 6400, "max_request_size": 6400, "linger_ms": 60_000}
-    sent = work("growth", call, kafka_bootstrap_servers, TOPICS, **sizes)
+    sent = work("growth", call, kafka_bootstrap_servers, TOPICS, None, **sizes)
     # 250 messages of 126 bytes for each partition, 50 in a batch.
     assert sent["batches"] == 8 * 5
     assert sent["requests"] == sent["batches"]

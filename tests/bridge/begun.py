@@ -1,4 +1,4 @@
-"""Watch the transactions, or rounds, that a sink begins."""
+"""Watch the transactions that a sink begins."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import pytest
 
 from aiokafka08.bridge.config import MOST_PRODUCERS, parse_config
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.sink.base import BATCH_BYTES, BridgeRun
 from aiokafka08.bridge.sink.claims import (
     CLAIM_KEY,
     Claim,
@@ -18,8 +17,8 @@ from aiokafka08.bridge.sink.claims import (
     next_claim,
     producer_of,
 )
-from aiokafka08.bridge.sink.sink import TransactionSink
-from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
+from aiokafka08.bridge.sink.sink import BATCH_BYTES, BridgeRun, TransactionSink
+from aiokafka08.bridge.target import Target, TargetRecord
 from aiokafka08.bridge.topic_identity import _decoded
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
@@ -117,7 +116,7 @@ async def test_older_claim_counts_though_compaction_has_removed_it(
     async def write(topic: str, key: bytes, value: bytes) -> None:
         log.append(TargetRecord(0, len(log), key, value, -1))
 
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.read_topic.side_effect = lambda topic: list(log)
     target.write.side_effect = write
     initialise = AsyncMock(side_effect=[TargetUnavailableError("no coordinator"), None])

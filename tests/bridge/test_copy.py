@@ -13,8 +13,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError
 from aiokafka08.bridge.own_topics import create_own_topics
-from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES

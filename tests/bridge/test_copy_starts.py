@@ -12,11 +12,11 @@ from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts, FoundStarts
 from aiokafka08.bridge.positions import StoredRuns
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import TransactionCommitted
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_cluster import TargetCluster
+from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -59,12 +59,12 @@ def config_of(more: str = "") -> BridgeConfig:
 def starts_of(config: BridgeConfig, run: BridgeRun, ever_had_records: HadRecords) -> CopyStarts:
     """A session's starts, at a target without positions."""
     source = create_autospec(SourceReader, instance=True)
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     identities = create_autospec(TopicIdentities, instance=True)
     source.reachable_bounds = bounds_of
     target.committed.return_value, target.ever_had_records = {}, ever_had_records
     target.log_ends.return_value = {}
-    identities.begun_anew, identities.reason.return_value = set(), None
+    identities.reason.return_value = None
     return CopyStarts(config, source, target, identities, run)
 
 

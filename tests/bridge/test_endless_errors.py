@@ -16,8 +16,8 @@ from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
 from aiokafka08.bridge.pages import health_page, metrics_page
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import Chunk, TransactionAborted
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.structs import TopicPartition
@@ -163,11 +163,11 @@ async def test_sessions_that_only_begin_end_the_run(monkeypatch: pytest.MonkeyPa
         status.begin_session()
         raise TargetUnavailableError("the target is away")
 
-    async def modern(config: BridgeConfig) -> BridgeConfig:
-        return config
+    async def is_modern(config: BridgeConfig) -> None:
+        pass
 
     monkeypatch.setattr(CopySession, "run", fail)
-    monkeypatch.setattr(daemon, "with_releases", modern)
+    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
     with pytest.raises(TargetUnavailableError, match="the target is away"):
         async with asyncio.timeout(60):
             await run_bridge(CONFIG, status)

@@ -19,8 +19,7 @@ from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_cluster import TopicSpec
+from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import (

@@ -13,7 +13,7 @@ import pytest
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.topic_map import rename_rule
 from aiokafka08.structs import TopicPartition

@@ -16,10 +16,8 @@ from aiokafka08.bridge.formats import (
     OffsetSync,
     RunsKey,
     checkpoints_topic,
-    decode_checkpoint,
     decode_runs,
     decode_runs_key,
-    decode_sync,
     encode_checkpoint,
     encode_runs,
     encode_runs_key,
@@ -37,14 +35,7 @@ PEER = Path(__file__).parent / "MirrorPeer.java"
 offsets = st.integers(-(2**63), 2**63 - 1)
 partitions = st.integers(-(2**31), 2**31 - 1)
 
-DECODERS: list[Callable[[bytes], Any]] = [
-    decode_runs_key,
-    decode_runs,
-    lambda data: decode_sync(b"\0\0\0\0\0\0", data),
-    lambda data: decode_sync(data, bytes(16)),
-    lambda data: decode_checkpoint(b"\0\0\0\0\0\0\0\0", data),
-    lambda data: decode_checkpoint(data, bytes(20)),
-]
+DECODERS: list[Callable[[bytes], Any]] = [decode_runs_key, decode_runs]
 
 
 @examples(25)
@@ -60,20 +51,8 @@ def test_runs_decode_to_themselves(
     assert len(data) == 6 + 24 * len(runs)
 
 
-@examples(25)
-@given(texts, texts, partitions, offsets, offsets, texts)
-def test_mirror_records_decode_to_themselves(
-    group: str, topic: str, partition: int, upstream: int, downstream: int, metadata: str
-) -> None:
-    sync = OffsetSync(topic, partition, upstream, downstream)
-    assert decode_sync(*encode_sync(sync)) == sync
-    checkpoint = Checkpoint(group, topic, partition, upstream, downstream, metadata)
-    assert decode_checkpoint(*encode_checkpoint(checkpoint)) == checkpoint
-
-
 def test_unknown_version_is_none() -> None:
     assert decode_runs(b"\0\1later") is None
-    assert decode_checkpoint(b"", b"\0\1later") is None
 
 
 @pytest.mark.parametrize("decode", DECODERS)

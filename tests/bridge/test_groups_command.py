@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from aiokafka08.bridge import groups, target_choice
+from aiokafka08.bridge import groups, target_release
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import GroupTransfer
 from aiokafka08.errors import KafkaConnectionError
@@ -27,11 +27,11 @@ def test_source_that_fails_leaves_no_commit_untold(
     transfer.unmatched.side_effect = KafkaConnectionError("the source is away")
     transfer.carry_over.return_value = []
 
-    async def modern(config: BridgeConfig) -> BridgeConfig:
-        return config
+    async def is_modern(config: BridgeConfig) -> None:
+        pass
 
     monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
-    monkeypatch.setattr(target_choice, "with_releases", modern)
+    monkeypatch.setattr(target_release, "refuse_old_target", is_modern)
     path = tmp_path / "bridge.toml"
     path.write_text(FILE)
     done = cli("bridge", "groups", str(path), "--execute")

@@ -15,10 +15,9 @@ from aiokafka08.bridge.formats import RunsKey, decode_runs, encode_runs, encode_
 from aiokafka08.bridge.offset_runs import RECORD_BYTES, RECORD_RUNS, OffsetRun
 from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_cluster import TopicSpec
+from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy

@@ -15,7 +15,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_groups import ConfluentGroups
+from aiokafka08.bridge.target_groups import TargetGroups
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.bridge.test_groups import commit, write_source
 from tests.bridge.test_verify import write_target
@@ -223,7 +223,7 @@ async def test_forward_again_after_a_rollback_is_explained(
     try:
         await cluster.wait_stable({place: 61})  # the marker of the copy comes before them
         await asyncio.to_thread(write_target, target.bootstrap_servers, topic, there)
-        await ConfluentGroups(cluster, config).commit(group, {place: (63, "")})
+        await TargetGroups(cluster, config).commit(group, {place: (63, "")})
     finally:
         await cluster.close()
     await commit(source, group, "zookeeper", topic, 50)

@@ -20,7 +20,7 @@ from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.progress_log import BEHIND_S, LINE_S, ProgressLog
 from aiokafka08.bridge.source_clients import source_admin
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
-from aiokafka08.bridge.target_choice import with_releases
+from aiokafka08.bridge.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
 from tests.waiting import until
@@ -119,7 +119,7 @@ def test_librdkafka_lines_have_prefix_and_level(
 
 async def test_wrong_address_of_a_cluster_names_its_key() -> None:
     with pytest.raises(TargetUnavailableError, match=r"^TargetUn\w+: target\.bootstrap='127"):
-        await with_releases(CONFIG)
+        await refuse_old_target(CONFIG)
     with pytest.raises(NoBrokersAvailable, match=r": source\.bootstrap='127.0.0.1:1': no broker"):
         async with source_admin(CONFIG):
             pass
@@ -127,7 +127,7 @@ async def test_wrong_address_of_a_cluster_names_its_key() -> None:
 
 def test_wrong_address_of_zookeeper_names_its_key() -> None:
     error = KafkaConnectionError("ZooKeeper zk:1 can't be reached: time-out", 7)
-    with pytest.raises(KafkaConnectionError), named_addresses("source", CONFIG.source):
+    with pytest.raises(KafkaConnectionError), named_addresses(CONFIG.source):
         raise error
     assert error.text == "source.zookeeper: ZooKeeper zk:1 can't be reached: time-out"
     assert error.args[1] == 7

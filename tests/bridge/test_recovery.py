@@ -9,6 +9,7 @@ import asyncio
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,14 +37,13 @@ from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
 from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.progress import read_progress
 from aiokafka08.bridge.sink import sink as sink_module
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.events import (
     Chunk,
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.source import PartitionLostError
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus
@@ -520,9 +520,39 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
         await connection.close()
 
 
-async def as_it_is(config: BridgeConfig) -> BridgeConfig:
-    """Stand for `with_releases`: these tests have no target."""
-    return config
+@pytest.mark.real
+async def test_ended_session_is_gone_before_the_next(
+    old: EmbeddedCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two sessions with their buffers would take twice the memory, and none would be returned."""
+    topic = unique_topic("ended")
+    old.create_topic(topic)
+    append(old, topic, 0, 100)
+    ended: list[weakref.ref[CopySession]] = []
+    left: list[CopySession | None] = []
+
+    class Observed(CopySession):
+        def __init__(self, *arguments: Any) -> None:
+            left.extend(one() for one in ended)
+            super().__init__(*arguments)
+            ended.append(weakref.ref(self))
+
+    def fail_once(_: TransactionCommitted) -> None:
+        if len(ended) == 1:
+            raise TargetUnavailableError("away")
+
+    monkeypatch.setattr(daemon, "CopySession", Observed)
+    config, status = config_without_zookeeper(topic, old, target, topic), CopyStatus()
+    await run_bridge(config, status, until_caught_up=True, on_commit=fail_once)
+    assert status.sessions == 2
+    assert left == [None]
+
+
+async def is_modern(config: BridgeConfig) -> None:
+    """Stand for `refuse_old_target`: these tests have no target."""
 
 
 async def test_outage_begins_when_a_running_session_ends(
@@ -544,7 +574,7 @@ async def test_outage_begins_when_a_running_session_ends(
                 raise TargetUnavailableError("away")
 
     monkeypatch.setattr(daemon, "CopySession", Session)
-    monkeypatch.setattr(daemon, "with_releases", as_it_is)
+    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
     await run_bridge(CONFIG, CopyStatus())
     assert sessions == 2
 
@@ -558,7 +588,7 @@ async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
             raise TargetUnavailableError("away")
 
     monkeypatch.setattr(daemon, "CopySession", Session)
-    monkeypatch.setattr(daemon, "with_releases", as_it_is)
+    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
     with pytest.raises(KafkaError, match="away"):
         await run_bridge(CONFIG, CopyStatus())
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge import copy as copy_module
 from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.source_release import left_out
 from aiokafka08.bridge.status import CopyStatus
-from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper
+from aiokafka08.testing import EmbeddedCluster
+from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper, copy
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.full import in_full
@@ -107,3 +111,25 @@ def write_transactions(servers: str, topic: str) -> None:
 async def test_source_below_0_11_leaves_nothing_out(source: RealCluster) -> None:
     config = config_without_zookeeper("b", source, source, "t")
     assert await left_out(config) is None
+
+
+async def test_source_that_tells_no_release_is_copied(
+    target: RealCluster, unique_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that hangs at this question must not keep the bridge from its start."""
+    monkeypatch.setattr(copy_module, "RELEASE_S", 0.1)
+    topic, ping_brokers, hung = unique_topic("silent"), AIOKafkaAdminClient.ping_brokers, 0
+
+    async def hang_once(admin: AIOKafkaAdminClient) -> dict[int, Any]:
+        nonlocal hung
+        hung += 1
+        if hung == 1:
+            await asyncio.Event().wait()
+        return await ping_brokers(admin)
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "ping_brokers", hang_once)
+    with EmbeddedCluster(version="0.8.2", topics={topic: 1}) as old:
+        old.append(topic, 0, [b"v"] * 10)
+        status = await copy(config_without_zookeeper(topic, old, target, topic))
+    assert (status.records, status.sessions) == (10, 1)
+    assert hung

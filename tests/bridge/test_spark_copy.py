@@ -20,8 +20,8 @@ from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy import CopySession, PreparedCopy
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.claims import producer_of
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.spark_copy import divide, plan_round
 from aiokafka08.bridge.spark_task import PartWriter, SparkPart

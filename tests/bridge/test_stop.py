@@ -16,14 +16,12 @@ import pytest
 
 from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.sink.base import BridgeRun
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
-from aiokafka08.bridge.sink.sink import TransactionSink, worker_settings
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink, worker_settings
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_cluster import TopicSpec
+from aiokafka08.bridge.target import Target, TopicSpec
 from aiokafka08.cli.commands import bridge_run
 from aiokafka08.cli.connection import run
 from aiokafka08.cli.main import FENCED

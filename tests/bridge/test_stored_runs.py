@@ -29,7 +29,7 @@ from aiokafka08.bridge.positions import (
     find_positions,
     read_stored_runs,
 )
-from aiokafka08.bridge.target_cluster import TargetCluster, TargetRecord
+from aiokafka08.bridge.target import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 from tests.protocol.strategies import examples
@@ -122,7 +122,7 @@ async def test_offsets_topic_is_decoded_outside_the_event_loop(
             yield [record]
 
     monkeypatch.setattr(positions, "StoredRuns", Watched)
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.parts_of = parts
     target.committed.return_value = {}
     target.ever_had_records.return_value = {TP: True}
@@ -193,7 +193,7 @@ async def _read(records: list[TargetRecord]) -> StoredRuns:
         for record in records:
             yield [record]
 
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.parts_of = parts
     return await read_stored_runs(CONFIG, target)
 

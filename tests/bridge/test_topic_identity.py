@@ -18,8 +18,7 @@ from aiokafka08.bridge import topic_identity
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.positions import read_stored_runs
-from aiokafka08.bridge.sink.base import BridgeRun
-from aiokafka08.bridge.sink.sink import TransactionSink
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from unittest.mock import AsyncMock, Mock, create_autospec
 
 import pytest
@@ -16,11 +15,10 @@ from aiokafka08.bridge.own_topics import (
     own_batch_limit,
     own_topic_problems,
 )
-from aiokafka08.bridge.sink.base import BridgeRun
+from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source import SourceReader
 from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_cluster import RefusedTopic, TargetCluster, TopicSpec
+from aiokafka08.bridge.target import RefusedTopic, Target, TopicSpec
 from aiokafka08.bridge.target_topics import TargetTopics
 from aiokafka08.bridge.topics import (
     LEAST_MESSAGE_BYTES,
@@ -51,35 +49,21 @@ def test_missing_topic_is_created_with_its_settings() -> None:
     assert plan.create == (TopicSpec("orders", 4, 3, expected),)
 
 
-async def test_topics_of_an_old_target_have_clean_elections() -> None:
-    """Before 0.11 the default lets a replica lead that lacks acknowledged messages."""
-    old = config('[target.topic_config]\n"retention.ms" = 7')
-    old = replace(old, target=replace(old.target, release="0.10.2"))
-    found = {"unclean.leader.election.enable": "true"}
-    plan = plan_topics(old, {"orders": 4}, {}, {"orders": found}, set())
-    expected = {"unclean.leader.election.enable": "false", "retention.ms": "7"}
-    assert [one.config for one in plan.create] == [expected]
-    created = await created_own_topics(old)
-    assert [one.name for one in created] == [old.state_topic, old.offsets_topic]
-    for one in created:
-        assert one.config == {"unclean.leader.election.enable": "false", **OWN_CONFIG}
-    for one in await created_own_topics(config()):
-        assert one.config == OWN_CONFIG
-
-
-async def created_own_topics(of: BridgeConfig) -> list[TopicSpec]:
-    target = create_autospec(TargetCluster, instance=True)
+async def test_own_topics_are_created_with_their_settings() -> None:
+    target = create_autospec(Target, instance=True)
     target.refused_topics.return_value = {}
     target.own_topic_config.return_value = {}
-    await create_own_topics(of, target, {}, BridgeRun())
-    return [one.args[0] for one in target.create_topic.await_args_list]
+    await create_own_topics(config(), target, {}, BridgeRun())
+    created = [one.args[0] for one in target.create_topic.await_args_list]
+    assert [one.name for one in created] == [config().state_topic, config().offsets_topic]
+    assert [one.config for one in created] == [OWN_CONFIG, OWN_CONFIG]
 
 
 async def test_own_topics_that_exist_get_the_settings_they_lack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     of = config()
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.add_topic_config.side_effect = [["segment.ms=600000"], TargetError("no permission")]
     target.own_topic_config.return_value = {"cleanup.policy": "compact"}
     with caplog.at_level("INFO"):
@@ -104,7 +88,7 @@ async def test_start_goes_on_if_settings_may_not_be_read(
     """
     of, run = config(), BridgeRun()
     there = {of.state_topic, of.offsets_topic}
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     denied = TargetError("TOPIC_AUTHORIZATION_FAILED")
     target.add_topic_config.side_effect = denied
     target.own_topic_config.side_effect = target.topic_configs.side_effect = denied
@@ -126,7 +110,7 @@ async def test_start_goes_on_if_settings_may_not_be_read(
 
 async def test_limit_that_the_target_leaves_out_is_todays_default() -> None:
     """Not all services that speak Kafka's protocol return each setting."""
-    of, target = config(), create_autospec(TargetCluster, instance=True)
+    of, target = config(), create_autospec(Target, instance=True)
     target.topic_configs.side_effect = lambda names: {name: {} for name in names}
     source = create_autospec(SourceReader, instance=True)
     source.partition_counts.return_value = {"orders": 1}
@@ -143,7 +127,7 @@ async def test_hidden_setting_of_the_target_is_left_out(monkeypatch: pytest.Monk
 
 
 async def test_start_waits_until_each_broker_knows_a_new_topic() -> None:
-    of, target = config(), create_autospec(TargetCluster, instance=True)
+    of, target = config(), create_autospec(Target, instance=True)
     target.refused_topics.return_value = {}
     away = TargetUnavailableError("UNKNOWN_TOPIC_OR_PART")
     target.own_topic_config.side_effect = [away, {}, {}]
@@ -155,7 +139,7 @@ async def test_other_cleanup_policy_is_logged_once_in_a_process(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     of, run = config(), BridgeRun()
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.add_topic_config.return_value = []
     target.own_topic_config.return_value = {"cleanup.policy": "delete"}
     for _ in range(2):
@@ -172,7 +156,7 @@ async def test_other_cleanup_policy_is_logged_once_in_a_process(
 async def test_without_a_topic_to_create_only_settings_count(code: str) -> None:
     """A policy about names, a permission, a broker that is down: all topics are there."""
     of = config('[target.topic_config]\n"retention.ms" = 7')
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     name = f"{of.client_id}.new-topic"
     target.refused_topics.return_value = {name: RefusedTopic(code, "no")}
     nothing = TopicPlan((), {}, {})
@@ -207,7 +191,7 @@ async def test_refused_settings_of_the_file_are_wrong_usage(
     source = create_autospec(SourceReader, instance=True)
     source.partition_counts.return_value = {"orders": 1}
     source.topic_configs.return_value = {"orders": {"segment.bytes": "100000"}}
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.refused_topics.side_effect = check
     topics = TargetTopics(of, source, target, CopyStatus(), BridgeRun())
     with pytest.raises(error, match=f"the target refuses to create orders: {code}: no") as raised:
@@ -221,7 +205,7 @@ async def test_own_topics_are_created_though_settings_are_refused(
 ) -> None:
     """A hosted cluster may allow few settings; without compaction the topics would lose state."""
     of = config()
-    target = create_autospec(TargetCluster, instance=True)
+    target = create_autospec(Target, instance=True)
     target.refused_topics.return_value = {
         of.state_topic: RefusedTopic(code, "segment.ms may not be set")
     }

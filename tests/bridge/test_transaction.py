@@ -14,7 +14,6 @@ from aiokafka08.bridge.sink.transaction import (
     QUIET_S,
     OpenTransaction,
     callbacks_of,
-    parts_of,
     timestamps_of,
 )
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -102,19 +101,6 @@ def test_position_without_records_has_no_run() -> None:
 def test_first_and_last_message_have_callbacks(every: bool, expected: set[int]) -> None:
     made = callbacks_of(4, lambda index: lambda error, message: None, every=every)
     assert {index for index, one in enumerate(made) if one is not None} == expected
-
-
-@pytest.mark.parametrize(
-    ("count", "every", "expected"),
-    [
-        *[(4, False, [(0, 1), (1, 3), (3, 4)]), (2, False, [(0, 1), (1, 2)])],
-        *[(1, False, [(0, 1)]), (4, True, [(0, 4)])],
-    ],
-)
-def test_records_without_a_callback_are_a_part(
-    count: int, every: bool, expected: list[tuple[int, int]]
-) -> None:
-    assert [(one.start, one.stop) for one in parts_of(count, every=every)] == expected
 
 
 def test_single_message_has_one_callback() -> None:

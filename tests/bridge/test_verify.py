@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
-from aiokafka08.bridge import target_cluster
+from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
@@ -28,7 +28,7 @@ from aiokafka08.bridge.verify import (
 )
 from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
 from aiokafka08.testing import EmbeddedCluster
-from tests.bridge.clusters import bridge_text
+from tests.bridge.clusters import bridge_text, config_without_zookeeper
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
@@ -245,7 +245,7 @@ async def test_open_transaction_ends_the_wait_by_its_deadline(
     await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
     other = await asyncio.to_thread(open_transaction, target.bootstrap_servers, topic)
     cluster = Target(parse_config(bridge_text(unique_topic("b"), source, target, topic)))
-    monkeypatch.setattr(target_cluster, "_STABLE_S", 0.2)
+    monkeypatch.setattr(target_module, "_STABLE_S", 0.2)
     try:
         await cluster.wait_stable({TopicPartition(topic, 0): 0})
         with pytest.raises(TargetUnavailableError, match=f"{topic}/0 .* still open at offset 0"):
@@ -547,36 +547,23 @@ async def test_timestamps_that_no_copy_keeps_are_not_compared(
 
 @pytest.mark.real
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("is_old", [False, True], ids=["4.1", "0.10"])
 async def test_timestamps_of_each_message_are_compared(
-    is_old: bool, target: RealCluster, unique_topic: Callable[..., str]
+    target: RealCluster, unique_topic: Callable[..., str]
 ) -> None:
-    """Also beside messages that have none, at a target with transactions and at an older one."""
+    """Also beside messages that have none."""
     topic = unique_topic("stamps")
     stamps = [-1, 0, 1_700_000_000_000, 1_700_000_000_001]
     kept = [5, 7, *stamps[2:]]
-    with (
-        EmbeddedCluster(version="0.10", topics={topic: 1}) as source,
-        EmbeddedCluster(version="0.10", topics={topic: 1}) as old,
-    ):
-        if not is_old:
-            await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    with EmbeddedCluster(version="0.10", topics={topic: 1}) as source:
+        await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
         for stamp in stamps:
             source.append(topic, 0, [b"v"], timestamp_ms=stamp)
 
         def write(some: list[int]) -> None:
             for stamp in some:
-                if is_old:
-                    old.append(topic, 0, [b"v"], timestamp_ms=stamp)
-                else:
-                    message = (0, None, b"v")
-                    write_target(target.bootstrap_servers, topic, [message], stamp)
+                write_target(target.bootstrap_servers, topic, [(0, None, b"v")], stamp)
 
-        servers = old.bootstrap_servers if is_old else target.bootstrap_servers
-        config = parse_config(
-            f'name = "{unique_topic("b")}"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
-            f'[target]\nbootstrap = "{servers}"\n[topics]\ninclude = ["{topic}"]\n'
-        )
+        config = config_without_zookeeper(unique_topic("b"), source, target, topic)
         await asyncio.to_thread(write, kept[:3])
         [verdict] = await verify(config, timestamps=True)
         assert verdict.difference == Difference("lost", 3, 3, 3)

@@ -23,7 +23,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.producing import ProduceRecords, choose_produce, pure_produce
+from aiokafka08.bridge.sink.producing import produce_records
 from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -156,39 +156,27 @@ def test_transactions_leave_no_error_of_librdkafka() -> None:
     assert errors() == before
 
 
-@pytest.fixture(params=["chosen", "pure"])
-def either_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test runs with the twin that is chosen here, and with the pure one."""
-    if request.param == "pure":
-        monkeypatch.setattr(worker, "choose_produce", lambda producer, client_id: pure_produce)
-
-
 def test_records_between_the_first_and_the_last_have_no_callback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    passed: list[int] = []
+    callbacks: list[str] = []
 
-    def choose(producer: Any, client_id: str) -> ProduceRecords:
-        chosen = choose_produce(producer, client_id)
+    def produce(*arguments: Any) -> tuple[int, int] | None:
+        callbacks.append("".join("-" if one is None else "c" for one in arguments[-1]))
+        return produce_records(*arguments)
 
-        def produce_records(*arguments: Any) -> tuple[int, int] | None:
-            passed.append(len(arguments[3]))
-            return chosen(*arguments)
-
-        return produce_records
-
-    monkeypatch.setattr(worker, "choose_produce", choose)
+    monkeypatch.setattr(worker, "produce_records", produce)
     running = Running()
     for count in (10, 1, 2, 3):
         running.worker.put(chunk(0, count, 10)._replace(source=TopicPartition("t", count)))
     running.finish()
-    assert passed == [8, 1]
+    assert callbacks == ["c--------c", "c", "cc", "c-c"]
     [committed] = [one for one in running.events if isinstance(one, TransactionCommitted)]
     assert committed.records == 16
 
 
 @pytest.mark.parametrize("index", [0, 3, 9])
-def test_refused_record_is_named_by_its_offset(index: int, either_twin: None) -> None:
+def test_refused_record_is_named_by_its_offset(index: int) -> None:
     running = Running(**{"message.max.bytes": 2000})
     part = chunk(50, 10, 10)
     large = ConsumerRecord("t", 0, 50 + index, 5000, 0, None, b"x" * 5000, None, -1, 5000, ())

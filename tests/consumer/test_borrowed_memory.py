@@ -7,7 +7,8 @@ from typing import Any
 
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
-from aiokafka08.testing.state import Partition
+from aiokafka08.testing.controls import find_partition
+from aiokafka08.testing.runtime import ClusterRuntime
 from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, slices_of, take, tp
 from tests.waiting import until
@@ -22,8 +23,10 @@ def reader(make_consumer: MakeConsumer, *partitions: int, **options: Any) -> Ope
     return consumer
 
 
-def lose_leader(partition: Partition) -> None:
+def lose_leader(runtime: ClusterRuntime) -> None:
+    partition = find_partition(runtime.state, "t", 0)
     partition.leader = -1
+    runtime.state.changed.add(partition.key)
 
 
 async def holding(consumer: Consumer) -> None:
@@ -73,7 +76,7 @@ async def test_partition_that_loses_its_leader_returns_its_bytes(
     consumer = reader(make_consumer, 0, 1)
     await consumer.start()
     await until(lambda: hanging.hits, "the fetch of the large message")
-    cluster._change("t", 0, lose_leader)  # its connections stay open, as behind a dead switch
+    cluster._call(lose_leader)  # its connections stay open, as behind a dead switch
     consumer.router.metadata.request_refresh()
     await until(lambda: not consumer.ready())
     cluster.append("t", 1, [bytes(LARGE)])

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -155,7 +156,8 @@ def test_testing_page_names_options_methods_and_faults() -> None:
     page = (ROOT / "docs/testing.md").read_text()
     written = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
     handles = {name for name in dir(EmbeddedCluster) if not name.startswith("_")}
-    effects = set(testing.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
+    module: ModuleType = testing  # type checkers don't see its `__all__`
+    effects = set(module.__all__) - {"LINES", "LoggedMessage", "NodeInfo", "Offsets", "Recorded"}
     assert {*inspect.signature(EmbeddedCluster).parameters, *handles, *effects} - written == set()
     assert all(f'`"{line}"`' in page for line in LINES)
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)

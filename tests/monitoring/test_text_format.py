@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from aiokafka08.monitoring.metric_families import MetricFamily
+from aiokafka08.monitoring.metric_family import MetricFamily
 from aiokafka08.monitoring.text_format import write_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=8)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from aiokafka08.garbage import older_objects_left_out
+from aiokafka08._core.garbage import older_objects_left_out
 from tests.arguments import positive
 from tests.simulation.plan import KINDS, VERSIONS, plan_of
 from tests.simulation.scenario import run

@@ -133,17 +133,6 @@ def callbacks_of(
     return callbacks
 
 
-def parts_of(count: int, *, every: bool) -> list[slice]:
-    """Split a chunk so that in each part all records have a callback, or none has one.
-
-    Args:
-        count: how many records the chunk has, at least 1.
-        every: as for `callbacks_of`.
-    """
-    cuts = [0, count] if every else sorted({0, 1, count - 1, count})
-    return [slice(a, b) for a, b in pairwise(cuts) if a < b]
-
-
 def timestamps_of(records: Sequence[ConsumerRecord[Any, Any]], *, keep: bool) -> list[int]:
     """Return the timestamps to produce with; 0 is none to librdkafka.
 

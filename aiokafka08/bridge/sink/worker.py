@@ -38,14 +38,13 @@ from aiokafka08.bridge.sink.events import (
     TransactionCommitted,
     WorkerFailed,
 )
-from aiokafka08.bridge.sink.producing import choose_produce, produce_with_callbacks
+from aiokafka08.bridge.sink.producing import produce_records
 from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
     Callback,
     OpenTransaction,
     SentChunk,
     callbacks_of,
-    parts_of,
 )
 from aiokafka08.bridge.target import import_confluent, is_transient, target_error
 from aiokafka08.errors import KafkaError
@@ -143,7 +142,6 @@ class TransactionWorker:
                 "queue.buffering.max.kbytes": 2_097_151,
             }
         )
-        self._produce_plain = choose_produce(self._producer, settings.client_id)
         consumer = self._confluent.Consumer(
             {
                 **{k: v for k, v in settings.producer.items() if not k.startswith("compression")},
@@ -339,7 +337,7 @@ class TransactionWorker:
         count = len(chunk.records)
         callbacks = callbacks_of(count, callback, every=transaction.every)
         pieces = self._refusals.pieces(chunk.source, sent.offsets)
-        for piece in pieces or parts_of(count, every=transaction.every):
+        for piece in pieces or [slice(0, count)]:
             if pieces:
                 self._flush()
                 self._check_open()
@@ -360,11 +358,8 @@ class TransactionWorker:
     ) -> tuple[int, Any] | None:
         """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
         keep = self._settings.copy.timestamps == "keep"
-        records = [*chunk.records[piece]]
-        if any(callbacks):
-            failed = produce_with_callbacks(self._producer, *chunk.target, records, keep, callbacks)
-        else:
-            failed = self._produce_plain(self._producer, *chunk.target, records, keep)
+        records = chunk.records[piece]
+        failed = produce_records(self._producer, *chunk.target, records, keep, callbacks)
         if failed is None:
             return None
         index, code = failed

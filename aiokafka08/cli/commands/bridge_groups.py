@@ -47,10 +47,9 @@ NOT_MOVED = 1
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--execute", is_flag=True, help="Commit the offsets; without it, only show them.")
-@click.option("--continuous", is_flag=True, help="Do it again and again, until Ctrl-C.")
 @click.option("--rewind", is_flag=True, help="Move offsets back, too.")
 @format_option
-def groups(file: Path, execute: bool, continuous: bool, rewind: bool, format: str | None) -> int:
+def groups(file: Path, execute: bool, rewind: bool, format: str | None) -> int:
     """Translate the offsets of groups, and commit them at the target.
 
     An offset only goes forward, unless --rewind is given. A group with members at the target is
@@ -60,57 +59,33 @@ def groups(file: Path, execute: bool, continuous: bool, rewind: bool, format: st
     from aiokafka08.bridge.config import read_config
     from aiokafka08.cli.connection import run
 
-    if continuous and not execute:
-        raise click.UsageError("--continuous needs --execute")
     config = read_config(file)
-    return run(_groups(config, file_offsets(config), execute, continuous, rewind, format))
+    return run(_groups(config, file_offsets(config), execute, rewind, format))
 
 
 async def _groups(
-    config: BridgeConfig,
-    offsets: FileOffsets,
-    execute: bool,
-    continuous: bool,
-    rewind: bool,
-    format: str | None,
+    config: BridgeConfig, offsets: FileOffsets, execute: bool, rewind: bool, format: str | None
 ) -> int:
-    import asyncio
-
-    from aiokafka08.bridge.groups import GroupTransfer, transfer_when_available
-    from aiokafka08.bridge.target_choice import with_releases
+    from aiokafka08.bridge.groups import GroupTransfer
+    from aiokafka08.bridge.target_release import refuse_old_target
     from aiokafka08.cli.notes import note
-    from aiokafka08.errors import KafkaError
 
-    def failed(error: KafkaError) -> None:
-        note(f"groups not carried over, tried again: {error.text}")
-
-    if continuous:
-        transfer = await transfer_when_available(config, offsets, failed)
-    else:
-        transfer = GroupTransfer(await with_releases(config), offsets)
+    await refuse_old_target(config)
+    transfer = GroupTransfer(config, offsets)
     may_rewind = True if rewind else None
     try:
-        while True:
-            try:
-                nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
-                if execute:
-                    moves = await transfer.carry_over(rewind=may_rewind)
-                else:
-                    moves = await transfer.plan(rewind=may_rewind)
-            except KafkaError as error:
-                if not continuous:
-                    raise
-                failed(error)
-            else:
-                if nothing is not None:
-                    note(nothing)
-                code = show_moves(moves, format, execute)
-                if not continuous:
-                    is_done = nothing is None and (moves or not config.groups.include)
-                    return code if is_done else NOT_MOVED
-            await asyncio.sleep(config.groups.interval_s)
+        nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
+        if execute:
+            moves = await transfer.carry_over(rewind=may_rewind)
+        else:
+            moves = await transfer.plan(rewind=may_rewind)
     finally:
         await transfer.close()
+    if nothing is not None:
+        note(nothing)
+    code = show_moves(moves, format, execute)
+    is_done = nothing is None and (moves or not config.groups.include)
+    return code if is_done else NOT_MOVED
 
 
 def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) -> int:

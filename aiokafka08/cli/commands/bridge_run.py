@@ -73,8 +73,6 @@ def run_(
 ) -> int:
     """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
 
-    A target below 0.11 gets each message at least once.
-
     Each transaction of the target has records and the positions behind them, so the copy goes on
     where it ended, however it ended. SIGTERM commits what was read. The newest start fences older
     ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition could
@@ -228,10 +226,5 @@ def status_(file: Path, format: str | None) -> None:
 
 async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
     from aiokafka08.bridge.progress import read_progress
-    from aiokafka08.bridge.target_choice import guarantee, with_releases
-    from aiokafka08.cli.notes import note
 
-    config = await with_releases(config)
-    if config.target.release is not None:
-        note(guarantee(config))
     return [one._asdict() for one in await read_progress(config)]

@@ -6,11 +6,15 @@ The rules are in `aiokafka08.cli.doctor`.
 from __future__ import annotations
 
 import shutil
+from typing import TYPE_CHECKING
 
 import click
 
 from aiokafka08.cli.declare import Example, command, connection_options, format_option
 from aiokafka08.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08.cli.doctor.examination import Examination
 
 FIELDS = {
     "code": "the code of the finding ('The doctor' in the documentation lists them)",
@@ -65,7 +69,6 @@ def doctor(
     from aiokafka08.cli.connection import run
     from aiokafka08.cli.doctor.examination import examine
     from aiokafka08.cli.doctor.finding import find_code, is_healthy
-    from aiokafka08.cli.doctor.gathering import look
     from aiokafka08.cli.doctor.report import report
     from aiokafka08.cli.main import error_text, fail
     from aiokafka08.cli.output import default_format, write_json, write_rows, write_text
@@ -77,7 +80,7 @@ def doctor(
         raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
     ignored = {find_code("--ignore", text) for text in ignore}
     try:
-        found = examine(run(look(settings, watch_s, sleep=_watch)))
+        found = examine(run(_look(settings, watch_s)))
     except KafkaError as error:
         return fail(error_text(error), CANNOT_LOOK)
     findings = [one for one in found if one.code not in ignored]
@@ -90,6 +93,15 @@ def doctor(
     else:
         write_rows(rows, FIELDS, format)
     return HEALTHY if healthy else FINDINGS
+
+
+async def _look(settings: Settings, watch_s: float | None) -> Examination:
+    from aiokafka08.cli.connection import admin_client, range_router
+    from aiokafka08.cli.doctor.gathering import look
+
+    has_zookeeper = settings.zookeeper_connect is not None
+    async with admin_client(settings) as admin, range_router(settings) as router:
+        return await look(admin, router, has_zookeeper=has_zookeeper, watch_s=watch_s, sleep=_watch)
 
 
 async def _watch(seconds: float) -> None:

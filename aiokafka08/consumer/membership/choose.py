@@ -13,22 +13,20 @@ because members of the two kinds don't see each other. For the same reason a `Br
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee, Membership
-from aiokafka08.consumer.membership.broker_group import BrokerGroup
-from aiokafka08.consumer.membership.group_leader import make_assignors
 from aiokafka08.consumer.membership.no_group import NoGroup
-from aiokafka08.consumer.membership.scala_assignment import scala_strategy
-from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 from aiokafka08.consumer.subscription import Subscription
-from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.net.router import Router
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.zookeeper.session import check_node_name, require_kazoo
+
+if TYPE_CHECKING:  # a consumer without a group imports nothing of groups
+    from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
+    from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 
 
 def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAssignor]:
@@ -41,8 +39,13 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
     """
     if config.group_id is None:
         return {}
+    from aiokafka08.consumer.membership.group_leader import make_assignors
+
     assignors = make_assignors(config.assignment_strategies)
     if config.zookeeper_connect is not None:
+        from aiokafka08.consumer.membership.scala_assignment import scala_strategy
+        from aiokafka08.zookeeper.session import check_node_name, require_kazoo
+
         require_kazoo()
         check_node_name("group_id", config.group_id)
         scala_strategy(config.assignment_strategies)
@@ -67,9 +70,13 @@ def choose_membership(
     if coordinator is None:
         return NoGroup(router, subscription, assignee)
     if config.zookeeper_connect is None or _has_groups(router):
+        from aiokafka08.consumer.membership.broker_group import BrokerGroup
+
         return BrokerGroup(
             config, assignors, router, subscription, assignee, member_state, coordinator
         )
+    from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
+
     return ZookeeperGroup(
         config, router, subscription, assignee, member_state, config.zookeeper_connect
     )

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, NullSince, Since, String
 
 
-class CommitPartition(ByFields):
+@dataclass(slots=True)
+class CommitPartition:
     partition: Int32
     offset: Int64
     timestamp: Annotated[Int64, Since(1, last=1, absent=-1)]
     metadata: NullableString
 
 
-class PartitionError(ByFields):
+@dataclass(slots=True)
+class PartitionError:
     partition: Int32
     error_code: Int16
 
 
+@dataclass(slots=True)
 class OffsetCommitResponse(Response):
     topics: list[Topic[PartitionError]]
 
 
+@dataclass(slots=True)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Offsets to commit.
 
@@ -43,13 +47,15 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     topics: list[Topic[CommitPartition]]
 
 
-class CommittedPartition(ByFields):
+@dataclass(slots=True)
+class CommittedPartition:
     partition: Int32
     offset: Int64
     metadata: NullableString
     error_code: Int16
 
 
+@dataclass(slots=True)
 class OffsetFetchResponse(Response):
     """`error_code` is that of the whole group, such as NotCoordinatorForGroup."""
 
@@ -57,6 +63,7 @@ class OffsetFetchResponse(Response):
     error_code: Annotated[Int16, Since(2, absent=0)] = 0
 
 
+@dataclass(slots=True)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Version 0 reads from ZooKeeper, 1 and 2 from `__consumer_offsets`.
 

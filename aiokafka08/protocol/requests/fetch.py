@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
 
 
-class FetchPartition(ByFields):
+@dataclass(slots=True)
+class FetchPartition:
     partition: Int32
     fetch_offset: Int64
     max_bytes: Int32
 
 
-class FetchedPartition(ByFields):
+@dataclass(slots=True)
+class FetchedPartition:
     partition: Int32
     error_code: Int16
     high_watermark: Int64
     message_set: Bytes
 
 
+@dataclass(slots=True)
 class FetchResponse(Response):
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
     topics: list[Topic[FetchedPartition]]
 
 
+@dataclass(slots=True)
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 

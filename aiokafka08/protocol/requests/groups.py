@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from aiokafka08.fields import ByFields
+from dataclasses import dataclass
+
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import Bytes, Int16, Int32, NullableString, String
 
 
+@dataclass(slots=True)
 class GroupCoordinatorResponse(Response):
     error_code: Int16
     node_id: Int32
@@ -14,6 +16,7 @@ class GroupCoordinatorResponse(Response):
     port: Int32
 
 
+@dataclass(slots=True)
 class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
     """Named ConsumerMetadata in 0.8.2, GroupCoordinator in 0.9, FindCoordinator later."""
 
@@ -24,16 +27,19 @@ class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
     group: NullableString
 
 
-class GroupProtocol(ByFields):
+@dataclass(slots=True)
+class GroupProtocol:
     name: String
     metadata: Bytes
 
 
-class JoinedMember(ByFields):
+@dataclass(slots=True)
+class JoinedMember:
     member: String
     metadata: Bytes
 
 
+@dataclass(slots=True)
 class JoinGroupResponse(Response):
     error_code: Int16
     generation: Int32
@@ -43,6 +49,7 @@ class JoinGroupResponse(Response):
     members: list[JoinedMember]
 
 
+@dataclass(slots=True)
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """In version 0 the session timeout is also the limit for a rebalance."""
 
@@ -57,12 +64,14 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     protocols: list[GroupProtocol]
 
 
+@dataclass(slots=True)
 class GroupError(Response):
     """A response that is only an error code (Heartbeat, LeaveGroup)."""
 
     error_code: Int16
 
 
+@dataclass(slots=True)
 class HeartbeatRequest(Request[GroupError]):
     api = ApiKey.HEARTBEAT
     versions = range(1)
@@ -73,6 +82,7 @@ class HeartbeatRequest(Request[GroupError]):
     member: String
 
 
+@dataclass(slots=True)
 class LeaveGroupRequest(Request[GroupError]):
     api = ApiKey.LEAVE_GROUP
     versions = range(1)
@@ -82,16 +92,19 @@ class LeaveGroupRequest(Request[GroupError]):
     member: String
 
 
-class MemberAssignment(ByFields):
+@dataclass(slots=True)
+class MemberAssignment:
     member: String
     assignment: Bytes
 
 
+@dataclass(slots=True)
 class SyncGroupResponse(Response):
     error_code: Int16
     assignment: Bytes
 
 
+@dataclass(slots=True)
 class SyncGroupRequest(Request[SyncGroupResponse]):
     api = ApiKey.SYNC_GROUP
     versions = range(1)
@@ -103,7 +116,8 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     assignments: list[MemberAssignment]
 
 
-class DescribedMember(ByFields):
+@dataclass(slots=True)
+class DescribedMember:
     member: String
     client_id: String
     client_host: String
@@ -111,7 +125,8 @@ class DescribedMember(ByFields):
     assignment: Bytes
 
 
-class DescribedGroup(ByFields):
+@dataclass(slots=True)
+class DescribedGroup:
     error_code: Int16
     group: String
     state: String
@@ -120,10 +135,12 @@ class DescribedGroup(ByFields):
     members: list[DescribedMember]
 
 
+@dataclass(slots=True)
 class DescribeGroupsResponse(Response):
     groups: list[DescribedGroup]
 
 
+@dataclass(slots=True)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     api = ApiKey.DESCRIBE_GROUPS
     versions = range(1)
@@ -132,32 +149,38 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     groups: list[String]
 
 
-class ListedGroup(ByFields):
+@dataclass(slots=True)
+class ListedGroup:
     group: String
     protocol_type: String
 
 
+@dataclass(slots=True)
 class ListGroupsResponse(Response):
     error_code: Int16
     groups: list[ListedGroup]
 
 
+@dataclass(slots=True)
 class ListGroupsRequest(Request[ListGroupsResponse]):
     api = ApiKey.LIST_GROUPS
     versions = range(1)
     response = ListGroupsResponse
 
 
-class DeletedGroup(ByFields):
+@dataclass(slots=True)
+class DeletedGroup:
     group: String
     error_code: Int16
 
 
+@dataclass(slots=True)
 class DeleteGroupsResponse(Response):
     throttle_time_ms: Int32
     groups: list[DeletedGroup]
 
 
+@dataclass(slots=True)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """Remove groups without members, with their committed offsets (brokers from 1.1 on)."""
 

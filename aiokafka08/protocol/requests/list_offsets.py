@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullSince, Since
 
@@ -14,13 +14,15 @@ EARLIEST = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 
 
-class ListOffsetsPartition(ByFields):
+@dataclass(slots=True)
+class ListOffsetsPartition:
     partition: Int32
     timestamp: Int64
     max_num_offsets: Annotated[Int32, Since(0, last=0, absent=1)] = 1
 
 
-class ListedOffsets(ByFields):
+@dataclass(slots=True)
+class ListedOffsets:
     """The offsets of one partition.
 
     Version 0 has `offsets`: the start offsets of segments, descending; for `LATEST` the log end
@@ -36,10 +38,12 @@ class ListedOffsets(ByFields):
     offset: Annotated[Int64, Since(1, absent=-1)] = -1
 
 
+@dataclass(slots=True)
 class ListOffsetsResponse(Response):
     topics: list[Topic[ListedOffsets]]
 
 
+@dataclass(slots=True)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Offsets by time: version 0 compares with the times of segment files, version 1 with the
     timestamps of messages (KIP-79, brokers from 0.10.1 on)."""

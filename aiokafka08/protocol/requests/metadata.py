@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import (
     Boolean,
@@ -17,14 +17,16 @@ from aiokafka08.protocol.types import (
 )
 
 
-class Broker(ByFields):
+@dataclass(slots=True)
+class Broker:
     node_id: Int32
     host: String
     port: Int32
     rack: Annotated[NullableString, Since(1, absent=None)] = None
 
 
-class PartitionState(ByFields):
+@dataclass(slots=True)
+class PartitionState:
     error_code: Int16
     partition: Int32
     leader: Int32
@@ -32,19 +34,22 @@ class PartitionState(ByFields):
     isr: list[Int32]
 
 
-class TopicState(ByFields):
+@dataclass(slots=True)
+class TopicState:
     error_code: Int16
     topic: String
     is_internal: Annotated[Boolean, Since(1, absent=False)]
     partitions: list[PartitionState]
 
 
+@dataclass(slots=True)
 class MetadataResponse(Response):
     brokers: list[Broker]
     controller_id: Annotated[Int32, Since(1, absent=-1)]
     topics: list[TopicState]
 
 
+@dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
     """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
 

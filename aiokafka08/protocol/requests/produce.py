@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from aiokafka08.fields import ByFields
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
 
 
-class ProducePartition(ByFields):
+@dataclass(slots=True)
+class ProducePartition:
     partition: Int32
     message_set: Bytes
 
 
-class ProducedPartition(ByFields):
+@dataclass(slots=True)
+class ProducedPartition:
     """The result for one partition.
 
     `offset` is the offset of the first message; -1 with error 0 means that nothing was stored.
@@ -27,11 +29,13 @@ class ProducedPartition(ByFields):
     timestamp: Annotated[Int64, Since(2, absent=-1)] = -1
 
 
+@dataclass(slots=True)
 class ProduceResponse(Response):
     topics: list[Topic[ProducedPartition]]
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)] = 0
 
 
+@dataclass(slots=True)
 class ProduceRequest(Request[ProduceResponse]):
     """Message sets to store.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -11,7 +13,17 @@ from typing import TYPE_CHECKING, cast
 import uvloop
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.bench.cases import BATCH_BYTES, LINGER_MS, LISTED, LOOPS, PARTITIONS, SEEKS, keys
+from tests.bench.cases import (
+    BATCH_BYTES,
+    FEW_LISTED,
+    GATHERED,
+    LINGER_MS,
+    LISTED,
+    LOOPS,
+    PARTITIONS,
+    SEEKS,
+    keys,
+)
 from tests.bench.clients.gathering import send_all
 from tests.bench.clients.running import run
 from tests.bench.measure import WARM_UP, Measurement, TickingMeter, latencies
@@ -89,6 +101,46 @@ def send_many(
             delivered = 0
             for part in parts:
                 delivered += len(await part)
+            measurement = meter.stop(len(values))
+            assert delivered == len(values)
+            return measurement
+
+    return run(work())
+
+
+def send_many_few(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure `send_many` of lists of `FEW_LISTED`."""
+    return _send_lists(bootstrap, topic, values, compression, FEW_LISTED)
+
+
+def send_many_listed(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None
+) -> Measurement:
+    """Measure `send_many` of lists of `LISTED`."""
+    return _send_lists(bootstrap, topic, values, compression, LISTED)
+
+
+def _send_lists(
+    bootstrap: str, topic: str, values: list[bytes], compression: str | None, listed: int
+) -> Measurement:
+    """Send lists to one partition after the other, with `GATHERED` messages in flight."""
+    lists = [values[start : start + listed] for start in range(0, len(values), listed)]
+
+    async def work() -> Measurement:
+        async with _producer(bootstrap, compression) as producer:
+            await (await producer.send_many(topic, values[:WARM_UP]))
+            partitions = itertools.cycle(range(PARTITIONS))
+            delivered = 0
+            deliveries = deque[Awaitable[Sequence[object]]]()
+            meter = TickingMeter()
+            for some in lists:
+                deliveries.append(await producer.send_many(topic, some, partition=next(partitions)))
+                if len(deliveries) > GATHERED // listed:
+                    delivered += len(await deliveries.popleft())
+            for delivery in deliveries:
+                delivered += len(await delivery)
             measurement = meter.stop(len(values))
             assert delivered == len(values)
             return measurement

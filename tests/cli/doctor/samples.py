@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from aiokafka08.cli.connection import admin_client, range_router
+from aiokafka08.cli.doctor.examination import Examination
 from aiokafka08.cli.doctor.finding import Finding
-from aiokafka08.cli.settings import Settings, flag_source, settings
+from aiokafka08.cli.doctor.gathering import look
+from aiokafka08.cli.settings import flag_source, settings
 from aiokafka08.monitoring.cluster_sample import (
     BrokerSample,
     ClusterSample,
@@ -16,11 +20,21 @@ from aiokafka08.monitoring.cluster_sample import (
 from aiokafka08.structs import TopicPartition
 
 
-def settings_of(
-    bootstrap_servers: str, zookeeper_connect: str | None = None, timeout_s: float | None = None
-) -> Settings:
-    """Return the settings of the command line for a cluster."""
-    return settings([flag_source(bootstrap_servers, zookeeper_connect, (), timeout_s)])
+async def look_at(
+    bootstrap_servers: str,
+    zookeeper_connect: str | None = None,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> Examination:
+    """Return what there is to see of a cluster, with the command line's clients.
+
+    Args:
+        options: those of `look`.
+    """
+    given = settings([flag_source(bootstrap_servers, zookeeper_connect, (), timeout_s)])
+    has_zookeeper = zookeeper_connect is not None
+    async with admin_client(given) as admin, range_router(given) as router:
+        return await look(admin, router, has_zookeeper=has_zookeeper, **options)
 
 
 def cluster(

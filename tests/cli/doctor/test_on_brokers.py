@@ -20,7 +20,6 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka08.cli.doctor.examination import examine
 from aiokafka08.cli.doctor.finding import Finding, is_healthy
-from aiokafka08.cli.doctor.gathering import look
 from tests.brokers.broker import Broker
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -28,7 +27,7 @@ from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
 from tests.cli.conftest import RunCommand
-from tests.cli.doctor.samples import settings_of, told
+from tests.cli.doctor.samples import look_at, told
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -98,16 +97,15 @@ async def examined(
     search_clock: Callable[[], float] = time.monotonic,
 ) -> list[Finding]:
     """Return the findings; `watch` runs between the two samples."""
-    settings = settings_of(
-        cluster.bootstrap_servers, cluster.zookeeper_connect if zookeeper else None, timeout_s
-    )
+    connect = cluster.zookeeper_connect if zookeeper else None
+    address = (cluster.bootstrap_servers, connect, timeout_s)
     if watch is None:
-        return examine(await look(settings, None, search_clock=search_clock))
+        return examine(await look_at(*address, watch_s=None, search_clock=search_clock))
 
     async def sleep(seconds: float) -> None:
         await watch()
 
-    return examine(await look(settings, 60, sleep=sleep))
+    return examine(await look_at(*address, watch_s=60, sleep=sleep))
 
 
 def about(findings: list[Finding], topic: str) -> dict[str, Finding]:

@@ -9,14 +9,13 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.cli.doctor.examination import examine
 from aiokafka08.cli.doctor.finding import Finding
-from aiokafka08.cli.doctor.gathering import look
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Close, EmbeddedCluster
 from tests.cli.conftest import RunCommand
-from tests.cli.doctor.samples import settings_of, told
+from tests.cli.doctor.samples import look_at, told
 
 TP = TopicPartition("t", 0)
 
@@ -30,8 +29,8 @@ async def examined(
         assert watch is not None
         await watch()
 
-    settings = settings_of(cluster.bootstrap_servers)
-    seen = await look(settings, None if watch is None else 60, sleep=sleep)
+    watch_s = None if watch is None else 60
+    seen = await look_at(cluster.bootstrap_servers, watch_s=watch_s, sleep=sleep)
     return [one for one in examine(seen) if one.code.severity != "note"]
 
 

@@ -1,0 +1,1 @@
+"""What public packages share; none of it is public."""

@@ -1,0 +1,129 @@
+"""The calls of `AIOKafkaAdminClient` that describe brokers, topics and positions in logs.
+
+`ClusterCalls` has them; the client's methods of the same names document arguments and errors.
+`zookeeper.topic_states` reads what ZooKeeper knows about topics.
+
+Invariant: no call changes anything. No call creates a topic: the metadata of a topic is never
+requested by its name, since on 0.8 that would create it. A broker that doesn't respond hides no
+other one from `broker_releases` and `ping_brokers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import cast
+
+from aiokafka08 import environment
+from aiokafka08.admin.cluster_description import (
+    BrokerDescription,
+    ClusterDescription,
+    TopicDescription,
+)
+from aiokafka08.admin.connection import AdminConnection
+from aiokafka08.admin.offset_positions import OffsetPosition, check_position, find_positions
+from aiokafka08.errors import (
+    KafkaError,
+    KafkaUnavailableError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.net.cluster import check_topic_names
+from aiokafka08.net.versions import BrokerVersion
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import TopicState
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+from aiokafka08.zookeeper.topic_states import TopicNode, read_topic_nodes
+
+
+class ClusterCalls:
+    """The calls about the cluster as a whole.
+
+    Args:
+        connection: the cluster.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self._router = connection.router
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics; one that was just created may be missing."""
+        return [state.topic for state in await self._all_topics()]
+
+    async def describe_topics(self, topics: list[str] | None) -> list[TopicDescription]:
+        """Return topics as dicts."""
+        states = {state.topic: state for state in await self._all_topics()}
+        wanted = list(states) if topics is None else check_topic_names(topics)
+        unknown = UnknownTopicOrPartitionError.errno
+        described = (states.get(name) or TopicState(unknown, name, False, []) for name in wanted)
+        return [cast(TopicDescription, asdict(state)) for state in described]
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`."""
+        self._connection.check()
+        response = await self._router.metadata.fetch_all()
+        return {
+            "brokers": [cast(BrokerDescription, asdict(broker)) for broker in response.brokers],
+            "controller_id": response.controller_id,
+        }
+
+    async def list_offsets(
+        self, positions: Mapping[TopicPartition, OffsetPosition]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the offsets of positions in the logs of partitions."""
+        await self._all_topics()
+        checked = {
+            TopicPartition(*tp): check_position(tp, position) for tp, position in positions.items()
+        }
+        return await find_positions(self._router, checked)
+
+    async def broker_releases(self) -> dict[int, str | None]:
+        """Return the release of each broker by its node id."""
+        described = await self.describe_cluster()
+        nodes = [broker["node_id"] for broker in described["brokers"]]
+        found = await asyncio.gather(*map(self._release, nodes))
+        return dict(zip(nodes, found, strict=True))
+
+    async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
+        """Return for each broker, by node id, its version if it responds, or else its error."""
+        self._connection.check()
+
+        async def ping(node_id: int) -> BrokerVersion | KafkaError:
+            try:
+                await self._router.request(ListOffsetsRequest(-1, []), node_id=node_id, version=0)
+            except KafkaError as error:
+                return error
+            unknown = KafkaUnavailableError("its version isn't known")
+            return self._router.version(node_id) or unknown
+
+        nodes = list(self._router.metadata.snapshot.brokers)
+        return dict(zip(nodes, await asyncio.gather(*map(ping, nodes)), strict=True))
+
+    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
+        """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper."""
+        self._connection.check()
+        if self._connection.zookeeper_connect is None:
+            raise UnsupportedVersionError(
+                "describe_topic_nodes: brokers have no request for it. Give zookeeper_connect="
+                "'host:2181/chroot'"
+            )
+        return await environment.run_in_thread(
+            read_topic_nodes,
+            self._connection.zookeeper_connect,
+            self._router.config.request_timeout_s,
+        )
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _release(self, node_id: int) -> str | None:
+        limit_s = self._router.config.start_timeout_s
+        try:
+            return (await self._router.exact_version(node_id, timeout_s=limit_s)).release
+        except KafkaError:
+            return None
+
+    async def _all_topics(self) -> list[TopicState]:
+        self._connection.check()
+        return (await self._router.metadata.fetch_all()).topics

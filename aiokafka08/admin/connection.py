@@ -1,0 +1,82 @@
+"""`AdminConnection`: the cluster of an admin client, as all parts of the client share it.
+
+`client` creates it. `cluster_calls`, `topic_changes`, `groups`, `stored_groups` and `group_changes`
+have a class each that takes it.
+
+Invariant: nothing here looks up a coordinator, since the first lookup would create
+`__consumer_offsets` (docs/brokers.md 8.9).
+"""
+
+from __future__ import annotations
+
+from aiokafka08.errors import UnsupportedVersionError
+from aiokafka08.net.cluster import INTERNAL_TOPICS
+from aiokafka08.net.lifecycle import Lifecycle
+from aiokafka08.net.router import Router
+from aiokafka08.net.versions import BrokerLine
+from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.zookeeper.groups import GroupNodes
+from aiokafka08.zookeeper.topics import TopicNodes
+
+
+class AdminConnection:
+    """The brokers of a cluster, and its ZooKeeper if it is known.
+
+    Args:
+        router: sends the requests.
+        lifecycle: the client's.
+        request_timeout_ms: the timeout of a call that has none of its own.
+        zookeeper_connect: the address and chroot; None without ZooKeeper.
+
+    Attributes:
+        topic_nodes, group_nodes: topics and groups in ZooKeeper; None without `zookeeper_connect`.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        lifecycle: Lifecycle,
+        request_timeout_ms: int,
+        zookeeper_connect: str | None,
+    ) -> None:
+        self.router = router
+        self.request_timeout_ms = request_timeout_ms
+        self.zookeeper_connect = zookeeper_connect
+        self.topic_nodes: TopicNodes | None = None
+        self.group_nodes: GroupNodes | None = None
+        self._lifecycle = lifecycle
+        if zookeeper_connect is not None:
+            limit_s, client_id = router.config.request_timeout_s, router.config.client_id
+            self.topic_nodes = TopicNodes(zookeeper_connect, limit_s)
+            self.group_nodes = GroupNodes(zookeeper_connect, limit_s, client_id)
+
+    def check(self) -> None:
+        """Raise if the client may not be used here and now; see `Lifecycle.check`."""
+        self._lifecycle.check()
+
+    def has_coordinators(self) -> bool:
+        """Return True if the brokers coordinate groups."""
+        version = self.router.version()
+        return version is not None and version.line >= BrokerLine.V0_9
+
+    async def has_offsets_topic(self) -> bool:
+        """Return True if the offsets topic exists, without which no group is in Kafka."""
+        return names_offsets_topic(await self.router.metadata.fetch_all())
+
+    def require_group_nodes(self, call: str) -> GroupNodes:
+        """Return the groups in ZooKeeper.
+
+        Raises:
+            UnsupportedVersionError: there is no `zookeeper_connect`, which `call` needs.
+        """
+        if self.group_nodes is None:
+            raise UnsupportedVersionError(
+                f"{call}: brokers of 0.8 don't know their groups, ZooKeeper does. Give "
+                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+            )
+        return self.group_nodes
+
+
+def names_offsets_topic(metadata: MetadataResponse) -> bool:
+    """Return True if `__consumer_offsets` is among the topics of a Metadata response."""
+    return any(topic.topic in INTERNAL_TOPICS for topic in metadata.topics)

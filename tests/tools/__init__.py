@@ -1,0 +1,1 @@
+"""Programs for maintainers, which no run of pytest collects."""
