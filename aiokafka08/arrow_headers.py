@@ -42,7 +42,9 @@ def headers_type() -> DataType:
 
 
 def extract_rows(
-    batch: RecordBatch, counts: Sequence[int]
+    batch: RecordBatch,
+    counts: Sequence[int],
+    extract: Callable[[bytes], tuple[bytes, Headers]] = extract,
 ) -> Generator[None, None, tuple[RecordBatch, list[int], EmbeddedHeadersError | None]]:
     """Return a received batch with payloads as values, and the column `headers`, in steps.
 
@@ -51,6 +53,7 @@ def extract_rows(
     Args:
         batch: has the columns of `arrow.schema`.
         counts: how many rows each run has, in the order of the rows.
+        extract: reads an envelope.
 
     Returns:
         The batch, how many rows each run has kept, and the error of the first damaged row or None.

@@ -39,12 +39,16 @@ class LoopSlice:
 
     The consumer's calls share one, so that many short calls yield too. Unlike a `LoopYield`, it
     doesn't depend on other tasks, so a busy task can't use up the slice of another owner.
+
+    Args:
+        slice_s: the length of a slice, in seconds.
     """
 
-    __slots__ = ("_ends", "_time")
+    __slots__ = ("_ends", "_slice_s", "_time")
 
-    def __init__(self) -> None:
+    def __init__(self, slice_s: float = SLICE_S) -> None:
         self._ends = 0.0
+        self._slice_s = slice_s
         self._time = asyncio.get_running_loop().time
 
     def is_over(self) -> bool:
@@ -53,7 +57,7 @@ class LoopSlice:
 
     def restart(self) -> None:
         """Begin a slice."""
-        self._ends = self._time() + SLICE_S
+        self._ends = self._time() + self._slice_s
 
     async def next(self) -> None:
         """Let the event loop run other tasks and callbacks once, then begin a slice."""
@@ -85,22 +89,26 @@ def finish_steps(steps: Generator[None, None, T]) -> T:
 class LoopYield:
     """Measure how long the running task has held the event loop. For use in one loop only.
 
+    Args:
+        hold_s: for how many seconds a task may hold the event loop.
+
     Attributes:
         was_due: the last `is_due()` of this loop iteration returned True, and no task has yielded
             since. For a caller that can't await where it calls `is_due()` and yields later.
     """
 
-    __slots__ = ("_loop", "_measuring", "_since", "_task", "was_due")
+    __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
-    def __init__(self) -> None:
+    def __init__(self, hold_s: float = HOLD_S) -> None:
         self.was_due = False
+        self._hold_s = hold_s
         self._loop = asyncio.get_running_loop()
         self._measuring = False
         self._since = 0.0
         self._task: asyncio.Task[object] | None = None
 
     def is_due(self) -> bool:
-        """Return whether the running task has held the loop for longer than `HOLD_S`.
+        """Return whether the running task has held the loop for longer than `hold_s`.
 
         The time counts from the first call in this loop iteration. The result is False outside a
         task of this loop. Such calls occur: an awaitable may call this from its `__await__`, and a
@@ -117,7 +125,7 @@ class LoopYield:
             self._since = now
             self._loop.call_soon(self._next_iteration)
         elif task is self._task:
-            self.was_due = now - self._since > HOLD_S
+            self.was_due = now - self._since > self._hold_s
         self._task = task
         return self.was_due
 

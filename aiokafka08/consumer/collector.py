@@ -26,7 +26,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from operator import length_hint
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +34,7 @@ from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.notifier import Notifier
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.consumer.limits import DEFAULT_LIMITS
 from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
 from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
@@ -49,10 +50,6 @@ SLICE_COLUMN_RECORDS = 2000
 CALL_COLUMN_BYTES = 4 * 1024 * 1024
 """A `get_columns` with this many bytes of keys and values returns them, even if these are fewer
 messages than its limit: that bounds how long it decodes, and the memory that is kept for reuse."""
-
-CALL_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""A `get_many` that has decompressed this much returns the messages that it has, even if these are
-fewer than its limit."""
 
 RecordsByPartition = dict[TopicPartition, list[Record]]
 
@@ -72,6 +69,10 @@ class CollectedColumns(NamedTuple):
 class Collector:
     """Serve calls from the buffers of the assigned cursors; see the module.
 
+    Args:
+        call_decompressed_bytes: see `ConsumerLimits`.
+        new_slice: makes the slices of event-loop time.
+
     Attributes:
         changed: notified when a waiting call should check again.
         call_count: how many calls have taken messages; steps of `remaining` don't count.
@@ -83,8 +84,10 @@ class Collector:
     """
 
     __slots__ = (
+        "_call_decompressed_bytes",
         "_column_memory",
         "_cursors",
+        "_new_slice",
         "_observer",
         "_offload",
         "_ready",
@@ -101,6 +104,9 @@ class Collector:
         cursors: Mapping[TopicPartition, Cursor],
         observer: ConsumerObserver,
         offload: Offload,
+        *,
+        call_decompressed_bytes: int = DEFAULT_LIMITS.call_decompressed_bytes,
+        new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
         self.changed = Notifier()
         self.call_count = 0
@@ -113,10 +119,12 @@ class Collector:
         self._ready: dict[Cursor, None] = {}  # with output; the first one is served next
         self._served: Cursor | None = None  # whose messages `remaining` returns
         self._slice: LoopSlice
+        self._call_decompressed_bytes = call_decompressed_bytes
+        self._new_slice = new_slice
 
     def start(self) -> None:
         """Begin to serve calls."""
-        self._slice = LoopSlice()
+        self._slice = self._new_slice()
 
     def close(self) -> None:
         """Drop `remaining`, and wake the waiting calls.
@@ -351,7 +359,7 @@ class Collector:
             while (
                 buffer.decoded_end < goal
                 and (missing is None or count < missing)
-                and not (found and decompressed_bytes >= CALL_DECOMPRESSED_BYTES)
+                and not (found and decompressed_bytes >= self._call_decompressed_bytes)
             ):
                 if buffer.long_wrapper is not None:
                     await self._open(cursor)

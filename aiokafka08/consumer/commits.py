@@ -88,6 +88,11 @@ class Committer:
         self._pending: dict[asyncio.Timeout, None] = {}
         self._error: KafkaError | None = None
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is in progress; later ones wait for it."""
+        return self._lock.locked()
+
     def start(self, store: OffsetStore, membership: Membership) -> None:
         """Commit to `store`, and begin to commit automatically, if that is enabled.
 

@@ -35,7 +35,7 @@ from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
 from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
-from aiokafka08.consumer.config import AutoOffsetReset, consumer_config
+from aiokafka08.consumer.config import AutoOffsetReset, ConsumerConfig, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition, Unreturned
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
@@ -53,6 +53,7 @@ from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08.net.config import (
     ApiVersion,
     BootstrapServers,
+    NetConfig,
     OffsetsStorage,
     SecurityProtocol,
     net_config,
@@ -308,15 +309,30 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self._lifecycle = Lifecycle("AIOKafkaConsumer", net.client_id, twins=twins.CONSUMER_TWINS)
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
-        self._router = Router(net, Telemetry(on_event, client_id=net.client_id))
+        self._router = self._make_router(net, Telemetry(on_event, client_id=net.client_id))
         self._router.metadata.may_create_topics = allow_auto_create_topics
         self._router.metadata.all_topics = not allow_auto_create_topics
         self._client = ClientAttributes(self._router, bootstrap_servers, net.request_timeout_s)
         self._wanted = Subscription(exclude_internal_topics=self._config.exclude_internal_topics)
-        self._engine = ConsumerEngine(self._router, self._config, self._wanted, self._lifecycle)
+        self._engine = self._make_engine(self._router, self._config, self._wanted, self._lifecycle)
+        self._config = self._engine.config
         self._collector = self._engine.collector
         if topics:
             self.subscribe(topics)
+
+    def _make_router(self, config: NetConfig, telemetry: Telemetry) -> Router:
+        """Make the router. A subclass may do it with other limits."""
+        return Router(config, telemetry)
+
+    def _make_engine(
+        self,
+        router: Router,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        lifecycle: Lifecycle,
+    ) -> ConsumerEngine:
+        """Make the engine. A subclass may do it with other limits and parts."""
+        return ConsumerEngine(router, config, subscription, lifecycle)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._router.config.bootstrap)
@@ -589,7 +605,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     ) -> arrow.RecordBatch:
         """Return each partition's rows before its first damaged envelope, and rewind to that."""
         counts = [count for _, count in collected.runs]
-        steps = arrow_headers.extract_rows(received, counts)
+        steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)
         if error is not None:
             if not batch.num_rows:

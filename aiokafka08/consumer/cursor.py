@@ -19,6 +19,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from aiokafka08.consumer.limits import DEFAULT_LIMITS
 from aiokafka08.consumer.next_fetch import FetchStep, NextFetch, not_a_message, too_large
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
@@ -31,11 +32,6 @@ from aiokafka08.errors import (
 from aiokafka08.net.backoff import Backoff
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
-
-MAX_TRIES = 20
-"""Consecutive responses with error -1, or with a code that this client doesn't know, until the
-error is raised: about 17 seconds with the default back-off. A new leader may return -1 for a moment
-(docs/brokers.md 7.10)."""
 
 MAX_GROWTH = 16
 """The most shares that one fetch requests. The memory usually bounds it before."""
@@ -163,6 +159,7 @@ class Cursor:
     __slots__ = (
         "_backoff",
         "_damaged_offsets",
+        "_max_tries",
         "_tries",
         "borrowed_bytes",
         "buffer",
@@ -184,7 +181,11 @@ class Cursor:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, decoding: Decoding, backoff: tuple[float, float]
+        self,
+        topic_partition: TopicPartition,
+        decoding: Decoding,
+        backoff: tuple[float, float],
+        max_tries: int = DEFAULT_LIMITS.max_tries,
     ) -> None:
         self.topic_partition = topic_partition
         self.buffer = RecordBuffer(topic_partition, decoding)
@@ -206,6 +207,7 @@ class Cursor:
         self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
         self._backoff = Backoff(*backoff)
         self._tries = 0
+        self._max_tries = max_tries
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
@@ -459,7 +461,7 @@ class Cursor:
         if action is Action.REFRESH:
             self.back_off(now)
             return FetchResult.REFRESH
-        if action is Action.FINAL or self._tries >= MAX_TRIES:
+        if action is Action.FINAL or self._tries >= self._max_tries:
             self._tries = 0
             if isinstance(error, CorruptRecordException):
                 error.partition, error.offset = self.topic_partition, offset

@@ -21,6 +21,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer
@@ -28,6 +29,7 @@ from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetcher import Fetcher
+from aiokafka08.consumer.limits import DEFAULT_LIMITS, ConsumerLimits
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Membership
 from aiokafka08.consumer.membership.choose import (
@@ -51,21 +53,29 @@ from aiokafka08.telemetry import Event, Rebalanced, join_names
 _log = logging.getLogger("aiokafka08.consumer")
 _LOGGERS = ("net", "consumer")
 
-_POSITIONS_S = 3.0
-"""How long the start waits for positions at most: a leader may be away."""
-
 
 class ConsumerEngine:
     """The assigned partitions of one consumer, with all that reads them; see the module.
+
+    Args:
+        limits: what no option sets.
+        new_slice: makes slices of event-loop time.
+        new_offload: makes the threads of the consumer.
 
     Raises:
         IllegalArgumentError, KafkaConfigurationError: see `check_group_options`.
 
     Attributes:
+        config: the checked options.
         cursors: the assigned partitions.
         collector: serves the calls that take messages.
         offload: the threads of this consumer.
         commits: the commits of the consumer.
+        fetcher: fetches the assigned partitions.
+        start_offsets: finds their positions.
+        member_state: generation, member id and session.
+        membership: the membership in the group; None until the start has chosen it.
+        store: the offset store of the group; None until it is started.
     """
 
     def __init__(
@@ -74,33 +84,45 @@ class ConsumerEngine:
         config: ConsumerConfig,
         subscription: Subscription,
         lifecycle: Lifecycle,
+        *,
+        limits: ConsumerLimits = DEFAULT_LIMITS,
+        new_slice: Callable[[], LoopSlice] = LoopSlice,
+        new_offload: Callable[[], Offload] = Offload,
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._waits_for_positions = False  # at the start, which isn't a time without calls
         self._router = router
-        self._config = config
+        self.config = config
         self._subscription = subscription
         self._lifecycle = lifecycle
+        self._limits = limits
         self._assignors = check_group_options(config)
-        self._member_state = MemberState()
-        self._membership: Membership | None = None
-        self._store: OffsetStore | None = None
+        self.member_state = MemberState()
+        self.membership: Membership | None = None
+        self.store: OffsetStore | None = None
         self._crash: BaseException | None = None
         # The subscription whose listener knows that a group has revoked all partitions; None while
         # the group has assigned some.
         self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self.offload = Offload()
-        self.collector = Collector(self.cursors, self, self.offload)
-        self.commits = Committer(config, self._member_state, self.cursors, router, self)
-        self._start_offsets = StartOffsets(router, config.reset, self)
-        self._fetcher = Fetcher(
+        self.offload = new_offload()
+        self.collector = Collector(
+            self.cursors,
+            self,
+            self.offload,
+            call_decompressed_bytes=limits.call_decompressed_bytes,
+            new_slice=new_slice,
+        )
+        self.commits = Committer(config, self.member_state, self.cursors, router, self)
+        self.start_offsets = StartOffsets(router, config.reset, self)
+        self.fetcher = Fetcher(
             router,
             FetchMemory(config.fetch_max_bytes, config.max_partition_fetch_bytes),
             self,
             min_bytes=config.fetch_min_bytes,
             max_wait_s=config.fetch_max_wait_s,
+            new_slice=new_slice,
         )
         router.metadata.add_listener(self._metadata_changed)
 
@@ -114,16 +136,16 @@ class ConsumerEngine:
         """Find the brokers and the topics, choose offset store and membership for them, and begin.
 
         With a subscription, this returns when the first partitions are assigned, and their
-        positions are known or weren't found in `_POSITIONS_S`.
+        positions are known or weren't found in `ConsumerLimits.start_positions_s`.
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
         await router.start()
         if subscription.by_topic:
-            check_subscribe(self._config, router)
+            check_subscribe(self.config, router)
         for topic in sorted(subscription.tracked_topics or ()):
             await router.metadata.wait_for_topic(topic, timeout_s=router.config.request_timeout_s)
-        group = self._config.group_id
+        group = self.config.group_id
         coordinator = None
         if group is not None:
             from aiokafka08.net.coordinator_lookup import CoordinatorLookup
@@ -132,8 +154,8 @@ class ConsumerEngine:
         store = await choose_offset_store(
             router,
             coordinator,
-            self._config.offsets_storage,
-            self._config.zookeeper_connect,
+            self.config.offsets_storage,
+            self.config.zookeeper_connect,
             timeout_s=router.config.start_timeout_s,
             check_session=self.commits.check_session,
         )
@@ -142,26 +164,26 @@ class ConsumerEngine:
         except BaseException:
             await store.stop()
             raise
-        self._store = store  # only now: until then commit() and committed() refuse
-        self._membership = choose_membership(
-            self._config,
+        self.store = store  # only now: until then commit() and committed() refuse
+        self.membership = choose_membership(
+            self.config,
             self._assignors,
             router,
             subscription,
             self,
-            self._member_state,
+            self.member_state,
             coordinator,
         )
-        self._fetcher.start()
-        self._start_offsets.start(store)
-        self.commits.start(store, self._membership)
-        await self._membership.start()
+        self.fetcher.start()
+        self.start_offsets.start(store)
+        self.commits.start(store, self.membership)
+        await self.membership.start()
         if subscription.by_topic:
             # A message that is sent from now on is then read, also if positions begin at the end.
-            limit_s = min(_POSITIONS_S, router.config.request_timeout_s)
+            limit_s = min(self._limits.start_positions_s, router.config.request_timeout_s)
             self._waits_for_positions = True
             try:
-                await self._start_offsets.wait_known(limit_s)
+                await self.start_offsets.wait_known(limit_s)
             finally:
                 self._waits_for_positions = False
 
@@ -188,12 +210,12 @@ class ConsumerEngine:
         await self.commits.stop()
 
     async def _stop_membership(self) -> None:
-        if self._membership is not None:
-            await self._membership.stop()
+        if self.membership is not None:
+            await self.membership.stop()
 
     async def _stop_reading(self) -> None:
         await run_all_steps(
-            self._router.config.client_id, self._start_offsets.stop, self._fetcher.stop
+            self._router.config.client_id, self.start_offsets.stop, self.fetcher.stop
         )
 
     async def _drop_buffers(self) -> None:
@@ -202,20 +224,20 @@ class ConsumerEngine:
             cursor.drop_buffer()
 
     async def _stop_store(self) -> None:
-        if self._store is not None:
-            await self._store.stop()
+        if self.store is not None:
+            await self.store.stop()
 
     # --- for the public consumer ------------------------------------------------------------------
 
     @property
     def member_id(self) -> str:
         """The member id that a broker gave; "" if there is none (yet)."""
-        return self._member_state.member
+        return self.member_state.member
 
     @property
     def generation(self) -> int:
         """The generation of a broker's group that was joined last; -1 if there is none (yet)."""
-        return self._member_state.generation
+        return self.member_state.generation
 
     def require_store(self) -> OffsetStore:
         """Return the offset store of the group.
@@ -224,11 +246,11 @@ class ConsumerEngine:
             IllegalStateError: the consumer isn't started.
             IllegalOperation: there is no `group_id`.
         """
-        if self._store is None:
+        if self.store is None:
             raise IllegalStateError("this AIOKafkaConsumer isn't started. Await start() first")
-        if self._config.group_id is None:
+        if self.config.group_id is None:
             raise no_group_error()
-        return self._store
+        return self.store
 
     async def fetch_committed(
         self, partitions: Collection[TopicPartition]
@@ -274,7 +296,7 @@ class ConsumerEngine:
     def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign just these partitions. Those that stay keep their position and buffer."""
         self._set_partitions(partitions, ())
-        self._fetcher.set_cursors(self.cursors.values())
+        self.fetcher.set_cursors(self.cursors.values())
 
     def subscription_changed(self) -> None:
         """Act on a change of the subscription: return nothing more of partitions that aren't in
@@ -286,8 +308,8 @@ class ConsumerEngine:
         self._stop_returning(self.cursors.keys() - meant)
         if self._subscription.kind is not SubscriptionKind.NONE:
             self._router.metadata.request_refresh()
-        if self._membership is not None:
-            self._membership.on_change()
+        if self.membership is not None:
+            self.membership.on_change()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user: what calls have taken doesn't count any more."""
@@ -348,7 +370,7 @@ class ConsumerEngine:
     def is_healthy(self) -> bool:
         """Whether every assigned partition has a position and a leader that responds."""
         return self._crash is None and all(
-            cursor.position is not None and self._fetcher.has_live_leader(cursor)
+            cursor.position is not None and self.fetcher.has_live_leader(cursor)
             for cursor in self.cursors.values()
         )
 
@@ -361,12 +383,12 @@ class ConsumerEngine:
             **{kind.name: 0 for kind in Event.__subclasses__() if kind.logger in _LOGGERS},
             **self._router.telemetry.counters,
             "messages_consumed": self._messages_returned(),
-            "bytes_fetched": self._fetcher.fetched_bytes,
-            "fetch_requests": self._fetcher.requests,
-            "fetch_request_failures": self._fetcher.request_failures,
+            "bytes_fetched": self.fetcher.fetched_bytes,
+            "fetch_requests": self.fetcher.requests,
+            "fetch_request_failures": self.fetcher.request_failures,
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
-            "buffered_limit_bytes": self._fetcher.buffered_limit_bytes,
-            "asked_bytes": self._fetcher.asked_bytes,
+            "buffered_limit_bytes": self.fetcher.buffered_limit_bytes,
+            "asked_bytes": self.fetcher.asked_bytes,
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),
             "compiled": int(are_compiled(CONSUMER_TWINS)),
@@ -401,7 +423,7 @@ class ConsumerEngine:
         if listener is not None:
             await self._call_listener(listener.on_partitions_assigned, new)
         # Fetching begins only now: the listener may seek before the first message comes.
-        self._fetcher.set_cursors(self.cursors.values())
+        self.fetcher.set_cursors(self.cursors.values())
 
     async def revoke(self, *, rejoins: bool = False) -> None:
         """See `Assignee`."""
@@ -422,7 +444,7 @@ class ConsumerEngine:
             former = dict(self.assigned)
             self.set_partitions(())
             # ZooKeeper would accept a commit of these after another member has read further.
-            if rejoins and self._config.offsets_storage in (None, "kafka"):
+            if rejoins and self.config.offsets_storage in (None, "kafka"):
                 self._former = former
 
     def activity(self) -> int | None:
@@ -444,8 +466,8 @@ class ConsumerEngine:
         self._lifecycle.check()
         if self._crash is not None:
             raise self._crash
-        if self._membership is not None:
-            self._membership.check()
+        if self.membership is not None:
+            self.membership.check()
         self.commits.raise_error()
 
     def messages_fetched(self, cursor: Cursor) -> None:
@@ -454,7 +476,7 @@ class ConsumerEngine:
 
     def offset_refused(self, cursor: Cursor) -> None:
         """See `ConsumerObserver`."""
-        self._start_offsets.add(cursor)
+        self.start_offsets.add(cursor)
         self.collector.changed.notify()
 
     def memory_exhausted(self) -> None:
@@ -463,7 +485,7 @@ class ConsumerEngine:
 
     def position_found(self, cursor: Cursor) -> None:
         """See `ConsumerObserver`."""
-        self._fetcher.update(cursor)
+        self.fetcher.update(cursor)
         self.collector.add_ready(cursor)
 
     def messages_returned(self, cursor: Cursor) -> None:
@@ -472,11 +494,11 @@ class ConsumerEngine:
 
     def damage_found(self, cursor: Cursor) -> None:
         """See `ConsumerObserver`."""
-        self._fetcher.report_damage(cursor)
+        self.fetcher.report_damage(cursor)
 
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """See `ConsumerObserver`."""
-        self._fetcher.reclaim_memory(wanted)
+        self.fetcher.reclaim_memory(wanted)
 
     def commit_failed(self) -> None:
         """See `ConsumerObserver`."""
@@ -501,25 +523,25 @@ class ConsumerEngine:
         metadata.set_topics(topics or ())
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
-        self._fetcher.follow_leaders(snapshot)
-        if self._membership is not None:
-            self._membership.on_change()
+        self.fetcher.follow_leaders(snapshot)
+        if self.membership is not None:
+            self.membership.on_change()
 
     def _cursor_changed(self, cursor: Cursor) -> None:
-        self._start_offsets.add(cursor)
-        self._fetcher.update(cursor)
+        self.start_offsets.add(cursor)
+        self.fetcher.update(cursor)
 
     def _set_partitions(
         self, partitions: Iterable[TopicPartition], new_partitions: Collection[TopicPartition]
     ) -> None:
         for cursor in self._former.values():
-            self._start_offsets.remove(cursor)
+            self.start_offsets.remove(cursor)
         self._former = {}
         wanted = dict.fromkeys(sorted(partitions))  # the order of a set varies by process
         for tp in [tp for tp in self.cursors if tp not in wanted]:
             cursor = self.cursors.pop(tp)
             self.collector.remove(cursor)
-            self._start_offsets.remove(cursor)
+            self.start_offsets.remove(cursor)
             cursor.drop_buffer()
             self._returned_count += cursor.buffer.returned_count
         config = self._router.config
@@ -534,13 +556,14 @@ class ConsumerEngine:
             else:
                 cursor = Cursor(
                     tp,
-                    self._config.decoding,
+                    self.config.decoding,
                     (config.retry_backoff_s, config.retry_backoff_max_s),
+                    self._limits.max_tries,
                 )
-                if tp in new_partitions and self._config.reset is not None:
+                if tp in new_partitions and self.config.reset is not None:
                     cursor.restart(StartPosition.EARLIEST)
                 self.cursors[tp] = cursor
-                self._start_offsets.add(cursor)
+                self.start_offsets.add(cursor)
         self.collector.changed.notify()
 
     def _stop_returning(self, partitions: Iterable[TopicPartition]) -> None:

@@ -75,6 +75,7 @@ async def exchange(
     try:
         with ResponseWatchdog(
             router.metadata,
+            router.config.limits.overdue_s,
             expected_s=wait_s,
             on_overdue=on_overdue,
             timeout_s=timeout_s,

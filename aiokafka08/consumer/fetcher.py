@@ -53,7 +53,7 @@ from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.transport import BrokerConnection
 from aiokafka08.net.versions import BrokerLine
-from aiokafka08.net.watchdog import OVERDUE_S, ResponseWatchdog
+from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
@@ -81,6 +81,9 @@ class _Broker:
     """One leader: its queue, and the tasks that fetch from it."""
 
     queue: FetchQueue
+    patience_s: float
+    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
+    that a request is given up, so that a slow broker's response comes in time at last."""
     changed: Notifier = field(default_factory=Notifier)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     hangs_from: float | None = None
@@ -90,9 +93,6 @@ class _Broker:
     """Whether the task of the urgent requests runs."""
     urgent_from: float = 0.0
     """Loop time from which urgent requests are tried (again)."""
-    patience_s: float = OVERDUE_S
-    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
-    that a request is given up, so that a slow broker's response comes in time at last."""
 
 
 class Fetcher:
@@ -102,6 +102,7 @@ class Fetcher:
         requests: how many fetch requests were sent.
         request_failures: how many of them failed as a whole.
         fetched_bytes: bytes of all message sets that came.
+        memory: what the cursors may buffer and request.
     """
 
     def __init__(
@@ -112,15 +113,17 @@ class Fetcher:
         *,
         min_bytes: int,
         max_wait_s: float,
+        new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
         self.requests = 0
         self.request_failures = 0
         self.fetched_bytes = 0
         self._router = router
-        self._memory = memory
+        self.memory = memory
         self._observer = observer
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
+        self._new_slice = new_slice
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
         self._was_overdrawn = False  # so brokers may wait to plan
@@ -153,10 +156,10 @@ class Fetcher:
                 if queue is not None:
                     queue.remove(cursor)
                 cursor.change_leader()  # drops the fetch in flight
-                self._memory.remove(cursor)
+                self.memory.remove(cursor)
         for cursor in wanted:
             self._queues.setdefault(cursor, None)
-        self._memory.divide(len(wanted))
+        self.memory.divide(len(wanted))
         self.follow_leaders(self._router.metadata.snapshot)
 
     def follow_leaders(self, snapshot: ClusterSnapshot) -> None:
@@ -193,10 +196,10 @@ class Fetcher:
             if cursor.borrowed_bytes:
                 self._release_memory(cursor)
             self._update_queue(cursor)
-            if not self._memory.waiters and not self._was_overdrawn:
+            if not self.memory.waiters and not self._was_overdrawn:
                 return
         else:
-            self._memory.remove(cursor)
+            self.memory.remove(cursor)
         self._serve_waiters()
 
     def reclaim_memory(self, wanted: set[Cursor] | None) -> None:
@@ -205,9 +208,9 @@ class Fetcher:
         Args:
             wanted: the cursors that a waiting call wants to read; None: all.
         """
-        waiters = self._memory.waiters
+        waiters = self.memory.waiters
         if waiters and (wanted is None or not wanted.isdisjoint(waiters)):
-            for cursor in self._memory.idle_borrowers(wanted):
+            for cursor in self.memory.idle_borrowers(wanted):
                 if cursor.position is not None:
                     cursor.drop_buffer()  # the messages are fetched again later
                     self.update(cursor)  # returns what it has borrowed
@@ -220,12 +223,22 @@ class Fetcher:
     @property
     def asked_bytes(self) -> int:
         """What the fetches in flight may still bring, those that will be dropped included."""
-        return sum(cursor.asked_bytes for cursor in self._queues) + self._memory.removed_bytes
+        return sum(cursor.asked_bytes for cursor in self._queues) + self.memory.removed_bytes
 
     @property
     def buffered_limit_bytes(self) -> int:
         """What the assigned partitions may have buffered together."""
-        return self._memory.buffered_limit_bytes(self._queues)
+        return self.memory.buffered_limit_bytes(self._queues)
+
+    @property
+    def hanging_polls(self) -> int:
+        """Number of long polls in flight that hang, or will if no message comes."""
+        return sum(broker.hangs_from is not None for broker in self._brokers.values())
+
+    def leader(self, cursor: Cursor) -> int | None:
+        """Return the node from which the cursor is fetched; None without a leader."""
+        queue = self._queues.get(cursor)
+        return None if queue is None else queue.node_id
 
     def has_live_leader(self, cursor: Cursor) -> bool:
         """Whether the partition has a leader, and that broker responds."""
@@ -237,7 +250,8 @@ class Fetcher:
     def _broker(self, node_id: int) -> _Broker:
         """Return the broker's entry; begin to poll it if it is new."""
         if node_id not in self._brokers:
-            broker = _Broker(FetchQueue(node_id, self._memory, self._max_wait_s))
+            queue = FetchQueue(node_id, self.memory, self._max_wait_s)
+            broker = _Broker(queue, self._router.config.limits.overdue_s)
             self._brokers[node_id] = broker
             self._spawn(self._poll(broker), f"aiokafka08 fetch from node {node_id}", broker.tasks)
         return self._brokers[node_id]
@@ -331,14 +345,14 @@ class Fetcher:
         """
         node_id = broker.queue.node_id
         request = make_request(plan, self._min_bytes)
-        metadata = self._router.metadata
+        metadata, overdue_s = self._router.metadata, self._router.config.limits.overdue_s
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as limit:
                 connection = self._router.open_lane(node_id, lane)
                 if connection is None or not connection.writable:
                     on_overdue = partial(self._overdue, broker, plan, None, limit)
-                    with ResponseWatchdog(metadata, on_overdue=on_overdue):
+                    with ResponseWatchdog(metadata, overdue_s, on_overdue=on_overdue):
                         connection = await self._router.connection(node_id, lane)
                         await connection.wait_writable()
                 sent = loop.time()
@@ -364,7 +378,7 @@ class Fetcher:
                 broker.hangs_from = None
         broker.queue.failing = False
         if self._has_borrowed(plan):
-            broker.patience_s = OVERDUE_S
+            broker.patience_s = overdue_s
         began, ended = connection.response_began, loop.time()
         return by_partition(response), ResponseTime(began - sent, ended - began)
 
@@ -384,7 +398,7 @@ class Fetcher:
             limit: ends the wait for the response.
         """
         self._mark_failing(broker)
-        if limit.expired() or not self._memory.waiters or not self._has_borrowed(plan):
+        if limit.expired() or not self.memory.waiters or not self._has_borrowed(plan):
             return
         if connection is not None:
             # A timer may run a little early.
@@ -413,15 +427,15 @@ class Fetcher:
         # All sets are parts of one frame.
         frame_bytes = next((held_bytes(one.message_set) for one in response.values()), 0)
         context = ResponseContext(
-            self._memory.limit_bytes,
+            self.memory.limit_bytes,
             sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None,
             may_hide_large(self._router.version(node_id)),
             self._time(),
             environment.wall_time_ms(),
-            self._memory.frames.new_frame(frame_bytes),
+            self.memory.frames.new_frame(frame_bytes),
             took,
         )
-        loop_slice = LoopSlice()
+        loop_slice = self._new_slice()
         loop_slice.restart()
         fetches = iter(plan.fetches)
         try:
@@ -438,7 +452,7 @@ class Fetcher:
                     await loop_slice.next()
         finally:
             self._abandon(fetches)  # the rest, if this task is cancelled
-        self._memory.frames.trim()
+        self.memory.frames.trim()
 
     def _left_out(self, fetch: PartitionFetch) -> None:
         """Back off from a partition that is missing in the response."""
@@ -513,7 +527,7 @@ class Fetcher:
     def _release_memory(self, cursor: Cursor) -> None:
         """Return borrowed memory if nothing is buffered in it or in flight for it."""
         if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
-            self._memory.release(cursor)
+            self.memory.release(cursor)
 
     def _update_queue(self, cursor: Cursor) -> None:
         queue = self._queues.get(cursor)
@@ -525,11 +539,11 @@ class Fetcher:
     def _serve_waiters(self) -> None:
         """Let the brokers plan again if memory isn't overdrawn any more, and the first cursor that
         waits for memory try again if there is enough now."""
-        was_overdrawn, self._was_overdrawn = self._was_overdrawn, self._memory.is_overdrawn
+        was_overdrawn, self._was_overdrawn = self._was_overdrawn, self.memory.is_overdrawn
         if was_overdrawn and not self._was_overdrawn:
             for broker in self._brokers.values():
                 self._queue_changed(broker)
-        cursor = self._memory.next_waiter()
+        cursor = self.memory.next_waiter()
         if cursor is not None:
             self._update_queue(cursor)
 

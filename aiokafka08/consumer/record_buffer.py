@@ -68,6 +68,8 @@ class Decoding:
     value_deserializer: Deserializer | None = None
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     embedded_headers: bool = False
+    extract: Callable[[bytes], tuple[bytes, Sequence[tuple[str, bytes]]]] = extract
+    """Reads an envelope of headers."""
 
     @property
     def changes_records(self) -> bool:
@@ -527,7 +529,7 @@ class RecordBuffer:
         """Read envelopes and deserialize, in place, up to the first failure or STEP_HEADERS; return
         the count of successes and the failure."""
         for_key, for_value = self._decoding.key_deserializer, self._decoding.value_deserializer
-        embedded = self._decoding.embedded_headers
+        embedded, extract = self._decoding.embedded_headers, self._decoding.extract
         headers: Sequence[tuple[str, bytes]]
         headers_left = STEP_HEADERS
         for count, record in enumerate(records):

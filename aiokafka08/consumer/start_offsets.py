@@ -109,6 +109,10 @@ class StartOffsets:
             if not await self._changed.wait(deadline):
                 return
 
+    def is_searching(self, cursor: Cursor) -> bool:
+        """Return whether the position of the cursor is still to be found."""
+        return cursor in self._waiting
+
     # --- which requests ---------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -16,7 +16,8 @@ from aiokafka08.monitoring.metric_family import MetricFamily
 
 KEPT_INTERVALS = 4
 """How many refresh intervals the metrics of the last sample are served while refreshes fail."""
-_MIN_KEPT_S = 60.0
+
+MIN_KEPT_S = 60.0
 """How long they are served at least."""
 
 
@@ -45,6 +46,7 @@ class RefreshStatus:
         error: why the last refresh failed; None if it didn't.
         duration_s: how long the last refresh took.
         history_begin: the time of the oldest sample in the history; None before the first one.
+        min_kept_s: how long the metrics of a sample are served at least.
     """
 
     interval_s: float
@@ -58,13 +60,14 @@ class RefreshStatus:
     error: str | None = None
     duration_s: float = 0.0
     history_begin: float | None = None
+    min_kept_s: float = MIN_KEPT_S
 
     @property
     def kept_s(self) -> float:
         """For how many seconds the metrics of a sample are served, and how long a refresh may
         take.
         """
-        return max(self.interval_s * KEPT_INTERVALS, _MIN_KEPT_S)
+        return max(self.interval_s * KEPT_INTERVALS, self.min_kept_s)
 
     def served(self, now: float) -> ReadyMetrics | None:
         """Return the metrics to serve; None if there are none, or if they are too old."""

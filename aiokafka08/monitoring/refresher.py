@@ -27,7 +27,7 @@ from aiokafka08.errors import (
 from aiokafka08.monitoring.cluster_history import ClusterHistory, KnownBrokers
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.metric_families import cluster_families
-from aiokafka08.monitoring.refresh_status import ReadyMetrics, RefreshStatus
+from aiokafka08.monitoring.refresh_status import MIN_KEPT_S, ReadyMetrics, RefreshStatus
 from aiokafka08.monitoring.sampler import ClusterSampler
 from aiokafka08.monitoring.text_format import write_text
 
@@ -49,6 +49,7 @@ class Refresher:
         client_id: log lines begin with it.
         interval_s: seconds from the start of a refresh to the start of the next one.
         clock: returns monotonic seconds (default `time.monotonic`).
+        min_kept_s: how long the metrics of a sample are served at least (default 60).
 
     Attributes:
         status: what the last refreshes have brought.
@@ -62,6 +63,7 @@ class Refresher:
         client_id: str,
         interval_s: float,
         clock: Callable[[], float] = time.monotonic,
+        min_kept_s: float = MIN_KEPT_S,
     ) -> None:
         self._open_admin = open_admin
         self._sampler = sampler
@@ -72,7 +74,7 @@ class Refresher:
         self._brokers = KnownBrokers()
         self._admin: AIOKafkaAdminClient | None = None
         self._reported = ""
-        self.status = RefreshStatus(interval_s, ended_at=clock())
+        self.status = RefreshStatus(interval_s, ended_at=clock(), min_kept_s=min_kept_s)
 
     def now(self) -> float:
         """Return the time, by the clock of `status`."""
@@ -140,6 +142,7 @@ class Refresher:
             gaps=sample.errors,
             duration_s=self._clock() - begin,
             history_begin=self._history.begin(),
+            min_kept_s=self.status.min_kept_s,
         )
         gaps = "; ".join([*sample.errors, *sample.hints])
         return logging.WARNING, gaps and f"refresh incomplete: {gaps}"

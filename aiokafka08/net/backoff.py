@@ -29,14 +29,15 @@ class Backoff:
     longest_s: float
     random: Random | None = None
     """Makes the jitter; None: the generator of `environment`."""
-    _attempts: int = 0
+    attempts: int = 0
+    """The number of delays since the last `reset()`."""
 
     def next(self) -> float:
         """Return how many seconds to wait before the next attempt."""
-        delay = min(self.first_s * 2.0 ** min(self._attempts, 30), self.longest_s)
-        self._attempts += 1
+        delay = min(self.first_s * 2.0 ** min(self.attempts, 30), self.longest_s)
+        self.attempts += 1
         return delay * (self.random or environment.random).uniform(0.8, 1.2)
 
     def reset(self) -> None:
         """Start again with the shortest delay, after a successful attempt."""
-        self._attempts = 0
+        self.attempts = 0

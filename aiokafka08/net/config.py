@@ -19,6 +19,7 @@ from typing import Literal
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.net.backoff import Backoff
+from aiokafka08.net.limits import DEFAULT_LIMITS, NetLimits
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
@@ -54,6 +55,7 @@ class NetConfig:
     pinned_version: BrokerVersion | None
     ssl_context: ssl.SSLContext | None
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    limits: NetLimits = DEFAULT_LIMITS
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
         """Return new retry delays as configured.

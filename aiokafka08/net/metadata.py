@@ -19,7 +19,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from aiokafka08.errors import (
     IllegalStateError,
@@ -45,14 +44,6 @@ from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
 _logger = logging.getLogger("aiokafka08.net")
-
-_UNKNOWN_S: Final = 1.0
-"""How long brokers have to say that a topic doesn't exist until that counts: they also say so of a
-topic that was created a moment ago."""
-
-_CREATING_S: Final = 5.0
-"""The same for brokers from 0.10 on: those with KRaft also say so while they create the topic, and
-nothing tells them from others (docs/brokers.md 4.2)."""
 
 
 class Metadata:
@@ -294,8 +285,8 @@ class Metadata:
     def _unknown_s(self) -> float:
         versions = (node.version for node in self._nodes)
         if any(one is not None and one.line >= BrokerLine.V0_10 for one in versions):
-            return _CREATING_S
-        return _UNKNOWN_S
+            return self._config.limits.topic_creating_s
+        return self._config.limits.topic_unknown_s
 
     def _unusable_error(self, info: TopicInfo) -> KafkaError:
         if info.error_code:

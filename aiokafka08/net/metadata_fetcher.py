@@ -19,7 +19,7 @@ from typing import NamedTuple
 from aiokafka08.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08.net.config import NetConfig
 from aiokafka08.net.node import Lane, Node
-from aiokafka08.net.node_registry import ATTEMPT_S, NodeRegistry
+from aiokafka08.net.node_registry import NodeRegistry
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
 
 
@@ -95,8 +95,9 @@ class MetadataFetcher:
         self, topics: list[str], all_topics: bool, deadline: float
     ) -> MetadataResponse:
         """Return the response of the first broker that sends one."""
+        attempt_s = self._config.limits.attempt_s
         return await self._nodes.request_any(
-            lambda node, limit_s: self._request(node, topics, all_topics, min(ATTEMPT_S, limit_s)),
+            lambda node, limit_s: self._request(node, topics, all_topics, min(attempt_s, limit_s)),
             deadline - asyncio.get_running_loop().time(),
         )
 

@@ -16,7 +16,7 @@ import asyncio
 import enum
 import math
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiokafka08.errors import (
@@ -35,12 +35,6 @@ from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected, Telemet
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
-
-RECONNECT_BACKOFF_S = 0.05
-RECONNECT_BACKOFF_MAX_S = 5.0
-
-UNRESPONSIVE_S = 1.0
-"""How long the response to a short request may take before other brokers are preferred."""
 
 IDLE = "idle"
 """The close reason of an idle connection, which says nothing about the broker's health."""
@@ -66,6 +60,9 @@ class Lane(enum.Enum):
 class Node:
     """A broker at one address.
 
+    Args:
+        open_connection: opens a connection, with the arguments of `transport.open_connection`.
+
     Attributes:
         node_id: None for a bootstrap address.
         round_trip_s: the shortest time that the broker took to respond while its version was
@@ -74,13 +71,20 @@ class Node:
     """
 
     def __init__(
-        self, node_id: int | None, address: Address, config: NetConfig, telemetry: Telemetry
+        self,
+        node_id: int | None,
+        address: Address,
+        config: NetConfig,
+        telemetry: Telemetry,
+        *,
+        open_connection: Callable[..., Awaitable[BrokerConnection]] = open_connection,
     ) -> None:
         self.node_id = node_id
         self.address = address
         self.round_trip_s: float | None = None
         self._config = config
         self._telemetry = telemetry
+        self._open_connection = open_connection
         self._lanes: dict[Lane, BrokerConnection] = {}
         self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
         self._callers: Counter[Lane] = Counter()  # number of those that wait for the lane to open
@@ -94,7 +98,9 @@ class Node:
         self._is_0_8_0 = False
         self._progress = "connecting"  # for the text of timeouts
         self._failure = ""
-        self._backoff = Backoff(RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S)
+        self._backoff = Backoff(
+            config.limits.reconnect_backoff_s, config.limits.reconnect_backoff_max_s
+        )
         self._not_before = 0.0
         # The last lost connection never received a response: connecting doesn't reset `_backoff`.
         self._was_mute = False
@@ -129,13 +135,14 @@ class Node:
 
     @property
     def is_unresponsive(self) -> bool:
-        """Whether a response has been due for more than `UNRESPONSIVE_S`.
+        """Whether a response has been due for more than `NetLimits.unresponsive_s`.
 
         Produce and fetch may take that long on a healthy broker. Even so, another broker is then
         the better choice for a request that any broker can process.
         """
+        limit_s = self._config.limits.unresponsive_s
         return any(
-            connection.response_wait_s > UNRESPONSIVE_S
+            connection.response_wait_s > limit_s
             for lane, connection in self._lanes.items()
             if lane is not Lane.JOIN
         )
@@ -149,6 +156,11 @@ class Node:
     def is_backing_off(self) -> bool:
         """Whether the last attempts failed and the next one must wait."""
         return self._not_before > asyncio.get_running_loop().time()
+
+    @property
+    def failures(self) -> int:
+        """Number of failed attempts in a row; lanes that fail together count once."""
+        return self._backoff.attempts
 
     async def request(
         self,
@@ -287,7 +299,7 @@ class Node:
             while True:
                 version = await self._find_version()
                 self._set_progress("connecting")
-                connection = await open_connection(
+                connection = await self._open_connection(
                     self.address,
                     self._config,
                     version,

@@ -38,9 +38,6 @@ T = TypeVar("T")
 _FINAL = (KafkaProtocolError, CertificateError)
 """Failures of a bootstrap address that another attempt doesn't change."""
 
-ATTEMPT_S = 5.0
-"""How long to wait for one broker's response before the request goes to the next one."""
-
 
 class NodeRegistry:
     """The `Node` objects of one client."""
@@ -100,12 +97,13 @@ class NodeRegistry:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
+        attempt_s = self._config.limits.attempt_s
         errors: list[KafkaError] = []
         candidates = self.candidates()
         while candidates and (left_s := deadline - clock()) > 0:
             node = candidates.pop(0)
             try:
-                return await request(node, min(ATTEMPT_S, left_s / 2) if candidates else left_s)
+                return await request(node, min(attempt_s, left_s / 2) if candidates else left_s)
             except KafkaError as error:
                 errors.append(error)
         if not candidates and not any(error.retriable for error in errors):

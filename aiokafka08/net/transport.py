@@ -28,12 +28,13 @@ HIGH_WATER_BYTES = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
 _SILENCE_CHECK_FACTOR = 1.05
-_SHORTEST_SILENCE_CHECK_S = 0.001
-"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
 """How many times `request_timeout_ms` to wait before a check for silence.
 
 The check then comes a little after the callers' own deadlines.
 """
+
+_SHORTEST_SILENCE_CHECK_S = 0.001
+"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
 
 
 class ResponseWaiter(Protocol):
@@ -81,6 +82,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         config: NetConfig,
         version: BrokerVersion,
         on_close: Callable[[BrokerConnection, str, int], None],
+        protocol: ClientConnection | None = None,
     ) -> None:
         self.address = address
         self.version = version
@@ -94,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._config = config
         self._on_close = on_close
         self._name = address_text(address)
-        self._protocol = ClientConnection(
+        self._protocol = protocol or ClientConnection(
             config.client_id, max_frame_bytes=config.max_frame_bytes, peer=self._name
         )
         self._pending: dict[int, _PendingRequest] = {}
@@ -113,6 +115,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Number of requests that await a response, including those that their callers gave up."""
         return self._protocol.in_flight
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Number of bytes that were written and that the socket hasn't taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def response_wait_s(self) -> float:
@@ -348,13 +355,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         overdue_s = self._overdue_s()
         if overdue_s is None:
             return  # the next write schedules a check
-        grace_s = self._config.request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
-        if overdue_s >= grace_s:
+        check_in_s = next_silence_check_s(overdue_s, self._config.request_timeout_s)
+        if check_in_s is None:
             self.close(f"no response for {self._config.request_timeout_s * 1000:.0f} ms")
         else:
-            self._silence_timer = self._loop.call_later(
-                max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S), self._check_silence
-            )
+            self._silence_timer = self._loop.call_later(check_in_s, self._check_silence)
 
     def _mark_closed(self, reason: str) -> None:
         self.close_reason = reason
@@ -370,6 +375,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not waiter.done():  # else an earlier waiter has ended it
                 waiter.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
         self._on_close(self, reason, lost)
+
+
+def next_silence_check_s(overdue_s: float, request_timeout_s: float) -> float | None:
+    """Return in how many seconds to check for silence again; None: close the connection now.
+
+    Args:
+        overdue_s: by how many seconds the silence exceeds its limit.
+        request_timeout_s: `request_timeout_ms`, in seconds.
+    """
+    grace_s = request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
+    return None if overdue_s >= grace_s else max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S)
 
 
 async def open_connection(

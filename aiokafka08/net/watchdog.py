@@ -17,15 +17,14 @@ from typing import Self
 
 from aiokafka08.net.metadata import Metadata
 
-OVERDUE_S = 2.0
-"""How many seconds after its expected time a response is overdue; also the refresh interval."""
-
 
 class ResponseWatchdog:
     """Watch one response, from construction until `stop()` or the end of a `with` block.
 
     Args:
         metadata: refreshed each time that the watchdog fires.
+        overdue_s: seconds after its expected time at which a response is overdue; also the interval
+            in which the watchdog fires (`NetLimits.overdue_s`).
         expected_s: seconds that the response may take on a healthy broker.
         on_overdue: called each time that the watchdog fires.
         timeout_s: seconds after which the watchdog calls `on_timeout`, and stops watching.
@@ -42,6 +41,7 @@ class ResponseWatchdog:
         "_metadata",
         "_on_overdue",
         "_on_timeout",
+        "_overdue_s",
         "_timer",
         "limit_s",
     )
@@ -49,6 +49,7 @@ class ResponseWatchdog:
     def __init__(
         self,
         metadata: Metadata,
+        overdue_s: float,
         *,
         expected_s: float = 0.0,
         on_overdue: Callable[[], object] | None = None,
@@ -59,7 +60,8 @@ class ResponseWatchdog:
         self._on_overdue = on_overdue
         self._on_timeout = on_timeout
         self._loop = asyncio.get_running_loop()
-        self.limit_s = expected_s + OVERDUE_S
+        self._overdue_s = overdue_s
+        self.limit_s = expected_s + overdue_s
         now = self._loop.time()
         self._deadline = now + timeout_s
         self._set_timer(now + self.limit_s)
@@ -79,7 +81,7 @@ class ResponseWatchdog:
         if self._on_overdue is not None:
             self._on_overdue()
         if self._due < self._deadline:
-            self._set_timer(self._due + OVERDUE_S)
+            self._set_timer(self._due + self._overdue_s)
         elif self._on_timeout is not None:
             self._on_timeout()
 

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08.concurrency.loop_yield import HOLD_S, LoopYield
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaError, ProducerClosed
 from aiokafka08.net.lifecycle import run_all_steps
@@ -31,7 +31,8 @@ from aiokafka08.producer.intake import Intake
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.sender import Sender
-from aiokafka08.producer.topics import TopicRoutes
+from aiokafka08.producer.sink import Encode, encode_batch
+from aiokafka08.producer.topics import LEADER_WAIT_S, TopicRoutes
 
 _log = logging.getLogger("aiokafka08.producer")
 
@@ -39,10 +40,17 @@ _log = logging.getLogger("aiokafka08.producer")
 class ProducerEngine:
     """Runs in the loop that creates it, until `stop`.
 
+    Args:
+        hold_s: for how many seconds a task may hold the event loop.
+        leader_wait_s: see `topics.LEADER_WAIT_S`.
+        new_offload: makes the threads of the producer.
+        encode: makes the message set of a batch.
+
     Attributes:
         intake: accepts messages.
         topics: partitions and queues of the topics.
         sender: sends batches.
+        memory: the memory of the buffered messages.
         loop_yield: decides when a busy task yields to the event loop.
         crash: the error after an unexpected exception in the background.
     """
@@ -52,28 +60,36 @@ class ProducerEngine:
         router: Router,
         options: ProducerOptions,
         new_partitioner: Callable[[], Partitioner],
+        *,
+        hold_s: float = HOLD_S,
+        leader_wait_s: float = LEADER_WAIT_S,
+        new_offload: Callable[[], Offload] = Offload,
+        encode: Encode = encode_batch,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.loop_yield = LoopYield()
+        self.loop_yield = LoopYield(hold_s)
         self.crash: KafkaError | None = None
         self._client_id = router.config.client_id
-        self._memory = BufferMemory(options.buffer_memory)
-        self._offload = Offload()
+        self.memory = BufferMemory(options.buffer_memory)
+        self._offload = new_offload()
         callback_queue = CallbackQueue(self._loop, run_callbacks)
         self.sender = Sender(
             router,
-            self._memory,
+            self.memory,
             options,
             partial(BatchDelivery, callback_queue=callback_queue, loop_yield=self.loop_yield),
             callback_queue,
-            self._crashed,
+            self.fail,
             self._offload,
+            encode,
         )
-        self.topics = TopicRoutes(router, self.sender.accumulator, options, new_partitioner)
+        self.topics = TopicRoutes(
+            router, self.sender.accumulator, options, new_partitioner, leader_wait_s
+        )
         self.intake = Intake(
             self.topics,
             self.sender.accumulator,
-            self._memory,
+            self.memory,
             options,
             self.loop_yield,
         )
@@ -81,7 +97,7 @@ class ProducerEngine:
     @property
     def used_bytes(self) -> int:
         """Bytes of messages that are accepted and not yet acknowledged or failed."""
-        return self._memory.used_bytes
+        return self.memory.used_bytes
 
     def close(self) -> None:
         """Accept no more messages; raise `ProducerClosed` in the calls that wait."""
@@ -93,10 +109,11 @@ class ProducerEngine:
         await run_all_steps(self._client_id, partial(self.sender.stop, error), self._offload.stop)
 
     def _refuse(self, error: KafkaError) -> None:
-        self._memory.close(error)
+        self.memory.close(error)
         self.topics.close(error)
 
-    def _crashed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Record an unexpected exception in the background: set `crash`, and end all sending."""
         if self.crash is not None:
             return
         _log.error("%s: producer failed: internal error", self._client_id, exc_info=error)
@@ -118,8 +135,8 @@ class ProducerEngine:
             "bytes_sent": sum(sink.bytes_sent for sink in sinks),
             "requests_sent": sum(sink.requests_sent for sink in sinks),
             "requests_in_flight": sum(sink.in_flight for sink in sinks),
-            "buffer_used_bytes": self._memory.used_bytes,
-            "senders_waiting": self._memory.waiters + self.topics.waiters,
+            "buffer_used_bytes": self.memory.used_bytes,
+            "senders_waiting": self.memory.waiters + self.topics.waiters,
             "batches_unfinished": accumulator.unfinished,
             "oldest_batch_ms": accumulator.oldest_age_s(self._loop.time()) * 1000,
         }

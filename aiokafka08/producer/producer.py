@@ -32,6 +32,7 @@ from aiokafka08.net.client_attributes import ClientAttributes
 from aiokafka08.net.config import (
     ApiVersion,
     BootstrapServers,
+    NetConfig,
     SecurityProtocol,
     callable_or_none,
     net_config,
@@ -47,7 +48,13 @@ from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
 from aiokafka08.producer.fast_path import DeliveryFuture, Send
 from aiokafka08.producer.headers import HeaderPolicy, no_headers
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
-from aiokafka08.producer.options import Acks, CompressionType, check_duration, producer_options
+from aiokafka08.producer.options import (
+    Acks,
+    CompressionType,
+    ProducerOptions,
+    check_duration,
+    producer_options,
+)
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.compression import Codec
@@ -279,12 +286,22 @@ class AIOKafkaProducer:
         except (TypeError, ValueError) as error:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
         self._telemetry = Telemetry(on_event, client_id=self._config.client_id)
-        self._router = Router(self._config, self._telemetry)
+        self._router = self._make_router(self._config, self._telemetry)
         self.client = ClientAttributes(self._router, bootstrap_servers, self._options.max_block_s)
         self._engine: ProducerEngine | None = None
         self._send_now: Send = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while messages are accepted
         self._stopping: asyncio.Future[None] | None = None
+
+    def _make_router(self, config: NetConfig, telemetry: Telemetry) -> Router:
+        """Make the router. A subclass may do it with other limits."""
+        return Router(config, telemetry)
+
+    def _make_engine(
+        self, router: Router, options: ProducerOptions, new_partitioner: Callable[[], Partitioner]
+    ) -> ProducerEngine:
+        """Make the engine. A subclass may do it with other limits and parts."""
+        return ProducerEngine(router, options, new_partitioner)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self._config.bootstrap)
@@ -336,7 +353,7 @@ class AIOKafkaProducer:
             if stopped and isinstance(error, KafkaError):
                 raise ProducerClosed("the producer was stopped while it started") from None
             raise
-        self._engine = ProducerEngine(self._router, self._options, self._new_partitioner)
+        self._engine = self._make_engine(self._router, self._options, self._new_partitioner)
         self._send_now = self._engine.intake.send
         self._loop = loop
 

@@ -26,7 +26,7 @@ from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.passes import PassScheduler
-from aiokafka08.producer.sink import Sink
+from aiokafka08.producer.sink import Encode, Sink
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 
@@ -64,6 +64,7 @@ class Sender:
         callback_queue: CallbackQueue,
         on_crash: Callable[[Exception], object],
         offload: Offload,
+        encode: Encode,
     ) -> None:
         self.passes = PassScheduler(callback_queue, self._run_pass, self._check_deadlines)
         self.accumulator = Accumulator(
@@ -88,6 +89,7 @@ class Sender:
         self._options = options
         self._on_crash = on_crash
         self._offload = offload
+        self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[int, Sink] = {}
         router.metadata.add_listener(self._metadata_changed)
@@ -143,6 +145,7 @@ class Sender:
                     self.passes,
                     self._on_crash,
                     self._offload,
+                    self._encode,
                 )
             sink.send_due()
         leaderless = accumulator.has_ready(None)

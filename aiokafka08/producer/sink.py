@@ -39,7 +39,6 @@ from typing import Any, Final
 
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from aiokafka08.net import watchdog
 from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
@@ -73,6 +72,10 @@ _MAX_INT32: Final = 2**31 - 1
 _BATCHES_PER_ITERATION: Final = 32
 """After a request of many batches, the event loop runs once for each so many before the next one.
 To send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`)."""
+
+
+Encode = Callable[[MessageSetBuilder, int], Buffer]
+"""Makes the message set of a batch, as `encode_batch` does."""
 
 
 class _ProduceInFlight:
@@ -123,14 +126,14 @@ class _ProduceInFlight:
         self.is_alone = alone
         self.connection = connection
         self.times_out_at = 0.0
-        self.overdue_at = now + watchdog.OVERDUE_S
+        self.overdue_at = now + sink.overdue_s
         self.is_overdue = False
         self.is_ended = False
 
     @property
     def is_broker_silent(self) -> bool:
         """Whether the response is overdue and no earlier response has come for a while either."""
-        return self.is_overdue and self.connection.response_wait_s > watchdog.OVERDUE_S / 2
+        return self.is_overdue and self.connection.response_wait_s > self._sink.overdue_s / 2
 
     def done(self) -> bool:
         """Return `is_ended`."""
@@ -190,6 +193,8 @@ class Sink:
         bytes_sent: bytes of message sets written, compressed, retries included.
         requests_sent: number of produce requests written.
         last_error: why the broker can't be reached; None if it can.
+        overdue_s: seconds after which a response is overdue (`NetLimits`).
+        window: how much is sent before responses come; each connection has its own.
     """
 
     def __init__(
@@ -202,10 +207,12 @@ class Sink:
         passes: PassScheduler,
         on_crash: Callable[[Exception], object],
         offload: Offload,
+        encode: Encode,
     ) -> None:
         self.bytes_sent = 0
         self.requests_sent = 0
         self.last_error: KafkaError | None = None
+        self.overdue_s = router.config.limits.overdue_s
         self._node_id = node_id
         self._router = router
         self._accumulator = accumulator
@@ -214,9 +221,10 @@ class Sink:
         self._passes = passes
         self._on_crash = on_crash
         self._offload = offload
+        self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
-        self._window = self._new_window(router.expected_round_trip_s(node_id))
+        self.window = self._new_window(router.expected_round_trip_s(node_id))
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._compressing: asyncio.Task[None] | None = None
@@ -234,7 +242,7 @@ class Sink:
     @property
     def round_trip_s(self) -> float:
         """The round trip to the broker, as its `SendWindow` knows it."""
-        return self._window.round_trip_s
+        return self.window.round_trip_s
 
     def send_due(self) -> None:
         """Send due batches until none is left.
@@ -257,16 +265,18 @@ class Sink:
                 # `_connect` sets `_connecting` to None first, and the assignment below sets it to
                 # the completed task.
                 if self._connecting is None or self._connecting.done():
-                    self._connecting = self._loop.create_task(self._connect())
+                    self._connecting = self._loop.create_task(
+                        self._connect(), name=f"aiokafka08 connect to node {self._node_id}"
+                    )
                     self._connecting.add_done_callback(self._connecting_ended)
                 return
             now = self._loop.time()
             max_bytes, max_batches = self._options.max_request_size, None
-            if self._window.is_probe_due(now):
-                if self._requests and not self._window.is_new:
+            if self.window.is_probe_due(now):
+                if self._requests and not self.window.is_new:
                     return
                 max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
-            elif self._window.is_full(sum(one.sent_batches for one in self._requests)):
+            elif self.window.is_full(sum(one.sent_batches for one in self._requests)):
                 return
             batches = self._accumulator.drain(
                 self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
@@ -323,7 +333,7 @@ class Sink:
             if request.times_out_at <= now:
                 self._time_out(request)
             elif request.overdue_at <= now:
-                request.overdue_at = now + watchdog.OVERDUE_S
+                request.overdue_at = now + self.overdue_s
                 request.is_overdue = found_overdue = True
         if found_overdue:
             self._router.metadata.request_refresh()
@@ -352,7 +362,7 @@ class Sink:
         """Get a writable connection, then send."""
         try:
             try:
-                with ResponseWatchdog(self._router.metadata):
+                with ResponseWatchdog(self._router.metadata, self.overdue_s):
                     exact = self._options.needs_exact_line
                     connection = await self._router.connection(
                         self._node_id, Lane.PRODUCE, exact=exact
@@ -361,8 +371,8 @@ class Sink:
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:
                     # While all batches are large, the new connection doesn't measure it anew.
-                    known_s = self._window.round_trip_s
-                    self._window = self._new_window(
+                    known_s = self.window.round_trip_s
+                    self.window = self._new_window(
                         known_s or self._router.expected_round_trip_s(self._node_id)
                     )
                 self._connection = connection
@@ -402,10 +412,14 @@ class Sink:
             error = self._options.unsupported_line(version, f"node {self._node_id}")
             self._resolver.fail_all(batches, error, self._loop.time())
             return
-        encode = partial(_encode_all, [batch.builder for batch in batches], version.magic)
+        builders = [batch.builder for batch in batches]
+        encode = partial(_encode_all, builders, version.magic, self._encode)
         size_bytes = sum(batch.builder.size_bytes for batch in batches)
         if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
-            self._compressing = self._loop.create_task(self._compress(connection, batches, encode))
+            self._compressing = self._loop.create_task(
+                self._compress(connection, batches, encode),
+                name=f"aiokafka08 compress for node {self._node_id}",
+            )
             self._compressing.add_done_callback(partial(self._compression_ended, batches))
         else:
             self._write(connection, batches, encode())
@@ -505,7 +519,7 @@ class Sink:
         try:
             now = self._loop.time()
             if request.connection is self._connection:
-                self._window.acknowledged(
+                self.window.acknowledged(
                     request.sent_at,
                     now,
                     request.sent_batches,
@@ -582,18 +596,24 @@ class Sink:
             self._router.telemetry.emit(Acks0Unknown(partitions, messages, reason))
 
 
-def _encode_all(builders: list[MessageSetBuilder], magic: int) -> list[Buffer | Exception]:
+def _encode_all(
+    builders: list[MessageSetBuilder], magic: int, encode: Encode
+) -> list[Buffer | Exception]:
     """Return the message set of each builder, or the exception that encoding it raised.
 
     `magic`: the highest message format that the broker can read.
     """
-    return [_encode(builder, magic) for builder in builders]
+    encoded: list[Buffer | Exception] = []
+    for builder in builders:
+        try:
+            encoded.append(encode(builder, magic))
+        except Exception as failure:  # compression may raise anything; the batch must fail
+            encoded.append(failure)
+    return encoded
 
 
-def _encode(builder: MessageSetBuilder, magic: int) -> Buffer | Exception:
-    try:
-        if builder.magic > magic:  # the leader is of an older broker line than when the batch began
-            builder = builder.as_format_0()
-        return builder.build()
-    except Exception as failure:  # compression may raise anything; the batch must fail
-        return failure
+def encode_batch(builder: MessageSetBuilder, magic: int) -> Buffer:
+    """Return the message set of a batch, for a broker that reads formats up to `magic`."""
+    if builder.magic > magic:  # the leader is of an older broker line than when the batch began
+        builder = builder.as_format_0()
+    return builder.build()

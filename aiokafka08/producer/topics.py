@@ -38,7 +38,7 @@ from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.producer")
 
-_LEADER_WAIT_S: Final = 3.0
+LEADER_WAIT_S: Final = 3.0
 """How long a call waits until at least one partition of a topic has a leader.
 
 If the topic is known by then, the call goes on, and its messages are buffered until there is a
@@ -116,12 +116,14 @@ class TopicRoutes:
         accumulator: Accumulator,
         options: ProducerOptions,
         new_partitioner: Callable[[], Partitioner],
+        leader_wait_s: float = LEADER_WAIT_S,
     ) -> None:
         self.by_topic: dict[str, TopicRoute] = {}
         self._router = router
         self._accumulator = accumulator
         self._options = options
         self._new_partitioner = new_partitioner
+        self._leader_wait_s = leader_wait_s
         self._loop = asyncio.get_running_loop()
         self._snapshot = router.metadata.snapshot  # the one that all known topics agree with
         self._lookups: set[asyncio.Task[object]] = set()
@@ -271,7 +273,7 @@ class TopicRoutes:
             route.topic,
             timeout_s=max(deadline - self._loop.time(), 0.0),
             leaders=any,
-            leaders_s=_LEADER_WAIT_S,
+            leaders_s=self._leader_wait_s,
             until_unknown=True,
         )
         await self._wait_for(lookup, None, route.topic)

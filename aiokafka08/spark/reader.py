@@ -270,7 +270,9 @@ def _is_integer(value: object) -> bool:
 # --- in a task ------------------------------------------------------------------------------------
 
 
-def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_task(
+    options: ReadOptions, partition: InputPartition, *, max_rows: int = MAX_BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task's ranges as Arrow batches of limited size.
 
     A batch may have rows of several partitions, and a partition's rows may be in several batches;
@@ -285,7 +287,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
     if not isinstance(partition, ReadTask):
         return  # Spark passes a task of its own if `partitions` returned none
     with BlockingClient(options.client, partition.leaders) as client:
-        batches = _read_batches(client.router, options, partition.value)
+        batches = _read_batches(client.router, options, partition.value, max_rows)
         try:
             while (batch := client.run(_next_batch(batches))) is not None:
                 yield batch
@@ -315,7 +317,7 @@ async def _next_batch(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.Recor
 
 
 async def _read_batches(
-    router: Router, options: ReadOptions, ranges: Sequence[OffsetRange]
+    router: Router, options: ReadOptions, ranges: Sequence[OffsetRange], max_rows: int
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     fields = BATCH_SCHEMA_WITH_HEADERS if options.include_headers else BATCH_SCHEMA
     columns, runs = Columns(MAX_BATCH_BYTES), list[tuple[TopicPartition, int]]()
@@ -323,9 +325,9 @@ async def _read_batches(
     async with aclosing(merge(sources, TASK_FETCH_BYTES)) as message_sets:
         async for tp, raw in message_sets:
             reader = message_set_reader(options, tp, raw)
-            while count := reader.read_columns(columns, MAX_BATCH_ROWS - len(columns)):
+            while count := reader.read_columns(columns, max_rows - len(columns)):
                 runs.append((tp, count))
-                if columns.is_full or len(columns) >= MAX_BATCH_ROWS:
+                if columns.is_full or len(columns) >= max_rows:
                     yield _to_spark_batch(runs, columns, fields, options)
                     columns, runs = Columns(MAX_BATCH_BYTES), []
     if len(columns):

@@ -13,14 +13,12 @@ from aiokafka08.concurrency.loop_yield import LoopSlice, LoopYield
 pytestmark = pytest.mark.both_loops
 
 
-@pytest.fixture(autouse=True)
-def no_hold_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the second call in a loop iteration due, however fast the machine is."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", -1.0)
+NEVER_S = -1.0
+"""The second call in a loop iteration is due, however fast the machine is."""
 
 
 async def test_second_call_of_a_task_in_one_iteration_is_due() -> None:
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(NEVER_S)
     assert not loop_yield.is_due()
     assert loop_yield.is_due()
     await loop_yield.yield_now()
@@ -28,23 +26,20 @@ async def test_second_call_of_a_task_in_one_iteration_is_due() -> None:
     assert not loop_yield.is_due()
 
 
-async def test_it_is_not_due_before_the_hold_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600.0)
-    loop_yield = LoopYield()
+async def test_it_is_not_due_before_the_hold_time_is_over() -> None:
+    loop_yield = LoopYield(3600.0)
     assert not any(loop_yield.is_due() for _ in range(1000))
 
 
 async def test_pop_due_resets_it() -> None:
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(NEVER_S)
     assert not loop_yield.pop_due()
     assert loop_yield.pop_due()
     assert not loop_yield.was_due
 
 
 async def test_tasks_that_call_once_each_are_not_due() -> None:
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(NEVER_S)
 
     async def call() -> bool:
         return loop_yield.is_due()
@@ -53,7 +48,7 @@ async def test_tasks_that_call_once_each_are_not_due() -> None:
 
 
 async def test_a_new_loop_iteration_is_measured_anew() -> None:
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(NEVER_S)
     for _ in range(3):
         assert not loop_yield.is_due()
         await asyncio.sleep(0)
@@ -61,7 +56,7 @@ async def test_a_new_loop_iteration_is_measured_anew() -> None:
 
 
 async def test_it_is_never_due_outside_a_task_of_its_loop() -> None:
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(NEVER_S)
     due: list[bool] = []
     asyncio.get_running_loop().call_soon(lambda: due.extend(loop_yield.is_due() for _ in range(3)))
     await asyncio.sleep(0)
@@ -69,9 +64,8 @@ async def test_it_is_never_due_outside_a_task_of_its_loop() -> None:
     assert due == [False] * 6
 
 
-async def test_slice_ignores_the_time_of_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.5)
-    loop_slice = LoopSlice()
+async def test_slice_ignores_the_time_of_other_tasks() -> None:
+    loop_slice = LoopSlice(0.5)
     assert loop_slice.is_over()  # before the first one
 
     async def hold_the_loop() -> None:
@@ -95,7 +89,7 @@ async def test_run_steps_yields_between_the_steps() -> None:
             yield
         return "done"
 
-    task = asyncio.create_task(LoopYield().run_steps(work()))
+    task = asyncio.create_task(LoopYield(NEVER_S).run_steps(work()))
     iterations = 0
     while not task.done():
         iterations += 1

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from aiokafka08.concurrency.loop_yield import LoopSlice
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests.clients import OpenConsumer
 from tests.waiting import until
 
 Consumer = AIOKafkaConsumer[Any, Any]
-MakeConsumer = Callable[..., Consumer]
+MakeConsumer = Callable[..., OpenConsumer]
 
 
 @pytest.fixture
@@ -28,22 +31,27 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 @pytest.fixture
 async def make_consumer(cluster: EmbeddedCluster) -> AsyncIterator[MakeConsumer]:
     """Make consumers of the cluster with short waits and "earliest"; options replace these."""
-    made: list[Consumer] = []
+    made: list[OpenConsumer] = []
 
-    def make(*topics: str, **options: Any) -> Consumer:
+    def make(*topics: str, **options: Any) -> OpenConsumer:
         defaults = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "auto_offset_reset": "earliest",
             "retry_backoff_ms": 20,
             "fetch_max_wait_ms": 100,
         }
-        consumer: Consumer = AIOKafkaConsumer(*topics, **{**defaults, **options})
+        consumer = OpenConsumer(*topics, **{**defaults, **options})
         made.append(consumer)
         return consumer
 
     yield make
     for consumer in made:
         await consumer.stop()
+
+
+def slices_of(seconds: float) -> dict[str, Any]:
+    """Return the `parts` of a consumer that yields to the event loop after so many seconds."""
+    return {"new_slice": partial(LoopSlice, seconds)}
 
 
 def tp(partition: int, topic: str = "t") -> TopicPartition:

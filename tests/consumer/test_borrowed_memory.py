@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from aiokafka08.testing.controls import find_partition
 from aiokafka08.testing.runtime import ClusterRuntime
-from tests.consumer.conftest import Consumer, MakeConsumer, take, tp
+from tests.clients import OpenConsumer
+from tests.consumer.conftest import Consumer, MakeConsumer, slices_of, take, tp
 from tests.waiting import until
 
 pytestmark = pytest.mark.twins
@@ -19,8 +21,8 @@ LARGE = 150_000
 """More than half of what may be fetched: two of them don't fit at once."""
 
 
-def reader(make_consumer: MakeConsumer, *partitions: int) -> Consumer:
-    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
+def reader(make_consumer: MakeConsumer, *partitions: int, **options: Any) -> OpenConsumer:
+    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000, **options)
     consumer.assign([tp(partition) for partition in partitions])
     return consumer
 
@@ -43,20 +45,19 @@ async def test_bytes_of_a_removed_partition_go_to_the_waiter(
     consumer = reader(make_consumer, 0, 2)
     await consumer.start()
     await holding(consumer)
-    holder = next(p for p in (0, 2) if consumer._engine.cursors[tp(p)].borrowed_bytes)
+    holder = next(p for p in (0, 2) if consumer.engine.cursors[tp(p)].borrowed_bytes)
     other = 2 - holder
-    await until(lambda: consumer._engine._fetcher._memory.waiters, "a waiter")
+    await until(lambda: consumer.engine.fetcher.memory.waiters, "a waiter")
     consumer.assign([tp(other)])
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == other
 
 
 async def test_waiting_call_reclaims_bytes_of_unread_buffers(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     """Also if the call checks between a response and the next request."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     cluster.append("t", 0, [bytes(LARGE)])
-    consumer = reader(make_consumer, 0, 1)
+    consumer = reader(make_consumer, 0, 1, parts=slices_of(0.0))
     await consumer.start()
     await holding(consumer)
     waiting = asyncio.create_task(consumer.getone(tp(1)))
@@ -80,7 +81,7 @@ async def test_partition_that_loses_its_leader_returns_its_bytes(
     await consumer.start()
     await until(lambda: hanging.hits, "the fetch of the large message")
     cluster._call(lose_leader)  # its connections stay open, as behind a dead switch
-    consumer._router.metadata.request_refresh()
+    consumer.router.metadata.request_refresh()
     await until(lambda: not consumer.ready())
     cluster.append("t", 1, [bytes(LARGE)])
     assert (await asyncio.wait_for(consumer.getone(), 5)).partition == 1
@@ -144,9 +145,9 @@ async def test_returned_memory_ends_an_overdraft(
     silence = cluster.fault(FetchRequest, then=Silence(), node=0, times=None)
     await until(lambda: silence.hits, "a poll without a response")
     consumer.assign([tp(number, "u") for number in (0, 1, 3)])
-    idle = consumer._engine.cursors[tp(1, "u")]
+    idle = consumer.engine.cursors[tp(1, "u")]
     await until(lambda: idle.in_flight is None, "the end of the last poll")
-    assert consumer._engine._fetcher._memory.is_overdrawn
+    assert consumer.engine.fetcher.memory.is_overdrawn
     cluster.append("u", 1, [b"v"])
     assert (await consumer.getone(tp(0, "u"))).offset == 0
     async with asyncio.timeout(5):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
     ConsumerStoppedError,
 )
@@ -20,7 +21,7 @@ from aiokafka08.protocol.compression import (
 )
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, take, tp, values
+from tests.consumer.conftest import MakeConsumer, slices_of, take, tp, values
 from tests.waiting import until
 
 pytestmark = pytest.mark.twins
@@ -225,12 +226,11 @@ async def test_calls_that_time_out_lose_nothing(
 
 
 async def test_getmany_cancelled_while_it_decodes_loses_nothing(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     for _ in range(5):
         cluster.append("t", 0, values(0, 4000), codec=Codec.SNAPPY)
-    consumer = make_consumer("t")
+    consumer = make_consumer("t", parts=slices_of(0.0))
     await consumer.start()
     await until(lambda: consumer.metrics()["lag"] == 20_000)
     got: list[int] = []
@@ -250,14 +250,11 @@ async def test_getmany_cancelled_while_it_decodes_loses_nothing(
 
 
 async def test_long_decoding_yields_to_the_loop(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr(
-        "aiokafka08.concurrency.loop_yield.SLICE_S", 0.0002
-    )  # on any machine, any twin
     for _ in range(10):
         cluster.append("t", 0, values(0, 10_000))
-    consumer = make_consumer("t")
+    consumer = make_consumer("t", parts=slices_of(0.0002))  # on any machine, any twin
     await consumer.start()
     await until(lambda: consumer.metrics()["buffered_bytes"] > 1_000_000)
     iterations = 0
@@ -291,12 +288,11 @@ async def test_returned_records_are_not_kept(
 
 
 async def test_two_busy_readers_share_the_messages(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0005)
     for partition in range(2):
         cluster.append("t", partition, values(0, 20_000))
-    consumer = make_consumer("t")
+    consumer = make_consumer("t", parts=slices_of(0.0005))
     await consumer.start()
     counts = [0, 0]
 
@@ -322,7 +318,6 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
     No set takes long enough for a thread here.
     """
     monkeypatch.setitem(LONG_DECOMPRESS_BYTES, Codec.GZIP, sys.maxsize)
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.0)
     much = bytes([0x7F]) * 1_100_000  # the beginning of a message of 2 GiB
     bomb = compress(Codec.GZIP, much)
     bombs = [encode_entry(n, None, bomb, attributes=Codec.GZIP) for n in range(20)]
@@ -343,7 +338,7 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
             iterations[0] += 1
             await asyncio.sleep(0)
 
-    consumer = make_consumer()
+    consumer = make_consumer(parts=slices_of(0.0))
     consumer.assign([tp(0)])
     await consumer.start()
     await until(lambda: consumer.metrics()["lag"] == 21)
@@ -364,12 +359,12 @@ async def test_large_compressed_sets_are_opened_one_per_iteration(
 
 
 async def test_getmany_returns_after_decompressing_enough(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.consumer.collector.CALL_DECOMPRESSED_BYTES", 5_000_000)
     for _ in range(10):
         cluster.append("t", 0, [bytes(2_000_000)], codec=Codec.GZIP)
-    consumer = make_consumer("t")
+    limits = ConsumerLimits(call_decompressed_bytes=5_000_000)
+    consumer = make_consumer("t", parts={"limits": limits})
     await consumer.start()
     await until(lambda: consumer.metrics()["lag"] == 10)
     seen: list[int] = []

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from aiokafka08 import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
-from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -22,6 +21,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.telemetry import CommitFailed, Event
 from aiokafka08.testing import Answer, Delay, EmbeddedCluster, Silence
+from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ HOUR_MS = 3_600_000
 
 async def started(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, **options: Any
-) -> AIOKafkaConsumer:
+) -> OpenConsumer:
     """Start a consumer of the group "g" that reads partition 0, which has ten messages."""
     if not cluster.offsets("t", 0).end:
         cluster.append("t", 0, values(0, 10))
@@ -121,7 +121,7 @@ async def test_exception_in_auto_commit_is_raised_by_calls(
     async def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(consumer._engine._store, "commit", broken)
+    monkeypatch.setattr(consumer.engine.store, "commit", broken)
     with pytest.raises(ZeroDivisionError):
         async for _ in consumer:
             pass
@@ -170,9 +170,9 @@ async def test_fenced_commit_raises_and_notifies_the_membership(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     fenced: list[tuple[int, int]] = []
-    consumer._engine._member_state.generation, consumer._engine._member_state.member = 7, "me"
+    consumer.engine.member_state.generation, consumer.engine.member_state.member = 7, "me"
     monkeypatch.setattr(
-        consumer._engine._membership,
+        consumer.engine.membership,
         "on_commit_fenced",
         lambda error, generation: fenced.append((error.errno, generation)),
     )
@@ -189,13 +189,13 @@ async def test_waiting_commit_is_refused_when_the_session_ends(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await consumer.commit({tp(0): 1})
-    commits, offsets = consumer._engine.commits, {tp(0): OffsetAndMetadata(3, "")}
+    commits, offsets = consumer.engine.commits, {tp(0): OffsetAndMetadata(3, "")}
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
-    await until(commits._lock.locked)
+    await until(lambda: commits.is_committing, "the first commit")
     second = asyncio.create_task(commits.commit(offsets))
     await asyncio.sleep(0)
-    consumer._engine._member_state.session_lost = True
+    consumer.engine.member_state.session_lost = True
     await first
     with pytest.raises(CommitFailedError, match="session in ZooKeeper has ended"):
         await second
@@ -209,12 +209,12 @@ async def test_commit_carries_the_generation_of_its_positions(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await consumer.commit({tp(0): 1})
-    consumer._engine._member_state.generation = 1
+    consumer.engine.member_state.generation = 1
     cluster.fault(OffsetCommitRequest, then=Delay(0.05))
     first = asyncio.create_task(consumer.commit({tp(0): 2}))
     second = asyncio.create_task(consumer.commit({tp(0): 3}))  # waits for the first one
     await asyncio.sleep(0)
-    consumer._engine._member_state.generation = 2
+    consumer.engine.member_state.generation = 2
     await asyncio.gather(first, second)
     assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [-1, 1, 1]
 
@@ -225,9 +225,9 @@ async def test_commit_in_the_background_has_the_identity_of_its_call(
     """The membership may end the generation before the task of the commit first runs."""
     consumer = await started(cluster, make_consumer)
     await take(consumer, 10)
-    consumer._engine._member_state.generation = 1
+    consumer.engine.member_state.generation = 1
     consumer.unsubscribe()
-    consumer._engine._member_state.generation = 2
+    consumer.engine.member_state.generation = 2
     await consumer.stop()
     assert [one.generation for one in cluster.requests(OffsetCommitRequest)] == [1]
 
@@ -240,12 +240,12 @@ async def test_late_commit_in_the_background_is_not_sent(
     events: list[Event] = []
     consumer = await started(cluster, make_consumer, on_event=events.append)
     await take(consumer, 10)
-    state = consumer._engine._member_state
+    state = consumer.engine.member_state
     state.session_lost = ended_by == "lost session"
     consumer.unsubscribe()
     state.session_lost = False  # a new session, of which the positions know nothing
     if ended_by == "cancel_pending":
-        consumer._engine.commits.cancel_pending()
+        consumer.engine.commits.cancel_pending()
     await until(lambda: any(isinstance(event, CommitFailed) for event in events), "the failure")
     await consumer.stop()
     assert committed(cluster) is None
@@ -270,9 +270,9 @@ async def test_revoked_partitions_are_committed_before_the_listener(
 ) -> None:
     consumer = await started(cluster, make_consumer, enable_auto_commit=automatic)
     listener = Listener(cluster)
-    consumer._wanted.listener = listener
+    consumer.subscribed.listener = listener
     await take(consumer, 10)
-    assignment = consumer._engine
+    assignment = consumer.engine
     await assignment.assign([tp(0), tp(1)])
     assert await consumer.position(tp(1)) == 0
     await assignment.assign([])
@@ -305,7 +305,7 @@ async def test_partitions_of_a_new_assignment_are_committed_first(
 ) -> None:
     consumer = await started(cluster, make_consumer)
     await take(consumer, 10)
-    await consumer._engine.assign([tp(1)])
+    await consumer.engine.assign([tp(1)])
     assert committed(cluster) == 10
     assert committed(cluster, 1) is None
 
@@ -318,7 +318,7 @@ async def test_commit_delays_a_rebalance_half_a_session_at_most(
     await take(consumer, 10)
     cluster.fault(OffsetCommitRequest, then=Silence(perform=False), times=None)
     async with asyncio.timeout(20):  # not request_timeout_ms
-        await consumer._engine.assign([])
+        await consumer.engine.assign([])
     assert any(isinstance(event, CommitFailed) for event in events)
     assert consumer.assignment() == set()
 
@@ -423,9 +423,9 @@ async def test_commit_in_flight_ends_before_revoke_returns(
     await until(lambda: fault.hits)
     waiting = asyncio.create_task(consumer.commit({tp(0): 4}))
     await asyncio.sleep(0)
-    consumer._wanted.unsubscribe()
+    consumer.subscribed.unsubscribe()
     async with asyncio.timeout(20):
-        await consumer._engine.revoke()
+        await consumer.engine.revoke()
     for commit in (in_flight, waiting):
         with pytest.raises(CommitFailedError, match="were revoked meanwhile"):
             await commit
@@ -441,8 +441,8 @@ async def test_revoke_waits_for_a_short_commit(
     cluster.fault(OffsetCommitRequest, then=Answer(14), times=2)
     in_flight = asyncio.create_task(consumer.commit({tp(0): 3}))
     await asyncio.sleep(0)
-    consumer._wanted.unsubscribe()
-    await consumer._engine.revoke()
+    consumer.subscribed.unsubscribe()
+    await consumer.engine.revoke()
     assert committed(cluster) == 3
     await in_flight
 

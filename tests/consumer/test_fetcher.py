@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
 )
+from aiokafka08.net.limits import NetLimits
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import (
     Answer,
@@ -22,7 +24,7 @@ from aiokafka08.testing import (
     WrongCorrelationId,
 )
 from aiokafka08.testing.faults import Effect
-from tests.consumer.conftest import MakeConsumer, has_partition, take, tp, values
+from tests.consumer.conftest import MakeConsumer, has_partition, slices_of, take, tp, values
 from tests.waiting import until
 
 pytestmark = pytest.mark.twins
@@ -202,11 +204,10 @@ async def test_silent_broker_delays_only_its_own_partitions(
 
 
 async def test_silent_broker_is_left_when_another_one_leads(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
     """Long before `request_timeout_ms`, which is 40 s by default."""
-    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
-    consumer = make_consumer()
+    consumer = make_consumer(net_limits=NetLimits(overdue_s=0.1))
     consumer.assign([tp(0)])
     await consumer.start()
     await until(consumer.ready)
@@ -234,10 +235,9 @@ async def test_final_error_is_raised_and_then_retried(
 
 
 async def test_unknown_code_is_raised_after_max_tries(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.consumer.cursor.MAX_TRIES", 6)
-    consumer = make_consumer(retry_backoff_ms=1)
+    consumer = make_consumer(retry_backoff_ms=1, parts={"limits": ConsumerLimits(max_tries=6)})
     consumer.assign([tp(0)])
     fault = cluster.fault(FetchRequest, then=Answer(-1), times=None)
     await consumer.start()
@@ -248,12 +248,13 @@ async def test_unknown_code_is_raised_after_max_tries(
 
 
 async def test_busy_reader_doesnt_slow_the_fetcher(
-    make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    make_consumer: MakeConsumer,
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 0.005)
     async with EmbeddedCluster(topics={"many": 200, "t": 1}) as cluster:
         cluster.append("t", 0, values(0, 1000))
-        consumer = make_consumer("many", "t", bootstrap_servers=cluster.bootstrap_servers)
+        consumer = make_consumer(
+            "many", "t", bootstrap_servers=cluster.bootstrap_servers, parts=slices_of(0.005)
+        )
         await consumer.start()
         await consumer.getone(tp(0))
         for partition in range(200):
@@ -261,7 +262,7 @@ async def test_busy_reader_doesnt_slow_the_fetcher(
         read = 0
         while consumer.metrics()["lag"] - consumer.metrics()["lag{t-0}"] < 200:
             await consumer.getone(tp(0))
-            time.sleep(0.01)  # synchronous work of the reader, longer than SLICE_S
+            time.sleep(0.01)  # synchronous work of the reader, longer than a slice
             read += 1
         # One message is read in each loop iteration, and each may apply many partitions.
         assert read < 60

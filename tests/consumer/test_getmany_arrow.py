@@ -14,7 +14,7 @@ from aiokafka08.errors import (
     KafkaConfigurationError,
 )
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, tp, values
+from tests.consumer.conftest import MakeConsumer, slices_of, tp, values
 from tests.fake_pandas import imports_pandas
 from tests.waiting import until
 
@@ -22,12 +22,11 @@ pytestmark = pytest.mark.twins
 
 
 async def test_getmany_arrow_returns_columns_and_respects_limits(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 10.0)  # on any machine
     cluster.append("t", 0, [b"v", None, b""], keys=[b"k", b"k2", None])
     cluster.append("t", 2, [b"w"])
-    consumer = make_consumer("t")
+    consumer = make_consumer("t", parts=slices_of(10.0))  # on any machine
     await consumer.start()
     assert (await consumer.getmany_arrow(tp(3))).num_rows == 0
     await until(lambda: consumer.metrics()["lag"] == 4)
@@ -53,13 +52,11 @@ async def test_getmany_arrow_returns_columns_and_respects_limits(
 async def test_limited_arrow_batch_moves_the_position_behind_it(
     cluster: EmbeddedCluster,
     make_consumer: MakeConsumer,
-    monkeypatch: pytest.MonkeyPatch,
     decoded: int,
 ) -> None:
     """Whether or not `getone()` has decoded the messages before."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 10.0)  # on any machine
     cluster.append("t", 0, values(0, 50))
-    consumer = make_consumer()
+    consumer = make_consumer(parts=slices_of(10.0))  # on any machine
     consumer.assign([tp(0)])
     await consumer.start()
     for _ in range(decoded):

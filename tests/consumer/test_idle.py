@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer
+from tests.consumer.conftest import MakeConsumer, slices_of
 from tests.waiting import until
 
 POLLS = 10
@@ -44,9 +44,8 @@ async def test_empty_response_wakes_no_waiting_call(
     method: str,
     cluster: EmbeddedCluster,
     make_consumer: MakeConsumer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    consumer = make_consumer("t", fetch_max_wait_ms=10)
+    consumer = make_consumer("t", fetch_max_wait_ms=10, parts=slices_of(3600.0))
     await consumer.start()
     if method == "getmany_arrow":
         await consumer.getmany_arrow(timeout_ms=0)  # the first call waits for the import
@@ -59,7 +58,6 @@ async def test_empty_response_wakes_no_waiting_call(
     await until(lambda: consumer.metrics()["fetch_requests"] >= polls + 2 * POLLS)
     assert call.suspended == suspended
     # Nor does it yield to the event loop after the wait: the loop has just run.
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.SLICE_S", 3600.0)
     cluster.append("t", 0, [b"new"])
     await reading
     assert call.suspended == suspended

@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
 from aiokafka08.protocol.compression import LONG_DECOMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
+from tests.clients import OpenConsumer
 from tests.consumer.conftest import MakeConsumer, tp, values
 from tests.gated_offload import GatedOffload, offload_threads
 from tests.waiting import until
@@ -57,12 +59,17 @@ each_call = pytest.mark.parametrize("read", [by_getone, by_iteration, by_getmany
 
 
 @pytest.fixture(autouse=True)
-def gated(monkeypatch: pytest.MonkeyPatch) -> None:
+def pyarrow() -> None:
     require_pyarrow()  # else the first call of getmany_arrow() imports it through the Offload
-    monkeypatch.setattr("aiokafka08.consumer.engine.Offload", GatedOffload)
 
 
-async def started(make_consumer: MakeConsumer, *partitions: int) -> AIOKafkaConsumer:
+@pytest.fixture
+def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
+    """Make consumers whose threads a test can hold back."""
+    return partial(make_consumer, parts={"new_offload": GatedOffload})
+
+
+async def started(make_consumer: MakeConsumer, *partitions: int) -> OpenConsumer:
     consumer = make_consumer()
     consumer.assign([tp(partition) for partition in partitions or (0,)])
     await consumer.start()
@@ -178,7 +185,7 @@ async def test_pause_meanwhile_keeps_the_messages(
 ) -> None:
     cluster.append("t", 0, LONG, codec=Codec.GZIP)
     consumer = await started(make_consumer)
-    collector = consumer._collector
+    collector = consumer.engine.collector
     offload = GatedOffload.hold()
     reading = asyncio.ensure_future(take(consumer, COUNT, by_getmany))
     await offload.wait_begun()
@@ -201,7 +208,8 @@ async def test_busy_partition_doesnt_keep_a_wrapper_closed(
     consumer = make_consumer(max_poll_records=10)
     consumer.assign([tp(0), tp(1)])
     await consumer.start()
-    await until(lambda: len(consumer._collector._ready) == 2, "both partitions are fetched")
+    fetched = COUNT + 1000
+    await until(lambda: consumer.metrics()["lag"] == fetched, "both partitions are fetched")
     taken = [one for _ in range(3) for one in await read(consumer)]
     assert (0, LONG[0]) in taken
 

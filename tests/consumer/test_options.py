@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
+from tests.clients import OpenConsumer
+from tests.consumer.conftest import MakeConsumer, tp, values
 from tests.waiting import until
 
 
@@ -97,14 +98,14 @@ async def test_waits_above_int32_are_capped(
 
 
 def test_times_are_kept_in_seconds() -> None:
-    config = AIOKafkaConsumer(
+    config = OpenConsumer(
         fetch_max_wait_ms=1500,
         auto_commit_interval_ms=2500,
         max_poll_interval_ms=3500,
         session_timeout_ms=4500,
         heartbeat_interval_ms=5500,
         rebalance_backoff_ms=6500,
-    )._config
+    ).engine.config
     assert (config.fetch_max_wait_s, config.auto_commit_interval_s) == (1.5, 2.5)
     assert (config.max_poll_interval_s, config.session_timeout_s) == (3.5, 4.5)
     assert (config.heartbeat_interval_s, config.rebalance_backoff_s) == (5.5, 6.5)
@@ -134,12 +135,3 @@ async def test_wrong_argument_of_a_call_is_named(make_consumer: MakeConsumer) ->
     for error, text, call in calls:
         with pytest.raises(error, match=text):
             await call
-
-
-STEPS: dict[str, Callable[[Consumer], tuple[object, str]]] = {
-    "last commit": lambda consumer: (consumer._engine, "finish"),
-    "membership": lambda consumer: (consumer._engine._membership, "stop"),
-    "reading": lambda consumer: (consumer._engine._fetcher, "stop"),
-    "offset store": lambda consumer: (consumer._engine._store, "stop"),
-    "connections": lambda consumer: (consumer._router, "stop"),
-}

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Delay, Hang
 from aiokafka08.testing.simulation import World, simulate
+from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, has_partition, tp
 from tests.waiting import until
 
@@ -23,13 +23,15 @@ SOON_S = 15.0
 """Less than `request_timeout_ms`, after which a silent broker's requests fail anyway."""
 
 
-def play(scenario: Callable[[World, Consumer], Coroutine[Any, Any, None]], **options: Any) -> None:
+def play(
+    scenario: Callable[[World, OpenConsumer], Coroutine[Any, Any, None]], **options: Any
+) -> None:
     """Run a scenario with three brokers; partition n of "t" is led by broker n."""
     with simulate(seed=3, brokers=3, version="0.8.2") as world:
 
         async def run() -> None:
             world.cluster.create_topic("t", 3, 2)
-            consumer: Consumer = AIOKafkaConsumer(
+            consumer = OpenConsumer(
                 bootstrap_servers=world.cluster.bootstrap_servers,
                 fetch_max_bytes=200_000,
                 max_partition_fetch_bytes=1000,
@@ -65,7 +67,7 @@ async def read(consumer: Consumer, partition: int, count: int, within_s: float =
 
 
 def test_silent_broker_returns_what_it_has_borrowed() -> None:
-    async def scenario(world: World, consumer: Consumer) -> None:
+    async def scenario(world: World, consumer: OpenConsumer) -> None:
         world.cluster.append("t", 0, [bytes(LARGE)] * 3)
         hanging = world.cluster.fault(FetchRequest, then=Hang(), node=0, where=wants_large(0))
         await until(lambda: hanging.hits, "the fetch of the large message")
@@ -81,16 +83,15 @@ def test_silent_broker_returns_what_it_has_borrowed() -> None:
 def test_unreachable_new_leader_returns_its_borrowed_memory() -> None:
     """The partition moves there when its fetch has grown, so it borrows for its first request."""
 
-    async def scenario(world: World, consumer: Consumer) -> None:
+    async def scenario(world: World, consumer: OpenConsumer) -> None:
         world.cluster.append("t", 0, [bytes(LARGE)] * 3)
         hanging = world.cluster.fault(FetchRequest, then=Hang(), node=0, where=wants_large(0))
         await until(lambda: hanging.hits, "the fetch of the large message")
         world.cluster.move_leader("t", 1, to=2)
         world.pause("broker 1")
         world.cluster.move_leader("t", 0, to=1)
-        cursor = consumer._engine.cursors[tp(0)]
-        queues = consumer._engine._fetcher._queues
-        await until(lambda: (queue := queues[cursor]) is not None and queue.node_id == 1)
+        cursor = consumer.engine.cursors[tp(0)]
+        await until(lambda: consumer.engine.fetcher.leader(cursor) == 1)
         world.cluster.append("t", 1, [bytes(LARGE)] * 5)
         await read(consumer, 1, 5)
         world.resume("broker 1")
@@ -102,7 +103,7 @@ def test_unreachable_new_leader_returns_its_borrowed_memory() -> None:
 def test_slow_broker_gets_its_large_message_at_last() -> None:
     """Each time its request is given up later, while another partition always needs the memory."""
 
-    async def scenario(world: World, consumer: Consumer) -> None:
+    async def scenario(world: World, consumer: OpenConsumer) -> None:
         world.cluster.append("t", 0, [bytes(LARGE)])
         world.cluster.fault(FetchRequest, then=Delay(6), node=0, times=None, where=wants_large(0))
 
@@ -119,10 +120,10 @@ def test_slow_broker_gets_its_large_message_at_last() -> None:
 
 
 def test_idle_long_poll_holds_no_borrowed_memory() -> None:
-    async def scenario(world: World, consumer: Consumer) -> None:
+    async def scenario(world: World, consumer: OpenConsumer) -> None:
         world.cluster.append("t", 0, [bytes(LARGE // 2)])
         await read(consumer, 0, 1)
-        cursor = consumer._engine.cursors[tp(0)]
+        cursor = consumer.engine.cursors[tp(0)]
         await until(lambda: cursor.in_flight is not None, "the long poll")
         world.cluster.append("t", 1, [bytes(LARGE)])
         await read(consumer, 1, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -21,6 +21,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Disconnected, Event
 from aiokafka08.testing import Close, Delay, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
+from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
 from tests.waiting import until
 
@@ -139,13 +140,13 @@ async def test_seek_while_the_start_waits_for_positions_ends_it(
 
 
 async def test_start_ends_without_the_position_of_a_hung_leader(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
-    monkeypatch.setattr("aiokafka08.consumer.engine._POSITIONS_S", 0.1)
     cluster.fault(
         ListOffsetsRequest, then=Silence(), times=None, where=lambda request: bool(request.topics)
     )
-    consumer = make_consumer("t", auto_offset_reset="latest")
+    limits = ConsumerLimits(start_positions_s=0.1)
+    consumer = make_consumer("t", auto_offset_reset="latest", parts={"limits": limits})
     await asyncio.wait_for(consumer.start(), 5)
 
 
@@ -226,9 +227,9 @@ async def test_stop_during_start_ends_the_start(cluster: EmbeddedCluster) -> Non
 
 
 async def test_consumer_dropped_without_stop_warns(cluster: EmbeddedCluster) -> None:
-    consumer = Consumer("t", bootstrap_servers=cluster.bootstrap_servers)
+    consumer = OpenConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
     await consumer.start()
-    inside = consumer._engine
+    inside = consumer.engine
     with pytest.warns(ResourceWarning, match="^Unclosed AIOKafkaConsumer"):
         del consumer
     await inside.stop()
@@ -298,12 +299,12 @@ async def test_closed_connections_are_opened_again(
     assert (await asyncio.wait_for(consumer.getone(), 10)).offset == 5
 
 
-STEPS: dict[str, Callable[[Consumer], tuple[object, str]]] = {
-    "last commit": lambda consumer: (consumer._engine, "finish"),
-    "membership": lambda consumer: (consumer._engine._membership, "stop"),
-    "reading": lambda consumer: (consumer._engine._fetcher, "stop"),
-    "offset store": lambda consumer: (consumer._engine._store, "stop"),
-    "connections": lambda consumer: (consumer._router, "stop"),
+STEPS: dict[str, Callable[[OpenConsumer], tuple[object, str]]] = {
+    "last commit": lambda consumer: (consumer.engine, "finish"),
+    "membership": lambda consumer: (consumer.engine.membership, "stop"),
+    "reading": lambda consumer: (consumer.engine.fetcher, "stop"),
+    "offset store": lambda consumer: (consumer.engine.store, "stop"),
+    "connections": lambda consumer: (consumer.router, "stop"),
 }
 
 
@@ -311,7 +312,7 @@ STEPS: dict[str, Callable[[Consumer], tuple[object, str]]] = {
 async def test_failing_step_of_stop_lets_the_others_run(
     cluster: EmbeddedCluster, name: str
 ) -> None:
-    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
+    consumer = OpenConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
     await consumer.start()
     taken: list[str] = []
 

@@ -13,6 +13,7 @@ import pytest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import Effect
+from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, has_partition, take, tp, values
 from tests.waiting import until
 
@@ -31,15 +32,12 @@ def hanging_polls(cluster: EmbeddedCluster) -> int:
     return len(cluster.requests(FetchRequest)) - len(urgent_requests(cluster))
 
 
-async def until_poll_hangs(consumer: Consumer) -> None:
+async def until_poll_hangs(consumer: OpenConsumer) -> None:
     """Wait for a long poll in flight.
 
     `asked_bytes` wouldn't show it: while a response is applied, these are still bytes of that one.
     """
-    brokers = consumer._engine._fetcher._brokers
-    await until(
-        lambda: any(one.hangs_from is not None for one in brokers.values()), "a poll is in flight"
-    )
+    await until(lambda: consumer.engine.fetcher.hanging_polls, "a poll is in flight")
 
 
 async def offsets(consumer: Consumer, count: int) -> list[int]:
@@ -248,12 +246,11 @@ async def test_memory_is_reclaimed_before_an_urgent_request(
     consumer.assign([tp(0), tp(2), tp(0, "u")])
     await consumer.start()
     await consumer.seek_to_end()
-    [leader] = [one for one in consumer._engine._fetcher._brokers.values() if one.queue.cursors]
-    await until(lambda: leader.hangs_from is not None, "a poll that hangs")
+    await until_poll_hangs(consumer)
     consumer.seek(tp(0), 1)
     await until(lambda: consumer.metrics()["buffered_bytes"] > large, "a large message, not read")
     waiting = asyncio.ensure_future(consumer.getone(tp(2)))
-    await until(lambda: consumer._engine.collector.waiting_calls, "the call waits")
+    await until(lambda: consumer.engine.collector.waiting_calls, "the call waits")
     slow = cluster.fault(FetchRequest, then=Delay(0.2), where=is_urgent)
     consumer.seek(tp(2), 1)
     await until(lambda: slow.hits, "the response that will show the size")

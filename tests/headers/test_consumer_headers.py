@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, arrow_headers
+from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.concurrency.loop_yield import LoopSlice
-from aiokafka08.consumer import record_buffer
-from aiokafka08.consumer.collector import Collector
 from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.testing import EmbeddedCluster
+from tests.clients import OpenConsumer
 from tests.waiting import until
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -52,11 +51,9 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 @asynccontextmanager
-async def consumer_of(
-    cluster: EmbeddedCluster, **options: Any
-) -> AsyncIterator[AIOKafkaConsumer[Any, Any]]:
+async def consumer_of(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[OpenConsumer]:
     """Yield a consumer that has fetched everything."""
-    consumer = AIOKafkaConsumer(
+    consumer = OpenConsumer(
         bootstrap_servers=cluster.bootstrap_servers,
         auto_offset_reset="earliest",
         **{"headers": "embedded", **options},
@@ -203,12 +200,31 @@ async def test_damaged_envelope_stops_only_its_partition(cluster: EmbeddedCluste
         assert (await consumer.getone(TP)).value == b"never"
 
 
+MANUAL: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+
+
+def reading_parts() -> tuple[list[bytes], dict[str, Any]]:
+    """Return the list of envelopes that a consumer has read, and the options that make it yield to
+    the event loop after each."""
+    read: list[bytes] = []
+
+    def note_extract(value: bytes) -> Any:
+        read.append(value)
+        return extract(value)
+
+    class Slice(LoopSlice):
+        def is_over(self) -> bool:
+            return bool(read)
+
+    return read, {"parts": {"new_slice": Slice}, "decoding": {"extract": note_extract}}
+
+
 MANY = tuple((f"h{number}", b"v") for number in range(250))
 
 
 @pytest.mark.parametrize("how", ["getone", "getmany", "getmany_arrow", "mixed"])
 async def test_messages_with_many_headers_are_read_in_steps(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, how: str
+    cluster: EmbeddedCluster, how: str
 ) -> None:
     """No step between two checks of the slice reads many headers: it would hold the event loop."""
     values = [f"{number}".encode() for number in range(100)]
@@ -219,15 +235,17 @@ async def test_messages_with_many_headers_are_read_in_steps(
         steps[-1] += value[1]
         return extract(value)
 
-    def next_step(*_: object) -> bool:
+    def next_step() -> bool:
         steps.append(0)
         return True
 
-    monkeypatch.setattr(record_buffer, "extract", count_extract)
-    monkeypatch.setattr(arrow_headers, "extract", count_extract)
-    monkeypatch.setattr(LoopSlice, "is_over", next_step)
+    class Slice(LoopSlice):
+        def is_over(self) -> bool:
+            return next_step()
+
     read: list[tuple[Any, Any]] = []
-    async with consumer_of(cluster) as consumer:
+    parts, decoding = {"new_slice": Slice}, {"extract": count_extract}
+    async with consumer_of(cluster, parts=parts, decoding=decoding) as consumer:
         while len(read) < 100:
             if how == "getone" or (how == "mixed" and not read):
                 read += pairs([await consumer.getone()])
@@ -245,20 +263,13 @@ async def test_messages_with_many_headers_are_read_in_steps(
 
 @pytest.mark.parametrize("event", ["cancel", "seek", "unassign"])
 async def test_arrow_call_interrupted_between_steps_loses_nothing(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, event: str
+    cluster: EmbeddedCluster, event: str
 ) -> None:
     """The call yields while it reads headers. A seek() then stands, and nothing is skipped."""
     cluster.append("t", 0, [*(embed(b"%d" % number, MANY) for number in range(10)), DAMAGED])
-    async with consumer_of(cluster) as consumer:
+    read, options = reading_parts()
+    async with consumer_of(cluster, **options) as consumer:
         await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
-        read: list[bytes] = []
-
-        def note_extract(value: bytes) -> Any:
-            read.append(value)
-            return extract(value)
-
-        monkeypatch.setattr(arrow_headers, "extract", note_extract)
-        monkeypatch.setattr(LoopSlice, "is_over", lambda _: bool(read))
         call = asyncio.create_task(consumer.getmany_arrow(timeout_ms=5000))
         await until(lambda: bool(read), "the call reads headers")
         assert not call.done()
@@ -280,20 +291,14 @@ async def test_arrow_call_interrupted_between_steps_loses_nothing(
 
 
 async def test_commit_between_steps_leaves_out_what_is_not_returned(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster,
 ) -> None:
     """Neither a commit nor a cancelled call behind a change of the fetch loses messages."""
     cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
-    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
+    read, options = reading_parts()
+    async with consumer_of(cluster, **options, **MANUAL) as consumer:
         assert (await consumer.getone(TP)).value == b"0"
-        read: list[bytes] = []
-
-        def note_extract(value: bytes) -> Any:
-            read.append(value)
-            return extract(value)
-
-        monkeypatch.setattr(arrow_headers, "extract", note_extract)
-        monkeypatch.setattr(LoopSlice, "is_over", lambda _: bool(read))
+        read.clear()
         call = asyncio.create_task(consumer.getmany_arrow(TP, timeout_ms=5000))
         await until(lambda: bool(read), "the call reads headers")
         await consumer.commit()
@@ -307,7 +312,7 @@ async def test_commit_between_steps_leaves_out_what_is_not_returned(
         read.clear()
         call = asyncio.create_task(consumer.getmany_arrow(TP, timeout_ms=5000))
         await until(lambda: bool(read), "the call reads headers")
-        cursor = consumer._engine.cursor(TP)
+        cursor = consumer.engine.cursor(TP)
         assert cursor.position == 20
         cursor.seek(20)  # as the fetcher does to take memory back
         call.cancel()
@@ -317,22 +322,21 @@ async def test_commit_between_steps_leaves_out_what_is_not_returned(
 
 
 async def test_commit_leaves_out_what_each_of_two_calls_has_taken(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster,
 ) -> None:
     """Also when the later call has returned its messages, and the first one hasn't."""
     cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
-    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
-        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
-        first_reads, first_may_end = asyncio.Event(), asyncio.Event()
-        run_steps = Collector.run_steps
+    first_reads, first_may_end = asyncio.Event(), asyncio.Event()
 
-        async def gated(collector: Collector, steps: Any) -> Any:
+    class Slice(LoopSlice):
+        async def run_steps(self, steps: Any) -> Any:
             if not first_reads.is_set():
                 first_reads.set()
                 await first_may_end.wait()
-            return await run_steps(collector, steps)
+            return await super().run_steps(steps)
 
-        monkeypatch.setattr(Collector, "run_steps", gated)
+    async with consumer_of(cluster, parts={"new_slice": Slice}, **MANUAL) as consumer:
+        await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
         first = asyncio.create_task(consumer.getmany_arrow(timeout_ms=5000, max_records=4))
         await first_reads.wait()
         second = await consumer.getmany_arrow(timeout_ms=5000, max_records=4)
@@ -346,31 +350,32 @@ async def test_commit_leaves_out_what_each_of_two_calls_has_taken(
 
 
 async def test_cancelled_call_leaves_what_an_earlier_one_has_taken(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster,
 ) -> None:
     """Of two calls on a partition the later one is cancelled, then the earlier one."""
     cluster.append("t", 0, [embed(b"%d" % number, MANY) for number in range(10)])
-    async with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:
+    waiting: list[asyncio.Event] = []
+
+    class Slice(LoopSlice):
+        async def run_steps(self, steps: Any) -> Any:
+            if len(waiting) < 2:
+                waiting.append(asyncio.Event())
+                await waiting[-1].wait()
+            return await super().run_steps(steps)
+
+    async with consumer_of(cluster, parts={"new_slice": Slice}, **MANUAL) as consumer:
         await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "messages are buffered")
-        waiting: list[asyncio.Event] = []
-
-        async def gated(collector: Collector, steps: Any) -> Any:
-            waiting.append(asyncio.Event())
-            await waiting[-1].wait()
-
         calls: list[asyncio.Task[Any]] = []
-        with monkeypatch.context() as patch:
-            patch.setattr(Collector, "run_steps", gated)
-            while len(calls) < 2:
-                call = consumer.getmany_arrow(timeout_ms=5000, max_records=4)
-                calls.append(asyncio.create_task(call))
-                await until(lambda: len(waiting) == len(calls), "the call has taken messages")
-            for call in reversed(calls):
-                call.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await call
-                await consumer.commit()
-                assert await consumer.committed(TP) == 0
+        while len(calls) < 2:
+            call = consumer.getmany_arrow(timeout_ms=5000, max_records=4)
+            calls.append(asyncio.create_task(call))
+            await until(lambda: len(waiting) == len(calls), "the call has taken messages")
+        for call in reversed(calls):
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await consumer.commit()
+            assert await consumer.committed(TP) == 0
         assert (await consumer.getmany_arrow(timeout_ms=5000))["offset"].to_pylist()[0] == 0
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests.clients import OpenConsumer
 
-MakeMember = Callable[..., AIOKafkaConsumer]
+MakeMember = Callable[..., OpenConsumer]
 
 SESSION_MS = 1000
 """Short, but long enough that it doesn't expire on a busy machine."""
@@ -28,10 +29,10 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedClust
 @pytest.fixture
 async def make_member(cluster: EmbeddedCluster) -> AsyncIterator[MakeMember]:
     """Return a factory for members of the group "g" with short timeouts; options override them."""
-    made: list[AIOKafkaConsumer] = []
+    made: list[OpenConsumer] = []
 
-    def make(*topics: str, **options: Any) -> AIOKafkaConsumer:
-        member = AIOKafkaConsumer(*topics, **member_options(cluster, **options))
+    def make(*topics: str, **options: Any) -> OpenConsumer:
+        member = OpenConsumer(*topics, **member_options(cluster, **options))
         made.append(member)
         return member
 

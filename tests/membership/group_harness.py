@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.testing.history import Message, Recorder, check, report
 from tests.brokers import RealCluster
+from tests.clients import OpenConsumer
 from tests.membership.worker_process import Worker
 from tests.waiting import until
 
@@ -23,9 +24,7 @@ eventually = functools.partial(until, timeout_s=40, pause_s=0.05)
 class CollectingMember:
     """A consumer of this package that collects values, and continues after errors in `ignored`."""
 
-    def __init__(
-        self, consumer: AIOKafkaConsumer, ignored: tuple[type[Exception], ...] = ()
-    ) -> None:
+    def __init__(self, consumer: OpenConsumer, ignored: tuple[type[Exception], ...] = ()) -> None:
         self.values: list[str] = []
         self.consumer = consumer
         self._ignored = ignored

@@ -120,7 +120,7 @@ async def test_silent_member_is_replaced_after_its_session(
     await dying.start()
     await until(lambda: shared(one, dying, among=ALL), "sharing")
     # The broker receives nothing from it any more.
-    mine = dying._engine._member_state.member
+    mine = dying.engine.member_state.member
     fault: dict[str, Any] = {"then": Silence(perform=False), "times": None}
     cluster.fault(HeartbeatRequest, where=lambda request: request.member == mine, **fault)
     cluster.fault(LeaveGroupRequest, where=lambda request: request.member == mine, **fault)
@@ -324,7 +324,7 @@ async def test_commit_after_expired_session_is_fenced(
         await member.commit({TopicPartition("t", 0): 1})
     assert cluster.committed("g", "t", 0) is None
     await until(lambda: member.assignment() == ALL and alive(), "coming back")
-    await until(lambda: member._engine._member_state.generation >= 1, "a new generation")
+    await until(lambda: member.engine.member_state.generation >= 1, "a new generation")
 
 
 async def test_commit_request_has_generation_and_member(

@@ -23,6 +23,7 @@ from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
 from aiokafka08.telemetry import Event, GroupJoined
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.clients import OpenConsumer
 from tests.contract.wire.wire_client import WireClient
 from tests.full import in_full
 from tests.membership.conftest import partitions
@@ -96,7 +97,7 @@ class Group:
 def new_member(cluster: RealCluster, group: str, topic: str, client_id: str) -> CollectingMember:
     """Return a member that commits every 100 ms."""
     return CollectingMember(
-        AIOKafkaConsumer(
+        OpenConsumer(
             topic,
             bootstrap_servers=cluster.bootstrap_servers,
             group_id=group,
@@ -198,7 +199,7 @@ async def test_new_partition_starts_by_reset_or_listener_seek(
     cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1", 1)
     topic, listener = unique_name("t"), RewindingListener()
     await asyncio.to_thread(cluster.create_topic, topic, 1)
-    consumer = AIOKafkaConsumer(
+    consumer = OpenConsumer(
         bootstrap_servers=cluster.bootstrap_servers,
         group_id=unique_name("g"),
         session_timeout_ms=6000,
@@ -217,7 +218,7 @@ async def test_new_partition_starts_by_reset_or_listener_seek(
         async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             await producer.send_and_wait(topic, b"early", partition=1)
             assert new not in consumer.assignment()  # its metadata is older than the partition
-            consumer._router.metadata.request_refresh()
+            consumer.router.metadata.request_refresh()
             await eventually(lambda: new in consumer.assignment(), "the new partition")
             assert await consumer.position(new) == (0 if rewinding else 1)
             await producer.send_and_wait(topic, b"late", partition=1)
@@ -267,7 +268,7 @@ async def test_killed_coordinator_costs_no_message(
             await eventually(shared, "sharing")
             sent = await produce(cluster, topic, "one")
             await eventually(lambda: {*one.values, *two.values} == sent, "all messages")
-            membership: Any = one.consumer._engine._membership
+            membership: Any = one.consumer.engine.membership
             await asyncio.to_thread(cluster.kill, await membership._coordinator.node_id())
             sent |= await produce(cluster, topic, "two")
             await eventually(lambda: {*one.values, *two.values} == sent, "all messages")

@@ -257,7 +257,7 @@ async def test_commit_after_garbage_assignment_is_refused(
         await until(lambda: member.metrics()["group_join_failures"], "joining")
         with pytest.raises(CommitFailedError):
             await member.commit()
-    await until(lambda: len(member._engine.cursors) == 4, "joining again")
+    await until(lambda: len(member.engine.cursors) == 4, "joining again")
     await member.commit({TopicPartition("t", 0): 1})
 
 
@@ -318,10 +318,10 @@ async def test_seek_during_a_join_ends_with_the_join(
     cluster.fault(JoinGroupRequest, then=Delay(0.2))
     cluster.fault(HeartbeatRequest, then=Answer(27))
     await asyncio.wrap_future(cluster.next_request(JoinGroupRequest))
-    former = member._engine.cursor(tp)
+    former = member.engine.cursor(tp)
     seeking = asyncio.create_task(member.seek_to_end(tp))
     await until(lambda: fault.hits, "searching the end")
-    await until(lambda: member._engine.cursor(tp) is not former, "joining again")
-    assert former not in member._engine._start_offsets._waiting
+    await until(lambda: member.engine.cursor(tp) is not former, "joining again")
+    assert not member.engine.start_offsets.is_searching(former)
     fault.cancel()
     await seeking

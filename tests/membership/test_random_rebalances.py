@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08 import TopicPartition
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -26,6 +26,7 @@ from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Silence
 from aiokafka08.testing.simulation import simulate
+from tests.clients import OpenConsumer
 from tests.membership.conftest import SESSION_MS, member_options, partitions, shared
 from tests.waiting import until
 
@@ -88,8 +89,8 @@ def test_owner_log_finds_two_owners_in_one_generation() -> None:
 async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -> None:
     rng, owners = random.Random(seed), Owners()
     cluster.next_request(SyncGroupRequest, where=owners.record_sync)
-    members: list[AIOKafkaConsumer] = []
-    dead: list[AIOKafkaConsumer] = []
+    members: list[OpenConsumer] = []
+    dead: list[OpenConsumer] = []
     options: dict[str, Any] = member_options(
         cluster,
         session_timeout_ms=SESSION_MS,
@@ -101,9 +102,9 @@ async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -
         ],
     )
 
-    def silence(member: AIOKafkaConsumer) -> None:
+    def silence(member: OpenConsumer) -> None:
         """Drop all its requests about the group from now on."""
-        name = member._engine._member_state.member
+        name = member.engine.member_state.member
         for kind in (HeartbeatRequest, LeaveGroupRequest, JoinGroupRequest):
             cluster.fault(
                 kind,
@@ -118,7 +119,7 @@ async def rebalance_at_random(cluster: EmbeddedCluster, count: int, seed: int) -
             actions += ["leave", "die"] * (len(members) > 1)
             match rng.choice(actions):
                 case "join":
-                    members.append(AIOKafkaConsumer("t", **options))
+                    members.append(OpenConsumer("t", **options))
                     await members[-1].start()
                 case "leave":
                     await members.pop(rng.randrange(len(members))).stop()

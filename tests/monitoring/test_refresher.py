@@ -10,14 +10,18 @@ from typing import Any, cast
 import pytest
 
 from aiokafka08.errors import KafkaError, NoBrokersAvailable, UnsupportedVersionError
-from aiokafka08.monitoring import refresh_status
 from aiokafka08.monitoring.cluster_sample import (
     BrokerSample,
     ClusterSample,
     PartitionSample,
     TopicSample,
 )
-from aiokafka08.monitoring.refresh_status import KEPT_INTERVALS, ReadyMetrics, RefreshStatus
+from aiokafka08.monitoring.refresh_status import (
+    KEPT_INTERVALS,
+    MIN_KEPT_S,
+    ReadyMetrics,
+    RefreshStatus,
+)
 from aiokafka08.monitoring.refresher import Refresher
 from tests.waiting import until
 
@@ -54,13 +58,14 @@ class ScriptedCluster:
             raise one
         return one
 
-    def refresher(self, interval_s: float = 15) -> Refresher:
+    def refresher(self, interval_s: float = 15, min_kept_s: float = MIN_KEPT_S) -> Refresher:
         return Refresher(
             lambda: cast(Any, self),
             lambda admin: cast(Any, admin),
             client_id="test",
             interval_s=interval_s,
             clock=lambda: self.now,
+            min_kept_s=min_kept_s,
         )
 
 
@@ -68,9 +73,11 @@ def own(status: RefreshStatus, now: float) -> dict[str, float]:
     return {one.name: one.series[0][1] for one in status.families(now, "1.0") if one.series}
 
 
-async def refreshed(cluster: ScriptedCluster, times: int = 1) -> RefreshStatus:
+async def refreshed(
+    cluster: ScriptedCluster, times: int = 1, min_kept_s: float = MIN_KEPT_S
+) -> RefreshStatus:
     """Return the status after some refreshes."""
-    refresher = cluster.refresher(interval_s=0)
+    refresher = cluster.refresher(interval_s=0, min_kept_s=min_kept_s)
     task = asyncio.create_task(refresher.run())
     await until(lambda: refresher.status.refreshes >= times)
     task.cancel()
@@ -103,11 +110,10 @@ async def test_failed_refresh_is_down_and_keeps_the_metrics() -> None:
     assert status.served(1063) is None
 
 
-async def test_refresh_that_hangs_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refresh_status, "_MIN_KEPT_S", 0.01)
-    status = await refreshed(ScriptedCluster(GOOD, HANGS, GOOD), times=3)
+async def test_refresh_that_hangs_has_failed() -> None:
+    status = await refreshed(ScriptedCluster(GOOD, HANGS, GOOD), times=3, min_kept_s=0.01)
     assert (status.is_up, status.failures) == (True, 1)
-    status = await refreshed(ScriptedCluster(GOOD, HANGS), times=2)
+    status = await refreshed(ScriptedCluster(GOOD, HANGS), times=2, min_kept_s=0.01)
     assert "wasn't read within" in str(status.error)
     assert own(status, 1004)["kafka_up"] == 0
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, cluster_calls
+from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, environment
+from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    StoredGroup,
+    StoredGroupDescription,
+    StoredGroupListing,
+    StoredOffsets,
+)
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
 from aiokafka08.monitoring.cluster_sample import ClusterSample
 from aiokafka08.monitoring.sampler import ClusterSampler
@@ -18,8 +24,9 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, ListGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
-from aiokafka08.zookeeper.groups import GroupNodes
+from aiokafka08.testing.simulation import simulate
 from aiokafka08.zookeeper.session import temporary_session
+from aiokafka08.zookeeper.topic_states import TopicNode
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.waiting import eventually
@@ -154,45 +161,82 @@ async def test_groups_of_0_8_take_zookeeper() -> None:
         assert not sample.errors
 
 
-async def test_zookeeper_of_another_cluster_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zookeeper_of_another_cluster_leaves_a_gap() -> None:
     """A wrong chroot has no topics; without a gap all that ZooKeeper says would look healthy."""
-    monkeypatch.setattr(cluster_calls, "read_topic_nodes", lambda *_: {})
-    monkeypatch.setattr(GroupNodes, "names", lambda _: [])
-    async with (
-        EmbeddedCluster(version="0.8.2") as cluster,
-        sampling(cluster.bootstrap_servers, zookeeper="zk:2181/wrong") as sampler,
-    ):
-        assert (await sampler.sample()).errors == ()  # the brokers have no topics either
-        cluster.create_topic("orders", 1)
-        sample = await sampler.sample()
-    assert sample.errors == (
-        "topics in ZooKeeper not read: it has none, the brokers have some. Check that "
-        "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster",
-    )
+
+    async def scenario() -> None:
+        servers = world.cluster.bootstrap_servers
+
+        def create_chroot() -> None:
+            with temporary_session(world.zookeeper_connect, 10.0, "test.kazoo") as client:
+                client.create("/wrong/brokers/topics", b"", makepath=True)
+
+        await environment.run_in_thread(create_chroot)
+        async with sampling(servers, zookeeper=f"{world.zookeeper_connect}/wrong") as sampler:
+            assert (await sampler.sample()).errors == ()  # the brokers have no topics either
+            world.cluster.create_topic("orders", 1)
+            sample = await sampler.sample()
+        assert sample.errors == (
+            "topics in ZooKeeper not read: it has none, the brokers have some. Check that "
+            "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster",
+        )
+
+    with simulate(1, brokers=1, version="0.8.2") as world:
+        world.run(scenario)
 
 
-async def test_unreadable_store_does_not_hide_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object) -> Any:
+class PartlyDown(AIOKafkaAdminClient):
+    """Reads nothing in ZooKeeper; or, if `lists`, the name and the offsets of one group."""
+
+    lists = False
+
+    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
         raise KafkaConnectionError("it is down")
 
+    async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
+        if store == "kafka":
+            return await super().list_groups_of_store(store)
+        if not self.lists:
+            raise KafkaConnectionError("it is down")
+        return StoredGroupListing([StoredGroup("scala", store, "consumer")])
+
+    async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
+        offsets = {ORDERS: OffsetAndMetadata(0, "")}
+        groups = list(groups)
+        in_kafka = await super().list_stored_offsets(one for one in groups if one.store == "kafka")
+        return in_kafka + [
+            StoredOffsets(one.group, one.store, offsets)
+            for one in groups
+            if one.store == "zookeeper"
+        ]
+
+    async def describe_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[StoredGroupDescription]:
+        error, groups = KafkaConnectionError("it is down"), list(groups)
+        in_kafka = [one for one in groups if one.store == "kafka"]
+        return await super().describe_stored_groups(in_kafka) + [
+            StoredGroupDescription(one.group, one.store, None, error)
+            for one in groups
+            if one.store == "zookeeper"
+        ]
+
+
+async def test_unreadable_store_does_not_hide_the_other() -> None:
     async with EmbeddedCluster(version="0.9", topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
         await commit(servers, "billing", ORDERS, 0)
-        for name in ("names", "offsets", "describe"):
-            monkeypatch.setattr(GroupNodes, name, unreachable)
-        monkeypatch.setattr(cluster_calls, "read_topic_nodes", unreachable)
-        async with sampling(servers, zookeeper="zk:2181") as sampler:
-            sample = await sampler.sample()
+        async with PartlyDown(bootstrap_servers=servers) as admin:
+            sample = await ClusterSampler(admin, has_zookeeper=True).sample()
         assert [one.group for one in sample.groups] == ["billing"]
         assert sorted(sample.errors) == [
             "groups in ZooKeeper not read: it is down",
             "topics in ZooKeeper not read: it is down",
         ]
-        monkeypatch.setattr(GroupNodes, "names", lambda _: ["scala"])
-        monkeypatch.setattr(GroupNodes, "offsets", lambda *_: {"scala": {ORDERS: 0}})
         cluster.fault(ListGroupsRequest, then=Answer(15), times=None)
-        async with sampling(servers, zookeeper="zk:2181", timeout_ms=1000) as sampler:
-            sample = await sampler.sample()
+        async with PartlyDown(bootstrap_servers=servers, request_timeout_ms=1000) as admin:
+            admin.lists = True
+            sample = await ClusterSampler(admin, has_zookeeper=True).sample()
         [group] = sample.groups
         assert (group.group, group.store, group.members) == ("scala", "zookeeper", None)
         texts = "; ".join(sorted(sample.errors))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aiokafka08.net.config import NetConfig, net_config
+from aiokafka08.net.limits import NetLimits
 from aiokafka08.telemetry import Event, Telemetry
 
 MakeConfig = Callable[..., NetConfig]
@@ -15,9 +17,11 @@ MakeConfig = Callable[..., NetConfig]
 
 @pytest.fixture
 def make_config() -> MakeConfig:
-    """A configuration with short times; keyword arguments as `net_config` takes them."""
+    """A configuration with short times; arguments as of `net_config`, and `limits`."""
 
-    def make(bootstrap_servers: Any = "127.0.0.1:1", **options: Any) -> NetConfig:
+    def make(
+        bootstrap_servers: Any = "127.0.0.1:1", limits: NetLimits | None = None, **options: Any
+    ) -> NetConfig:
         defaults: dict[str, Any] = {
             "client_id": "tests",
             "request_timeout_ms": 5000,
@@ -28,7 +32,8 @@ def make_config() -> MakeConfig:
             "security_protocol": "PLAINTEXT" if options.get("ssl_context") is None else "SSL",
             "ssl_context": None,
         }
-        return net_config(bootstrap_servers=bootstrap_servers, **defaults | options)
+        config = net_config(bootstrap_servers=bootstrap_servers, **defaults | options)
+        return config if limits is None else replace(config, limits=limits)
 
     return make
 

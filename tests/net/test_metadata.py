@@ -18,6 +18,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.net.cluster import ClusterSnapshot
+from aiokafka08.net.limits import NetLimits
 from aiokafka08.net.router import Router
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
@@ -204,12 +205,12 @@ async def test_a_closed_metadata_connection_is_retried(
 
 
 async def test_a_hanging_broker_is_replaced_by_another_in_time(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.1)
+    limits = NetLimits(unresponsive_s=0.1)
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1}) as cluster,
-        connect(cluster, ("t",), request_timeout_ms=5000) as router,
+        connect(cluster, ("t",), request_timeout_ms=5000, limits=limits) as router,
     ):
         cluster.fault(MetadataRequest, then=Hang())
         await router.metadata.refresh()  # it costs half of the time that there is
@@ -313,12 +314,11 @@ async def test_a_missing_topic_raises_and_is_not_tracked(
 
 
 async def test_a_missing_topic_ends_the_wait_after_two_responses(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 0.0)
     async with (
         EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
-        connect(cluster) as router,
+        connect(cluster, limits=NetLimits(topic_unknown_s=0.0)) as router,
     ):
         before = len(sent_metadata_requests(cluster))
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -328,14 +328,13 @@ async def test_a_missing_topic_ends_the_wait_after_two_responses(
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.10"])
 async def test_unknown_topic_gets_more_time_if_it_may_be_created(
-    connect: Connect, version: str, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, version: str
 ) -> None:
     """With KRaft, error 3 may mean that the topic is being created."""
-    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 0.0)
-    monkeypatch.setattr("aiokafka08.net.metadata._CREATING_S", 60.0)
+    limits = NetLimits(topic_unknown_s=0.0, topic_creating_s=60.0)
     async with (
         EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
-        connect(cluster, ("t",)) as router,
+        connect(cluster, ("t",), limits=limits) as router,
     ):
         unknown = Answer(UnknownTopicOrPartitionError.errno)
         cluster.fault(MetadataRequest, then=unknown, times=4)
@@ -348,12 +347,11 @@ async def test_unknown_topic_gets_more_time_if_it_may_be_created(
 
 
 async def test_a_topic_that_is_created_meanwhile_is_found(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.metadata._UNKNOWN_S", 1000.0)
     async with (
         EmbeddedCluster(topics={"t": 1}, auto_create=False) as cluster,
-        connect(cluster) as router,
+        connect(cluster, limits=NetLimits(topic_unknown_s=1000.0)) as router,
     ):
         asked = cluster.next_request(MetadataRequest)
         wait = router.metadata.wait_for_topic("late", timeout_s=1000, until_unknown=True)
@@ -530,14 +528,12 @@ async def test_a_topic_is_created_in_all_topics_mode_too(connect: Connect, versi
 
 
 async def test_a_response_merges_into_the_current_snapshot(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    connect: Connect,
 ) -> None:
-    monkeypatch.setattr(
-        "aiokafka08.net.node.UNRESPONSIVE_S", 0.0
-    )  # so that both brokers get a request
+    limits = NetLimits(unresponsive_s=0.0)  # so that both brokers get a request
     async with (
         EmbeddedCluster(brokers=2, topics={"t": 1, "u": 1}) as cluster,
-        connect(cluster, ("t",)) as router,
+        connect(cluster, ("t",), limits=limits) as router,
     ):
         cluster.fault(MetadataRequest, then=Delay(0.5), where=lambda r: r.topics == ["t"])
         refresh = asyncio.create_task(router.metadata.refresh())

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka08.errors import KafkaError
 from aiokafka08.net.config import parse_bootstrap_servers
+from aiokafka08.net.limits import NetLimits
 from aiokafka08.net.node import Lane, Node
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -26,10 +27,9 @@ PARTITIONS = 8
 @pytest.mark.parametrize("version", ["0.8.1", "0.8.2", "0.9", "0.10"])
 @pytest.mark.parametrize("seed", [1, *in_full(2, 3, 4)])
 async def test_responses_match_requests_on_cut_connections(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, version: str, seed: int
+    make_config: MakeConfig, version: str, seed: int
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.node.RECONNECT_BACKOFF_S", 0.001)
-    monkeypatch.setattr("aiokafka08.net.node.RECONNECT_BACKOFF_MAX_S", 0.01)
+    limits = NetLimits(reconnect_backoff_s=0.001, reconnect_backoff_max_s=0.01)
     chance = random.Random(seed)
     telemetry = Recorder()
     async with (
@@ -39,7 +39,7 @@ async def test_responses_match_requests_on_cut_connections(
         for partition in range(PARTITIONS):
             cluster.append("t", partition, [b"x"] * (partition + 1))
         (address,) = parse_bootstrap_servers(proxy.address)
-        node = Node(0, address, make_config(request_timeout_ms=2000), telemetry)
+        node = Node(0, address, make_config(request_timeout_ms=2000, limits=limits), telemetry)
         right = lost = 0
 
         async def ask(lane: Lane) -> None:

@@ -21,6 +21,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import Address
+from aiokafka08.net.limits import NetLimits
 from aiokafka08.net.router import Lane, Router
 from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.api import ApiKey, Topic
@@ -419,15 +420,15 @@ async def test_a_request_without_node_goes_to_any_broker(make_router: MakeRouter
 
 
 async def test_a_hanging_broker_leaves_time_for_the_others(
-    make_router: MakeRouter, monkeypatch: pytest.MonkeyPatch
+    make_router: MakeRouter,
 ) -> None:
+    # Time enough for each request to reach its broker: the last one may take all that is left.
+    limits = NetLimits(attempt_s=1.0)
     async with EmbeddedCluster(brokers=3, topics={"t": 3}) as cluster:
-        router = make_router(cluster, request_timeout_ms=60_000)
+        router = make_router(cluster, request_timeout_ms=60_000, limits=limits)
         router.metadata.add_topics(["t"])
         await router.start()
         cluster.fault(GroupCoordinatorRequest, then=Hang(), times=2)
-        # Time enough for each request to reach its broker: the last one may take all that is left.
-        monkeypatch.setattr("aiokafka08.net.node_registry.ATTEMPT_S", 1.0)
         response = await within(30, router.request(GroupCoordinatorRequest("g")))
         assert isinstance(response, GroupCoordinatorResponse)
 

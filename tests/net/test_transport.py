@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.net.config import NetConfig
-from aiokafka08.net.transport import BrokerConnection, open_connection
+from aiokafka08.net.transport import BrokerConnection, next_silence_check_s, open_connection
 from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.api import Topic, encode_response
 from aiokafka08.protocol.connection import ClientConnection
@@ -35,6 +35,8 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsResponse,
 )
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
+from aiokafka08.testing import Hang
+from aiokafka08.testing.simulation import simulate
 from tests.net.conftest import MakeConfig
 from tests.net.scripted_peers import Peer, PeerConnection, listening
 from tests.waiting import until
@@ -60,13 +62,16 @@ async def connected(
     config: NetConfig,
     on_close: Closed | None = None,
     line: BrokerLine = BrokerLine.V0_8_2,
+    protocol: ClientConnection | None = None,
 ) -> AsyncIterator[BrokerConnection]:
-    # Tests with short timeouts mean those of requests.
-    patient = dataclasses.replace(config, request_timeout_s=10)
-    connection = await open_connection(
-        peer.address, patient, BrokerVersion.of(line), on_close or Closed()
+    # Without a timeout: tests with short ones mean those of requests.
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: BrokerConnection(
+            peer.address, config, BrokerVersion.of(line), on_close or Closed(), protocol
+        ),
+        *peer.address,
+        ssl=config.ssl_context,
     )
-    connection._config = config
     try:
         yield connection
     finally:
@@ -161,18 +166,12 @@ async def test_a_response_larger_than_the_receive_buffer(config: NetConfig) -> N
             assert answer.topics[0].partitions[0].offsets == offsets
 
 
-async def test_a_silence_check_is_not_set_for_a_rounding_rest(
-    config: NetConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("overdue_s", "check_in_s"), [(-10.0, 10.5), (0.1, 0.4), (0.5 - 1e-9, 0.001), (0.51, None)]
+)
+def test_next_silence_check_is_never_at_once(overdue_s: float, check_in_s: float | None) -> None:
     """A rest of 1e-15 s would set the check again and again in the same instant."""
-    async with listening() as peer, connected(peer, config) as connection:
-        grace_s = config.request_timeout_s * 1.05 - config.request_timeout_s
-        monkeypatch.setattr(connection, "_overdue_s", lambda: grace_s - 1e-9)
-        before = asyncio.get_running_loop().time()
-        connection._check_silence()
-        assert connection._silence_timer is not None
-        # uvloop counts in whole milliseconds, and their sum as floats may be a rounding short.
-        assert connection._silence_timer.when() - before > 0.0009
+    assert next_silence_check_s(overdue_s, 10.0) == pytest.approx(check_in_s)
 
 
 # --- callers that give up -------------------------------------------------------------------------
@@ -444,12 +443,11 @@ async def test_requests_wait_while_the_peer_does_not_read(
         connected(peer, config) as connection,
     ):
         link = await peer.link()
-        transport: Any = connection._transport
         largest = 0
 
         def measure() -> int:
             nonlocal largest
-            largest = max(largest, transport.get_write_buffer_size())
+            largest = max(largest, connection.unsent_bytes)
             return largest
 
         calls = []
@@ -592,58 +590,76 @@ async def test_a_silent_peer_is_closed_without_waiting_callers(
         assert closed.calls == [("no response for 150 ms", 0)]
 
 
+def play_silence(
+    make_config: MakeConfig, scenario: Callable[[BrokerConnection], Awaitable[None]]
+) -> None:
+    """Play a scenario in virtual time, with `request_timeout_ms` of 10 s and a silent broker."""
+
+    async def play() -> None:
+        world.cluster.fault(ListOffsetsRequest, then=Hang(), times=None)
+        broker = world.cluster.nodes[0]
+        connection = await open_connection(
+            (broker.host, broker.port),
+            make_config(request_timeout_ms=10_000),
+            BrokerVersion.of(BrokerLine.V0_8_2),
+            Closed(),
+        )
+        await scenario(connection)
+        connection.close("end of the test")
+        await connection.socket_closed
+
+    with simulate(1, brokers=1) as world:
+        world.run(play)
+
+
+async def give_up(connection: BrokerConnection) -> None:
+    """Send a request whose caller gives up at once."""
+    with pytest.raises(KafkaTimeoutError):
+        await connection.request(requesting(1), timeout_s=0.001)
+
+
 @pytest.mark.parametrize(("waited_s", "closes"), [(9.95, True), (9.85, False)])
-async def test_silence_is_judged_with_a_percent_of_tolerance(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, waited_s: float, closes: bool
+def test_silence_is_judged_with_a_percent_of_tolerance(
+    make_config: MakeConfig, waited_s: float, closes: bool
 ) -> None:
     """A caller's deadline may end a little before the time limit of its request."""
-    config = make_config(request_timeout_ms=10_000)
-    async with listening() as peer, connected(peer, config) as connection:
-        call = asyncio.create_task(connection.request(requesting(1)))
-        await (await peer.link()).read()
-        monkeypatch.setattr(BrokerConnection, "response_wait_s", waited_s)
+
+    async def scenario(connection: BrokerConnection) -> None:
+        await give_up(connection)
+        await asyncio.sleep(waited_s)
         connection.close_if_silent(10.0)
         assert (connection.close_reason is not None) == closes
-        call.cancel()
+
+    play_silence(make_config, scenario)
 
 
-async def test_silence_without_callers_is_closed_a_bit_later(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a twentieth of the timeout; until then the check is due again at that moment."""
-    config = make_config(request_timeout_ms=10_000)
-    async with listening() as peer, connected(peer, config) as connection:
-        call = asyncio.create_task(connection.request(requesting(1)))
-        await (await peer.link()).read()
-        monkeypatch.setattr(BrokerConnection, "response_wait_s", 10.1)
-        connection._check_silence()
-        assert connection.close_reason is None
-        assert connection._silence_timer is not None
-        left_s = connection._silence_timer.when() - connection._loop.time()
-        assert left_s == pytest.approx(0.4, abs=0.1)
-        monkeypatch.setattr(BrokerConnection, "response_wait_s", 10.6)
-        connection._check_silence()
+def test_silence_without_callers_is_closed_a_bit_later(make_config: MakeConfig) -> None:
+    """By a twentieth of the timeout, also if the check for the first request comes before."""
+
+    async def scenario(connection: BrokerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        await connection.request(GroupCoordinatorRequest("g"))  # sets the check
+        await asyncio.sleep(5)
+        began = loop.time()
+        await give_up(connection)
+        await connection.socket_closed
         assert connection.close_reason == "no response for 10000 ms"
-        call.cancel()
+        assert loop.time() - began == pytest.approx(10.5, abs=0.1)
+
+    play_silence(make_config, scenario)
 
 
-async def test_full_buffer_is_judged_as_silence_is(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("waited_s", "closes"), [(9.5, False), (10.1, True)])
+def test_full_buffer_is_judged_as_silence_is(
+    make_config: MakeConfig, waited_s: float, closes: bool
 ) -> None:
-    config = make_config(request_timeout_ms=10_000)
-    async with (
-        listening(receive_buffer=65536) as peer,
-        connected(peer, config) as connection,
-    ):
-        await peer.link()
-        while connection.writable:
-            connection.send(produce(1 << 20, acks=0), asyncio.Future())
-        began = connection._loop.time()
-        for waited_s, closes in ((9.5, False), (10.5, True)):
-            with monkeypatch.context() as patch:
-                patch.setattr(connection._loop, "time", lambda at=began + waited_s: at)
-                connection.close_if_silent(10.0)
-            assert (connection.close_reason is not None) == closes
+    async def scenario(connection: BrokerConnection) -> None:
+        connection.pause_writing()  # as the event loop calls it
+        await asyncio.sleep(waited_s)
+        connection.close_if_silent(10.0)
+        assert (connection.close_reason is not None) == closes
+
+    play_silence(make_config, scenario)
 
 
 async def test_a_request_with_a_long_deadline_gets_it(make_config: MakeConfig) -> None:
@@ -777,21 +793,21 @@ async def test_the_end_of_a_tls_stream_is_reported(
             assert len(closed.calls) == 1
 
 
-async def test_received_responses_are_reported_before_an_exception(
-    config: NetConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class ShortOfMemory(ClientConnection):
+    """Fails after the first response."""
+
+    def received(self, nbytes: int) -> Any:
+        yield from super().received(nbytes)
+        raise MemoryError("no memory for the next response")
+
+
+async def test_received_responses_are_reported_before_an_exception(config: NetConfig) -> None:
     """`producer.sender` holds its callbacks until the report; it must come whatever happens."""
-    async with listening() as peer, connected(peer, config) as connection:
+    short = ShortOfMemory(config.client_id)
+    async with listening() as peer, connected(peer, config, protocol=short) as connection:
         link = await peer.link()
-        received = ClientConnection.received
         reports: list[None] = []
         connection.on_received = lambda: reports.append(None)
-
-        def short_of_memory(protocol: ClientConnection, nbytes: int) -> Any:
-            yield from received(protocol, nbytes)
-            raise MemoryError("no memory for the next response")
-
-        monkeypatch.setattr(ClientConnection, "received", short_of_memory)
         loop = asyncio.get_running_loop()
         unhandled: list[Any] = []
         loop.set_exception_handler(lambda _, context: unhandled.append(context["exception"]))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.telemetry import Event
 from aiokafka08.testing import EmbeddedCluster
+from tests.clients import OpenProducer
 
-MakeProducer = Callable[..., Awaitable[AIOKafkaProducer]]
+MakeProducer = Callable[..., Awaitable[OpenProducer]]
 
 
-class Producer(AIOKafkaProducer):
+class Producer(OpenProducer):
     """Keeps the events that it emits."""
 
     def __init__(self, **options: Any) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
-from aiokafka08.producer import sink
+from aiokafka08.producer.sink import encode_batch
 from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
-from aiokafka08.telemetry import BatchRetried
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.telemetry import BatchRetried, Disconnected
 from aiokafka08.testing import EmbeddedCluster
 from tests.gated_offload import GatedOffload, offload_threads
 from tests.producer.conftest import Producer
@@ -26,9 +27,23 @@ LARGE = random.Random(1).randbytes(200_000)
 """Takes long to compress by gzip."""
 
 
-@pytest.fixture(autouse=True)
-def gated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokafka08.producer.engine.Offload", GatedOffload)
+@pytest.fixture
+def producer_for(producer_for: ProducerFor) -> ProducerFor:
+    """Start producers whose threads a test can hold back."""
+
+    def start(
+        cluster: EmbeddedCluster, parts: dict[str, Any] | None = None, **options: Any
+    ) -> Awaitable[Producer]:
+        parts = {"new_offload": GatedOffload, **(parts or {})}
+        return producer_for(cluster, parts=parts, **options)
+
+    return start
+
+
+def running(work: str) -> list[asyncio.Task[Any]]:
+    """Return the background tasks of producers whose names say that they do this work."""
+    names = (f"aiokafka08 {work} ",)
+    return [one for one in asyncio.all_tasks() if one.get_name().startswith(names)]
 
 
 async def held_producer(
@@ -166,9 +181,8 @@ async def test_cancelled_compression_is_done_again(
     results = [await producer.send("t", LARGE, partition=0)]
     await offload.wait_begun()
     results.append(await producer.send("t", b"behind", partition=0))
-    [one] = sinks(producer)
-    assert one._compressing is not None
-    one._compressing.cancel()
+    [compressing] = running("compress")
+    compressing.cancel()
     offload.may_end.set()
     await asyncio.wait_for(asyncio.gather(*results), 30)
     assert values(cluster) == [LARGE, b"behind"]
@@ -183,10 +197,9 @@ async def test_compression_cancelled_before_its_first_step(
     offload.may_end.set()
     result = await producer.send("t", LARGE, partition=0)
     # Without a pause: the sinks' tasks begin in the iteration after the one that creates them.
-    await until(lambda: any(one._compressing for one in sinks(producer)), pause_s=0)
-    [one] = sinks(producer)
-    assert one._compressing is not None
-    one._compressing.cancel()
+    await until(lambda: running("compress"), pause_s=0)
+    [compressing] = running("compress")
+    compressing.cancel()
     await asyncio.wait_for(result, 30)
     await producer.send_and_wait("t", LARGE, partition=0)
     assert values(cluster) == [LARGE, LARGE]
@@ -200,12 +213,11 @@ async def test_cancelled_connecting_begins_again(
     producer = await producer_for(cluster, delivery_timeout_ms=600_000)
     await producer.partitions_for("t")
     result = await producer.send("t", b"v", partition=0)
-    await until(lambda: any(one._connecting for one in sinks(producer)), "connecting", pause_s=0)
-    [one] = sinks(producer)
+    await until(lambda: running("connect"), "connecting", pause_s=0)
+    [connecting] = running("connect")
     for _ in range(steps):
         await asyncio.sleep(0)
-    assert one._connecting is not None
-    one._connecting.cancel()
+    connecting.cancel()
     await asyncio.wait_for(result, 30)
     assert values(cluster) == [b"v"]
 
@@ -221,7 +233,7 @@ async def test_connection_lost_meanwhile_retries_the_request(
     connections = cluster.history[-1].connection
     cluster.drop_connections()
     await until(
-        lambda: not any(sink._connection.writable for sink in sinks(producer) if sink._connection),
+        lambda: any(one.lane == "produce" for one in producer.events_of(Disconnected)),
         f"connection {connections} is lost",
     )
     offload.may_end.set()
@@ -230,26 +242,23 @@ async def test_connection_lost_meanwhile_retries_the_request(
     assert [event.may_be_stored for event in producer.events_of(BatchRetried)] == [False]
 
 
-def sinks(producer: Producer) -> list[sink.Sink]:
-    engine = producer._engine
-    assert engine is not None
-    return engine.sender.sinks
-
-
 async def test_failed_compression_fails_its_batch_only(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, compression_type="gzip")
+    refused: list[MessageSetBuilder] = []
+
+    def refuse_once(builder: MessageSetBuilder, magic: int) -> Buffer:
+        if refused:
+            return encode_batch(builder, magic)
+        refused.append(builder)
+        raise MemoryError("no memory for compression")
+
+    parts = {"encode": refuse_once}
+    producer = await producer_for(cluster, compression_type="gzip", parts=parts)
     await producer.partitions_for("t")
-
-    def refuse(builder: MessageSetBuilder, magic: int) -> Exception:
-        return MemoryError("no memory for compression")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(sink, "_encode", refuse)
-        with pytest.raises(KafkaError, match="no memory for compression"):
-            await producer.send_and_wait("t", LARGE, partition=0)
-        assert GatedOffload.made.begun == 1
+    with pytest.raises(KafkaError, match="no memory for compression"):
+        await producer.send_and_wait("t", LARGE, partition=0)
+    assert GatedOffload.made.begun == 1
     await producer.send_and_wait("t", LARGE, partition=0)
     assert values(cluster) == [LARGE]
     assert producer.metrics()["buffer_used_bytes"] == 0
@@ -281,23 +290,25 @@ async def test_request_is_compressed_in_the_loop_without_threads(
 
 
 async def test_loop_runs_between_two_compressed_requests(
-    producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    producer_for: ProducerFor,
 ) -> None:
     """A pass once compressed all requests that were due, up to `max_in_flight`, back to back."""
+    iteration = 0
+    compressed_in: list[int] = []
+
+    def recorded(builder: MessageSetBuilder, magic: int) -> Buffer:
+        compressed_in.append(iteration)
+        return encode_batch(builder, magic)
+
     async with EmbeddedCluster(version="0.8.2", topics={"t": 4}) as cluster:
         producer = await producer_for(
-            cluster, compression_type="gzip", linger_ms=20, max_request_size=20_000
+            cluster,
+            compression_type="gzip",
+            linger_ms=20,
+            max_request_size=20_000,
+            parts={"encode": recorded},
         )
         await producer.partitions_for("t")
-        iteration = 0
-        compressed_in: list[int] = []
-        encode_all = sink._encode_all
-
-        def recorded(builders: Any, magic: int) -> Any:
-            compressed_in.append(iteration)
-            return encode_all(builders, magic)
-
-        monkeypatch.setattr(sink, "_encode_all", recorded)
         sending = asyncio.gather(
             *[await producer.send("t", LARGE[:15_000], partition=number) for number in range(4)]
         )

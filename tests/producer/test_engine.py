@@ -12,7 +12,6 @@ from aiokafka08.errors import KafkaError
 from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.outcome import BatchResolver
-from aiokafka08.producer.sender import Sender
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
@@ -70,7 +69,7 @@ async def test_after_a_crash_every_send_raises(
 
 
 async def test_a_crash_raises_in_senders_waiting_for_memory(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     producer = await producer_for(cluster, buffer_memory=5000)
     await producer.partitions_for("t")
@@ -78,9 +77,7 @@ async def test_a_crash_raises_in_senders_waiting_for_memory(
     many = asyncio.create_task(producer.send_many("t", [b"v" * 474] * 100, partition=0))
     await until(lambda: bool(producer.metrics()["senders_waiting"]), "waiting for memory")
     one = asyncio.create_task(producer.send("t", b"v" * 474, partition=1))
-    monkeypatch.setattr(Sender, "_send_due", bug)
-    assert producer._engine is not None
-    producer._engine.sender.passes.wake()
+    producer.engine.fail(RuntimeError("a bug"))
     async with asyncio.timeout(20):
         for waiting in (many, one):
             with pytest.raises(KafkaError, match=CRASH):

@@ -24,6 +24,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
+from tests.clients import OpenProducer
 from tests.producer.conftest import Producer
 from tests.waiting import until
 
@@ -168,11 +169,11 @@ async def test_a_cancelled_stop_still_closes_everything(
 async def test_a_stop_cancelled_repeatedly_still_closes_everything(
     cluster: EmbeddedCluster,
 ) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer = OpenProducer(bootstrap_servers=cluster.bootstrap_servers)
     await producer.start()
     await producer.partitions_for("t")
     hung = cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # a probe
-    unused = next(node.node_id for node in producer._router.nodes if not node.is_connected)
+    unused = next(node.node_id for node in producer.router.nodes if not node.is_connected)
     future = await producer.send("t", b"v", partition=unused)
     while not hung.hits:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -182,7 +183,7 @@ async def test_a_stop_cancelled_repeatedly_still_closes_everything(
         stopping.cancel()
     with pytest.raises(ProducerClosed):
         await asyncio.wait_for(future, 5)
-    assert not any(node.is_connected for node in producer._router.nodes)
+    assert not any(node.is_connected for node in producer.router.nodes)
     await asyncio.wait_for(all_closed(cluster), 5)
 
 
@@ -272,11 +273,10 @@ async def test_sends_to_an_unknown_topic_keep_their_order(
 
 
 async def test_a_producer_dropped_without_stop_warns(cluster: EmbeddedCluster) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer = OpenProducer(bootstrap_servers=cluster.bootstrap_servers)
     await producer.start()
     await producer.send_and_wait("t", b"v")
-    router, engine = producer._router, producer._engine
-    assert engine is not None
+    router, engine = producer.router, producer.engine
     with pytest.warns(ResourceWarning, match="^Unclosed AIOKafkaProducer"):
         producer = None  # type: ignore[assignment]
     await engine.stop(ProducerClosed())
@@ -286,11 +286,10 @@ async def test_a_producer_dropped_without_stop_warns(cluster: EmbeddedCluster) -
 async def test_a_producer_dropped_with_messages_logs_an_error(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
+    producer = OpenProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60000)
     await producer.start()
     future = await producer.send("t", b"v")
-    router, engine = producer._router, producer._engine
-    assert engine is not None
+    router, engine = producer.router, producer.engine
     with pytest.warns(ResourceWarning, match="Unclosed"):
         producer = None  # type: ignore[assignment]
     [message] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
@@ -373,8 +372,7 @@ async def test_stop_releases_batches_that_expired_in_flight(
     await until(lambda: producer.metrics()["batches_unfinished"] == 0, "expired")
     assert producer.metrics()["buffer_used_bytes"] > 0  # the requests are in flight
     if end == "crash":
-        assert producer._engine is not None
-        producer._engine._crashed(RuntimeError("a bug"))
+        producer.engine.fail(RuntimeError("a bug"))
         assert producer.metrics()["buffer_used_bytes"] == 0
     stopping = asyncio.create_task(producer.stop(timeout=0 if end == "timeout" else None))
     await asyncio.sleep(0)

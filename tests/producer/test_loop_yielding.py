@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,14 @@ AWAITED = 5000
 pytestmark = pytest.mark.both_loops
 
 
-@pytest.fixture(autouse=True)
-def yield_is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a yield due at each check, however fast the machine is."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", -1.0)
+ALWAYS_S = -1.0
+"""A yield is due at each check, however fast the machine is."""
+
+
+@pytest.fixture
+def producer_for(producer_for: ProducerFor) -> ProducerFor:
+    """Start producers that yield at each check."""
+    return partial(producer_for, parts={"hold_s": ALWAYS_S})
 
 
 async def iterations_until_done(task: asyncio.Task[Any]) -> int:
@@ -58,16 +63,18 @@ def twin(request: pytest.FixtureRequest) -> type[DeliveryFuture]:
     return found
 
 
-def acknowledged() -> BatchDelivery:
+def acknowledged(hold_s: float = ALWAYS_S) -> BatchDelivery:
     delivery = BatchDelivery(
-        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield()
+        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield(hold_s)
     )
     delivery.acknowledge(0, -1, has_timestamps=False)
     return delivery
 
 
-def done_futures(twin: type[DeliveryFuture], count: int = AWAITED) -> list[DeliveryFuture]:
-    delivery = acknowledged()
+def done_futures(
+    twin: type[DeliveryFuture], count: int = AWAITED, *, hold_s: float = ALWAYS_S
+) -> list[DeliveryFuture]:
+    delivery = acknowledged(hold_s)
     return [twin(delivery, index, -1) for index in range(count)]
 
 
@@ -195,13 +202,13 @@ async def test_send_many_yields_while_it_checks_its_arguments(
 
 
 async def test_send_arrow_yields_while_it_measures_rows(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.messages._MEASURED_ROWS", 100)
+    rows = 11 * 65536
     producer = await producer_for(cluster, max_request_size=1000)
-    batch = pa.record_batch({"value": [b"v"] * 2050 + [b"v" * 1000, b"v"]})
+    batch = pa.record_batch({"value": [b"v"] * rows + [b"v" * 1000, b"v"]})
     sending = producer.send_arrow("t", batch)
-    assert await iterations_until_refused(sending, "row 2050 takes 1034 bytes") >= 10
+    assert await iterations_until_refused(sending, f"row {rows} takes 1034 bytes") >= 5
     assert producer.metrics()["buffer_used_bytes"] == 0
 
 
@@ -251,7 +258,7 @@ async def test_awaiting_completed_deliveries_yields() -> None:
     groups = [DeliveryGroup([index], delivery, index, -1) for index in range(2000)]
 
     async def wait() -> int:
-        return len(await Deliveries(2000, groups, None, LoopYield()))
+        return len(await Deliveries(2000, groups, None, LoopYield(ALWAYS_S)))
 
     task = asyncio.create_task(wait())
     assert await iterations_until_done(task) > 2000 // 128 - 2
@@ -261,7 +268,7 @@ async def test_awaiting_completed_deliveries_yields() -> None:
 async def test_awaiting_many_short_completed_deliveries_yields() -> None:
     delivery = acknowledged()
     delivery.finish()
-    loop_yield = LoopYield()
+    loop_yield = LoopYield(ALWAYS_S)
 
     async def wait() -> None:
         for index in range(500):
@@ -282,7 +289,7 @@ async def test_deliveries_of_a_split_batch_use_its_parts() -> None:
     second.fail(KafkaError("no"))
     second.finish()
     groups = [DeliveryGroup(range(3 * 10**8 - 7), whole, 7, -1)]
-    deliveries = Deliveries(3 * 10**8 - 7, groups, None, LoopYield())
+    deliveries = Deliveries(3 * 10**8 - 7, groups, None, LoopYield(ALWAYS_S))
     with pytest.raises(KafkaError, match=r"message 99999993 of 299999993: no .and 99999999 o"):
         await deliveries
 
@@ -316,16 +323,14 @@ async def test_awaiting_many_completed_futures_yields(twin: type[DeliveryFuture]
     assert task.result() == list(range(AWAITED))
 
 
-async def test_awaiting_does_not_yield_before_the_limit(
-    twin: type[DeliveryFuture], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600.0)
-    assert await iterations_until_done(asyncio.create_task(offsets(done_futures(twin)))) == 1
+async def test_awaiting_does_not_yield_before_the_limit(twin: type[DeliveryFuture]) -> None:
+    futures = done_futures(twin, hold_s=3600.0)
+    assert await iterations_until_done(asyncio.create_task(offsets(futures))) == 1
 
 
 async def test_awaiting_failed_futures_yields_too(twin: type[DeliveryFuture]) -> None:
     delivery = BatchDelivery(
-        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield()
+        TopicPartition("t", 2), CallbackQueue(asyncio.get_running_loop()), LoopYield(ALWAYS_S)
     )
     delivery.fail(KafkaError("no"))
     caught = 0

@@ -20,7 +20,8 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
-from aiokafka08.net.transport import BrokerConnection
+from aiokafka08.net.limits import NetLimits
+from aiokafka08.net.node import Lane
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -41,6 +42,9 @@ from aiokafka08.testing import (
 from aiokafka08.testing.simulation import simulate
 from tests.producer.conftest import Producer
 from tests.waiting import until
+
+SHORT = NetLimits(overdue_s=0.1, unresponsive_s=0.1)
+"""A silent broker is noticed soon."""
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 
@@ -229,10 +233,10 @@ async def test_messages_without_a_leader_fail_at_the_deadline(
 
 
 async def test_first_send_waits_for_no_other_partitions_leader(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    monkeypatch.setattr("aiokafka08.producer.topics._LEADER_WAIT_S", 60.0)
-    producer = await producer_for(cluster, request_timeout_ms=60_000)
+    parts = {"leader_wait_s": 60.0}
+    producer = await producer_for(cluster, request_timeout_ms=60_000, parts=parts)
     cluster.kill(1, then="leaderless")
     async with asyncio.timeout(10):
         waiting = await producer.send("t", b"waits", partition=1)
@@ -249,11 +253,9 @@ async def test_a_silent_broker_is_left_once_another_one_leads(
     acks: int | str,
     cluster: EmbeddedCluster,
     producer_for: ProducerFor,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before `request_timeout_ms`, which is 40 s by default."""
-    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
-    producer = await producer_for(cluster, request_timeout_ms=60_000, acks=acks)
+    producer = await producer_for(cluster, request_timeout_ms=60_000, acks=acks, net_limits=SHORT)
     await producer.send_and_wait("t", b"0", partition=0)
     hung = cluster.fault(ProduceRequest, then=Hang(), node=0)
     futures = [await producer.send("t", b"%d" % number, partition=0) for number in (1, 2)]
@@ -273,11 +275,12 @@ async def test_a_silent_broker_is_left_once_another_one_leads(
 
 
 async def test_silent_broker_only_moved_partitions_are_retried(
-    producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    producer_for: ProducerFor,
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
     async with EmbeddedCluster(brokers=2, topics={"t": 4}) as cluster:
-        producer = await producer_for(cluster, request_timeout_ms=60_000, linger_ms=60_000)
+        producer = await producer_for(
+            cluster, request_timeout_ms=60_000, linger_ms=60_000, net_limits=SHORT
+        )
         moving = await producer.send("t", b"v", partition=0)
         staying = await producer.send("t", b"v", partition=2)
         hung = cluster.fault(ProduceRequest, then=Hang(), node=0)
@@ -295,10 +298,9 @@ async def test_silent_broker_only_moved_partitions_are_retried(
 
 
 async def test_a_slow_broker_that_still_leads_gets_its_time(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.05)
-    producer = await producer_for(cluster)
+    producer = await producer_for(cluster, net_limits=NetLimits(overdue_s=0.05))
     cluster.fault(ProduceRequest, then=Delay(0.5), node=0)
     future = await producer.send("t", b"v", partition=0)
     await until(lambda: producer.metrics()["requests_in_flight"], "it is sent")
@@ -310,13 +312,11 @@ async def test_a_slow_broker_that_still_leads_gets_its_time(
 
 
 async def test_a_broker_silent_while_connecting_is_left_too(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    monkeypatch.setattr("aiokafka08.net.watchdog.OVERDUE_S", 0.1)
-    monkeypatch.setattr("aiokafka08.net.node.UNRESPONSIVE_S", 0.1)
-    producer = await producer_for(cluster, request_timeout_ms=60_000)
+    producer = await producer_for(cluster, request_timeout_ms=60_000, net_limits=SHORT)
     await producer.partitions_for("t")
-    unused = next(node.node_id for node in producer._router.nodes if not node.is_connected)
+    unused = next(node.node_id for node in producer.router.nodes if not node.is_connected)
     assert unused is not None
     hung = cluster.fault(ListOffsetsRequest, then=Hang(), node=unused, times=None)  # a probe
     future = await producer.send("t", b"v", partition=unused)
@@ -478,7 +478,7 @@ async def test_leader_whose_broker_comes_back_gets_the_batch(
     """The topic's metadata stay the same: only the list of brokers changes."""
     producer = await producer_for(cluster)
     await producer.partitions_for("t")
-    metadata, leader = producer._router.metadata, cluster.leader("t", 0)
+    metadata, leader = producer.router.metadata, cluster.leader("t", 0)
     whole = metadata.snapshot
     others = {node: broker for node, broker in whole.brokers.items() if node != leader}
     metadata.adopt(replace(whole, brokers=MappingProxyType(others)))
@@ -488,19 +488,19 @@ async def test_leader_whose_broker_comes_back_gets_the_batch(
 
 
 async def test_batch_whose_connection_is_closed_just_now_is_retried(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     """Before its request is written: the messages can't be in the log."""
     producer = await producer_for(cluster, acks="all")
     await producer.send_and_wait("t", b"first", partition=0)
-    with monkeypatch.context() as patch:
+    connection: Any = producer.router.open_lane(cluster.leader("t", 0), Lane.PRODUCE)
 
-        def refuse(connection: BrokerConnection, *args: Any, **options: Any) -> NoReturn:
-            patch.undo()
-            raise KafkaConnectionError("closed just now")
+    def refuse(*args: Any, **options: Any) -> NoReturn:
+        del connection.send
+        raise KafkaConnectionError("closed just now")
 
-        patch.setattr(BrokerConnection, "send", refuse)
-        await asyncio.wait_for(producer.send_and_wait("t", b"second", partition=0), 10)
+    connection.send = refuse
+    await asyncio.wait_for(producer.send_and_wait("t", b"second", partition=0), 10)
     [retried] = producer.events_of(BatchRetried)
     assert not retried.may_be_stored
     assert values(cluster, 0) == [b"first", b"second"]

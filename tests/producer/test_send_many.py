@@ -253,11 +253,10 @@ async def test_cancelled_midway_it_sends_the_accepted_messages(
 
 
 async def test_it_does_not_hold_the_event_loop(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
     # small enough for the fastest machine and twin
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 0.0002)
-    producer = await producer_for(cluster)
+    producer = await producer_for(cluster, parts={"hold_s": 0.0002})
     iterations = 0
     sending = asyncio.create_task(producer.send_many("t", [b"v" * 100] * 100_000))
     while not sending.done():

@@ -24,12 +24,11 @@ async def test_probe_after_one_too_large_waits_until_it_is_alone(
     async with EmbeddedCluster(version="0.8.2", topics={"t": 3}) as cluster:
         producer = await producer_for(cluster)
         await producer.send_and_wait("t", b"connects", partition=0)
-        assert producer._engine is not None
-        [sink] = producer._engine.sender.sinks
+        [sink] = producer.engine.sender.sinks
         window = SendWindow(0.001, 1 << 14)
         now = asyncio.get_running_loop().time()
         window.acknowledged(now - 10, now - 9, 1, 1 << 20, alone=True)
-        sink._window = window
+        sink.window = window
         cluster.fault(ProduceRequest, then=Delay(0.2))
         first = await producer.send("t", b"probe", partition=1)
         await until(lambda: producer.metrics()["requests_in_flight"], "a request is in flight")
@@ -46,29 +45,26 @@ async def test_round_trip_outlives_its_connection(producer_for: ProducerFor) -> 
     async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
         producer = await producer_for(cluster, api_version="0.8.2")
         await producer.send_and_wait("t", b"v")
-        assert producer._engine is not None
-        [sink] = producer._engine.sender.sinks
-        sink._window = before = SendWindow(0.3, 1 << 14)
+        [sink] = producer.engine.sender.sinks
+        sink.window = before = SendWindow(0.3, 1 << 14)
         cluster.drop_connections()
         cluster.fault(ProduceRequest, then=Delay(0.1))
         sent = await producer.send("t", b"v")
-        await until(lambda: sink._window is not before, "the sink has connected again")
+        await until(lambda: sink.window is not before, "the sink has connected again")
         assert sink.round_trip_s == 0.3
         await sent
 
 
 async def test_loop_runs_after_a_request_of_many_batches(
-    producer_for: ProducerFor, monkeypatch: pytest.MonkeyPatch
+    producer_for: ProducerFor,
 ) -> None:
     """A busy task fills the next batches meanwhile, though linger and window would let them go."""
-    monkeypatch.setattr("aiokafka08.concurrency.loop_yield.HOLD_S", 3600)
     async with EmbeddedCluster(version="0.8.2", topics={"t": 200}) as cluster:
-        producer = await producer_for(cluster)
+        producer = await producer_for(cluster, parts={"hold_s": 3600.0})
         await producer.send_and_wait("t", b"connects", partition=0)
-        assert producer._engine is not None
-        [sink] = producer._engine.sender.sinks
-        sink._window = SendWindow(0.0, 1 << 14)
-        sink._window.acknowledged(0.0, 3600.0, 1, 1, alone=True)  # neither full nor to be probed
+        [sink] = producer.engine.sender.sinks
+        sink.window = SendWindow(0.0, 1 << 14)
+        sink.window.acknowledged(0.0, 3600.0, 1, 1, alone=True)  # neither full nor to be probed
         before = producer.metrics()["requests_sent"]
         results = [await producer.send("t", b"v", partition=number) for number in range(199)]
         await asyncio.sleep(0)
@@ -110,7 +106,7 @@ async def test_first_list_leaves_in_batches_that_fit_the_round_trip(
     """
     async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
         producer = await producer_for(cluster, compression_type=codec)
-        [node] = [one for one in producer._router.nodes if one.round_trip_s is not None]
+        [node] = [one for one in producer.router.nodes if one.round_trip_s is not None]
         node.round_trip_s = round_trip_s
         values = [os.urandom(value_bytes) for _ in range(3_000_000 // value_bytes)]
         await (await producer.send_many("t", values, partition=0))
@@ -126,7 +122,7 @@ async def test_offsets_are_right_if_a_lane_is_lost_during_the_probe(
         producer = await producer_for(cluster, acks="all")
         sent = await producer.send("t", b"first")
         await until(lambda: probe.hits, "the broker is asked for its line")
-        node = producer._router.nodes.get(cluster.leader("t", 0))
+        node = producer.router.nodes.get(cluster.leader("t", 0))
         assert node is not None
         control = node.open_lane(Lane.CONTROL)
         assert control is not None

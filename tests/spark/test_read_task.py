@@ -38,6 +38,7 @@ from aiokafka08.spark.options import read_options, write_options
 from aiokafka08.spark.planning import OffsetRange, apply_filters
 from aiokafka08.spark.reader import (
     MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
     MAX_INTERVALS,
     ReadTask,
     read_task,
@@ -59,8 +60,11 @@ T0 = TopicPartition("t", 0)
 OTHER_LINES = ("0.9.0.1", "0.10.2.2", "3.9.1")
 
 
-def task(cluster: EmbeddedCluster, start: int, end: int, **given: str) -> Iterator[Any]:
-    return read_task(batch_options(cluster, **given), ReadTask([OffsetRange("t", 0, start, end)]))
+def task(
+    cluster: EmbeddedCluster, start: int, end: int, max_rows: int = MAX_BATCH_ROWS, **given: Any
+) -> Iterator[Any]:
+    one = ReadTask([OffsetRange("t", 0, start, end)])
+    return read_task(batch_options(cluster, **given), one, max_rows=max_rows)
 
 
 def offsets(batches: Iterator[Any]) -> list[int]:
@@ -75,9 +79,7 @@ def test_task_reads_exactly_its_range(cluster: EmbeddedCluster, codec: Codec) ->
         assert offsets(task(cluster, start, end)) == list(range(start, end))
 
 
-def test_batches_are_limited_by_bytes_and_rows(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_limited_by_bytes_and_rows(cluster: EmbeddedCluster) -> None:
     big = 300_000
     for _ in range(40):
         cluster.append("t", 0, [bytes(big)] * 3)
@@ -87,8 +89,7 @@ def test_batches_are_limited_by_bytes_and_rows(
     assert all(
         batch.nbytes <= MAX_BATCH_BYTES + 3 * big + 100 * batch.num_rows for batch in batches
     )
-    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 7)
-    sizes = [batch.num_rows for batch in task(cluster, 0, 120)]
+    sizes = [batch.num_rows for batch in task(cluster, 0, 120, 7)]
     assert sizes == [7] * 17 + [1]
 
 
@@ -143,7 +144,7 @@ def test_deleted_topic_raises_or_is_skipped(
 ) -> None:
     fill(cluster, [10])
     cluster.delete_topic("t")
-    given = (
+    given: dict[str, Any] = (
         {"fetchOffset__retryIntervalMs": "10"} if fail else {"kafkaConsumer__pollTimeoutMs": "2000"}
     )
     batches = task(cluster, 4, 10, failOnDataLoss=str(fail).lower(), **given)
@@ -159,14 +160,11 @@ def test_deleted_topic_raises_or_is_skipped(
         cluster.offsets("t", 0)
 
 
-def test_task_survives_lost_connection_and_killed_broker(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 50)
+def test_task_survives_lost_connection_and_killed_broker(cluster: EmbeddedCluster) -> None:
     for start in range(0, 1000, 10):
         cluster.append("t", 0, [b"%d" % i for i in range(start, start + 10)])
     cluster.fault(FetchRequest, nth=2, then=Close(after_bytes=30))
-    batches = task(cluster, 0, 1000, kafka__max__partition__fetch__bytes="1000")
+    batches = task(cluster, 0, 1000, 50, kafka__max__partition__fetch__bytes="1000")
     found = offsets(iter([next(batches)]))
     cluster.kill(cluster.leader("t", 0))
     found += offsets(batches)
@@ -185,7 +183,10 @@ def test_corrupt_message_raises_with_hint_for_spark(cluster: EmbeddedCluster) ->
 
 def test_too_large_message_raises_with_sparks_option(cluster: EmbeddedCluster) -> None:
     cluster.append("t", 0, [bytes(5000)])
-    sizes = {"kafka__max__partition__fetch__bytes": "1000", "kafka__fetch__max__bytes": "2000"}
+    sizes: dict[str, Any] = {
+        "kafka__max__partition__fetch__bytes": "1000",
+        "kafka__fetch__max__bytes": "2000",
+    }
     with pytest.raises(RecordTooLargeError, match=r"In Spark: raise the option kafka\.fetch\.max"):
         offsets(task(cluster, 0, 1, **sizes))
 
@@ -204,10 +205,13 @@ def many(cluster: EmbeddedCluster, ranges: list[tuple[int, int, int]], **given: 
     return ReadTask([OffsetRange("t", *one) for one in ranges], leaders)
 
 
-def rows(cluster: EmbeddedCluster, one: ReadTask, **given: str) -> dict[int, list[int]]:
+def rows(
+    cluster: EmbeddedCluster, one: ReadTask, max_rows: int = MAX_BATCH_ROWS, **given: str
+) -> dict[int, list[int]]:
     """Return the offsets that a task reads, by partition, in the order of the rows."""
     found: dict[int, list[int]] = {}
-    for batch in read_task(batch_options(cluster, **given), pickle.loads(pickle.dumps(one))):
+    sent = pickle.loads(pickle.dumps(one))
+    for batch in read_task(batch_options(cluster, **given), sent, max_rows=max_rows):
         columns = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
         for partition, offset, value in zip(*columns, strict=True):
             assert value == f"{partition}-{offset}".encode()
@@ -215,16 +219,13 @@ def rows(cluster: EmbeddedCluster, one: ReadTask, **given: str) -> dict[int, lis
     return found
 
 
-def test_task_reads_all_its_ranges_in_order(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_task_reads_all_its_ranges_in_order(cluster: EmbeddedCluster) -> None:
     fill(cluster, [3000, 500, 5])
-    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 100)
     ranges = [(0, 5, 900), (0, 1000, 2500), (1, 0, 499), (2, 4, 5)]
     one = many(cluster, ranges)
     expected = {0: [*range(5, 900), *range(1000, 2500)], 1: [*range(499)], 2: [4]}
     for size in ("1000", "1048576"):
-        assert rows(cluster, one, kafka__max__partition__fetch__bytes=size) == expected
+        assert rows(cluster, one, 100, kafka__max__partition__fetch__bytes=size) == expected
 
 
 def test_small_ranges_need_one_request_per_leader(cluster: EmbeddedCluster) -> None:
@@ -297,17 +298,14 @@ def test_range_above_the_watermark_waits_alone(cluster: EmbeddedCluster) -> None
         assert reading.result(20) == {0: [*range(15)], 2: [*range(10)]}
 
 
-def test_pause_between_batches_is_no_time_without_progress(
-    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pause_between_batches_is_no_time_without_progress(cluster: EmbeddedCluster) -> None:
     """Spark may process a batch for longer than `kafkaConsumer.pollTimeoutMs`."""
     for _ in range(20):
         fill(cluster, [50, 50, 50])
-    monkeypatch.setattr(reader, "MAX_BATCH_ROWS", 100)
     given = {"kafkaConsumer.pollTimeoutMs": "300", "kafka.max.partition.fetch.bytes": "2000"}
     options = batch_options(cluster, **{name.replace(".", "__"): v for name, v in given.items()})
     one = many(cluster, [(0, 0, 1000), (1, 0, 1000), (2, 0, 1000)])
-    batches = read_task(options, one)
+    batches = read_task(options, one, max_rows=100)
     count = next(batches).num_rows
     slow = cluster.fault(FetchRequest, then=Delay(0.1), times=None)
     count += next(batches).num_rows

@@ -9,9 +9,9 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.errors import KafkaUnavailableError
 from tests.brokers import RealCluster
+from tests.clients import OpenConsumer
 from tests.membership.group_harness import PARTITIONS, CollectingMember, eventually
 from tests.names import unique_name
 
@@ -71,7 +71,7 @@ class Group:
 
 def new_member(cluster: RealCluster, group: Group, **options: Any) -> CollectingMember:
     """Return a member that commits every 100 ms, and continues after a failed rebalance."""
-    consumer = AIOKafkaConsumer(group.topic, **{**options_for(cluster, group.name), **options})
+    consumer = OpenConsumer(group.topic, **{**options_for(cluster, group.name), **options})
     return CollectingMember(consumer, ignored=(KafkaUnavailableError,))
 
 
@@ -88,9 +88,9 @@ def options_for(cluster: RealCluster, group: str) -> dict[str, Any]:
     }
 
 
-async def end_session(cluster: RealCluster, consumer: AIOKafkaConsumer) -> None:
+async def end_session(cluster: RealCluster, consumer: OpenConsumer) -> None:
     """End a consumer's session: connect with its session id and close the session."""
-    membership: Any = consumer._engine._membership
+    membership: Any = consumer.engine.membership
     client = await membership._session.client()
     thief = KazooClient(cluster.zookeeper_connect, client_id=client.client_id)
     await asyncio.to_thread(thief.start)

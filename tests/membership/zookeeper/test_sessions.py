@@ -20,6 +20,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.zookeeper.scala_registry import ScalaRegistry
 from tests.brokers import RealCluster
+from tests.clients import OpenConsumer
 from tests.membership.group_harness import PARTITIONS, eventually, kill_and_pause, produce
 from tests.membership.worker_process import Worker
 from tests.membership.zookeeper.group_state import Group, end_session, new_member, options_for
@@ -70,8 +71,8 @@ async def test_session_end_during_backoff_is_noticed(
     cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**options_for(cluster, group.name), "rebalance_backoff_ms": 3_600_000}
-    async with AIOKafkaConsumer(group.topic, **options) as consumer:
-        membership: Any = consumer._engine._membership
+    async with OpenConsumer(group.topic, **options) as consumer:
+        membership: Any = consumer.engine.membership
         registry = membership._registry
         tried = 0
 
@@ -199,8 +200,8 @@ def test_lost_zookeeper_response_leaves_one_registration(
 async def test_unregistering_is_retried_after_an_error(
     cluster: RealCluster, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AIOKafkaConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
-        membership: Any = consumer._engine._membership
+    async with OpenConsumer(group.topic, **options_for(cluster, group.name)) as consumer:
+        membership: Any = consumer.engine.membership
         registry = membership._registry
         real = registry.leave
         failed: list[Any] = []

@@ -1,0 +1,40 @@
+"""The limits of the network layer that no option sets: `NetConfig.limits` has them.
+
+Invariant: a client keeps the limits with which its `NetConfig` was made. All clients use the
+defaults; a test makes a client with shorter ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NetLimits(NamedTuple):
+    """Times in seconds."""
+
+    attempt_s: float = 5.0
+    """How long to wait for one broker's response before the request goes to the next one."""
+
+    overdue_s: float = 2.0
+    """How long after its expected time a response is overdue; also the interval in which the
+    metadata is then refreshed."""
+
+    unresponsive_s: float = 1.0
+    """How long the response to a short request may take before other brokers are preferred."""
+
+    reconnect_backoff_s: float = 0.05
+    """The first pause before a broker is connected to again."""
+
+    reconnect_backoff_max_s: float = 5.0
+    """The longest pause before a broker is connected to again."""
+
+    topic_unknown_s: float = 1.0
+    """How long brokers have to say that a topic doesn't exist until that counts: they also say so
+    of a topic that was created a moment ago."""
+
+    topic_creating_s: float = 5.0
+    """The same for brokers from 0.10 on: those with KRaft also say so while they create the topic,
+    and nothing tells them from others (docs/brokers.md 4.2)."""
+
+
+DEFAULT_LIMITS = NetLimits()
