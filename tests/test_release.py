@@ -181,7 +181,7 @@ def test_pure_copy_has_no_extension(tmp_path: Path) -> None:
     settings = [
         tomllib.loads((tmp_path / name / "pyproject.toml").read_text()) for name in ("pure", "full")
     ]
-    assert len(settings[1]["tool"]["setuptools"].pop("ext-modules")) == 3
+    assert len(settings[1]["tool"]["setuptools"].pop("ext-modules")) == 2
     assert settings[0] == settings[1]
 
 
