@@ -103,6 +103,15 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile(next(chosen, "ci"))
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Give the tests of a folder the marks of `pytestmark` in its `__init__.py`."""
+    if isinstance(collector, pytest.Package):
+        name = ".".join(collector.path.relative_to(collector.config.rootpath).parts)
+        marks = getattr(importlib.import_module(name), "pytestmark", [])
+        for mark in marks if isinstance(marks, list) else [marks]:
+            collector.add_marker(mark)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     try:
         message_set = importlib.import_module("aiokafka08.protocol.message_set")

@@ -30,8 +30,11 @@ VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(rc[1-9]\d*)?")
 SECTION = re.compile(r"^## \[([^\]]+)\] - ([^\n]*)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 """A release in CHANGELOG.md: version, date, text."""
 
-PART = re.compile(r"^### (\w+)\n+(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^### ([^\n]+)\n+(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 """A part of a release: its title and its bullets."""
+
+NO_FRAGMENTS = "No significant changes."
+"""The text of a section that `towncrier build` writes if there are no fragments."""
 
 UNRELEASED = "There is no release yet: `pip install .` in a clone installs it."
 """A sentence of README.md and of the page about installing, until the first release."""
@@ -62,7 +65,7 @@ def merge_sections(text: str, version: str, date: str) -> str:
     head = ""
     parts: dict[str, list[str]] = {}
     for section in found:
-        head += section[3].partition("### ")[0].strip()
+        head += section[3].partition("### ")[0].replace(NO_FRAGMENTS, "").strip()
         for part in PART.finditer(section[3]):
             parts.setdefault(part[1], []).append(part[2].strip("\n"))
     bodies = [f"### {title}\n\n" + "\n".join(texts) for title, texts in parts.items()]

@@ -88,6 +88,15 @@ def test_loop_option_applies_to_unmarked_and_full_adds_tests(run: Run) -> None:
     result.stdout.no_fnmatch_line("*module asyncio.*")
 
 
+def test_marks_of_a_folder_apply_to_its_tests(run: Run, pytester: pytest.Pytester) -> None:
+    folder = pytester.mkpydir("folder")
+    (folder / "__init__.py").write_text("import pytest\npytestmark = [pytest.mark.full]\n")
+    (folder / "test_inside.py").write_text("def test_inside(): pass\n")
+    result = run("def test_outside(): pass\n", "--rootdir=.")
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*test_outside PASSED*"])
+
+
 ENDINGS = """
 import asyncio, socket, warnings
 import pytest

@@ -1,4 +1,4 @@
-"""docs/contributing.md and the tools that it names: hooks, lint, changelog fragments."""
+"""docs/contributing.md and the tools that it names: hooks, lint, sessions, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MOST_WORDS = 60
+SESSIONS = [ROOT / "noxfile.py", *(ROOT / "tests/tools").glob("sessions*.py")]
 
 
 def hooks() -> dict[str, list[str]]:
@@ -18,7 +18,7 @@ def hooks() -> dict[str, list[str]]:
     text = (ROOT / ".pre-commit-config.yaml").read_text()
     pattern = r"^ +entry: (.*)$\n.*$\n +additional_dependencies: (.*)$"
     found = {command: ast.literal_eval(names) for command, names in re.findall(pattern, text, re.M)}
-    assert len(found) == text.count("- id: ")
+    assert len(found) == text.count("language: python")
     return found
 
 
@@ -33,11 +33,6 @@ def lint_commands() -> set[str]:
     return {" ".join(ast.literal_eval(argument) for argument in call.args) for call in calls}
 
 
-def fragments() -> list[Path]:
-    folder = ROOT / "docs/changelog.d"
-    return [path for path in sorted(folder.iterdir()) if path.name != "README.md"]
-
-
 def test_pre_commit_hooks_run_the_commands_of_lint() -> None:
     assert hooks().keys() == lint_commands()
 
@@ -48,15 +43,16 @@ def test_pre_commit_hooks_have_the_requirements_of_lint() -> None:
     assert {one for names in hooks().values() for one in names} == required
 
 
-@pytest.mark.parametrize("path", fragments(), ids=lambda path: path.name)
-def test_changelog_fragment_is_short_and_ends_with_a_stop(path: Path) -> None:
-    text = path.read_text()
-    assert re.fullmatch(r"[A-Z`][^\n]*(\n[^\n]+)*\.\n", text), "expected one paragraph with a stop"
-    assert len(text.split()) <= MOST_WORDS
+def test_pre_commit_refuses_a_long_commit_subject() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    [pattern] = re.findall(r"^ +entry: '(.*)'\n +language: pygrep$", text, re.M)
+    refused = re.compile(pattern, re.MULTILINE | re.DOTALL)  # as with pygrep's --multiline
+    assert not refused.search(f"{'x' * 72}\n\n{'y' * 100}\n")
+    assert refused.search(f"{'x' * 73}\n")
 
 
-def test_files_that_noxfile_names_exist() -> None:
-    text = (ROOT / "noxfile.py").read_text()
+def test_files_that_sessions_name_exist() -> None:
+    text = "".join(path.read_text() for path in SESSIONS)
     named = set(re.findall(r'"((?:tests|examples)/[\w./]*)"', text))
     assert named
     assert not [name for name in named if not (ROOT / name).exists()]

@@ -91,13 +91,6 @@ def test_docstring_of_ssl_helper_has_arguments_and_defaults() -> None:
     assert not list(missing(create_ssl_context, docstring))
 
 
-def test_docstrings_refer_to_no_page_of_aiokafka() -> None:
-    for cls in CLASSES:
-        texts = [cls.__doc__, *(getattr(cls, name).__doc__ for one, name in METHODS if one is cls)]
-        for text in texts:
-            assert not re.search(r"see (its|aiokafka)|work as there|aiokafka's documentation", text)
-
-
 def test_missing_argument_and_default_are_found() -> None:
     def call(a: int, b: int = 5, c: str = "x", d: int = 0) -> None: ...
 

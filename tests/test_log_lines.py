@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,38 +22,9 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.waiting import until
 
-PACKAGE = Path(__file__).parent.parent / "aiokafka08"
-LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 REPR = re.compile(r"\b[A-Za-z_]\w*\(\w+=")
 """The start of the repr of a dataclass or a named tuple."""
 DOUBLED = re.compile(r"\b(\w+Error): (\[Error -?\d+\] )?\1\b")
-
-
-def formats() -> list[tuple[str, str]]:
-    """The place and the format of each call of a logger in the package, without the cluster's."""
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if "testing" in path.relative_to(PACKAGE).parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr == "log":
-                index = 1
-            elif node.func.attr in LEVELS and ast.unparse(node.func.value).endswith(
-                ("log", "logger")
-            ):
-                index = 0
-            else:
-                continue
-            found.append((f"{path.name}:{node.lineno}", ast.unparse(node.args[index])))
-    return found
-
-
-def test_each_log_call_begins_with_the_client_id() -> None:
-    found = formats()
-    assert len(found) > 20
-    assert [(where, text) for where, text in found if not text.startswith(("'%s: ", '"%s: '))] == []
 
 
 async def test_log_of_an_eventful_run_is_sentences_of_clients(
@@ -129,15 +98,3 @@ def test_nested_error_of_the_same_class_is_named_once() -> None:
     assert KafkaTimeoutError().nested_text(KafkaTimeoutError) == "KafkaTimeoutError"
     assert broker_error(6).nested_text(KafkaTimeoutError) == str(broker_error(6))
     assert str(NotLeaderForPartitionError()).endswith(NotLeaderForPartitionError.description)
-
-
-def test_no_text_puts_a_class_name_before_a_kafka_error() -> None:
-    """`str()` of a `KafkaError` begins with the name; of other errors it doesn't."""
-    doubled = re.compile(r"type\((\w+)\)\.__name__\}:? \{\1\}")
-    found = [
-        (path.name, line.strip())
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line in path.read_text().splitlines()
-        if doubled.search(line)
-    ]
-    assert {name for name, _ in found} <= {"session.py", "offsets.py"}  # kazoo's errors

@@ -20,6 +20,8 @@ import aiokafka08
 from aiokafka08.telemetry import GroupJoinFailed
 from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
+pytestmark = pytest.mark.heavy
+
 PROJECT = Path(__file__).resolve().parent.parent
 EXTRAS = {
     *("click", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),

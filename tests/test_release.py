@@ -76,6 +76,13 @@ def test_sections_of_a_version_become_one() -> None:
         release.merge_sections(CHANGELOG, "0.3.0", "2026-03-04")
 
 
+def test_section_without_fragments_adds_nothing() -> None:
+    empty = "## [0.2.0] - 2026-01-02\n\nNo significant changes.\n\n\n"
+    written = "## [0.2.0] - not released yet\n\nIn short.\n\n### Two words\n\n- one\n"
+    merged = release.merge_sections(empty + written, "0.2.0", "2026-03-04")
+    assert merged == written.replace("not released yet", "2026-03-04")
+
+
 def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "ROOT", tmp_path)
     (tmp_path / "aiokafka08").mkdir()
@@ -186,9 +193,9 @@ def test_copied_tests_have_no_package_beside_them(tmp_path: Path) -> None:
 
 
 def test_workflows_name_sessions_that_exist() -> None:
-    sessions = set(
-        re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.M)
-    )
+    files = [ROOT / "noxfile.py", *(ROOT / "tests/tools").glob("sessions*.py")]
+    text = "".join(path.read_text() for path in files)
+    sessions = set(re.findall(r"^@nox\.session.*\ndef (\w+)", text, re.M))
     named: set[str] = set()
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         for words in re.findall(r"run: nox -s ([\w ]+)", path.read_text()):

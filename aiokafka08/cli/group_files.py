@@ -25,7 +25,6 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
-OFFSET_FILE_FORMATS: Final[tuple[OffsetFileFormat, ...]] = ("json", "jsonl", "zookeeper", "csv")
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
 _NUMBER: Final = re.compile("[0-9]{1,19}")

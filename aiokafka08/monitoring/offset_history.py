@@ -4,7 +4,7 @@ Pure: each call is given the time, in seconds of any monotonic clock. `cluster_h
 per partition.
 
 Invariant: times and offsets never decrease from one kept sample to the next. Samples get sparser
-with their age: neighbours are at most `precision` of their age apart, so a history of weeks takes a
+with their age: neighbours are at most `PRECISION` of their age apart, so a history of weeks takes a
 few kilobytes, and an estimate is off by at most that part of the lag.
 """
 
@@ -14,19 +14,15 @@ from array import array
 from bisect import bisect_right
 
 PRECISION = 0.05
+"""The largest distance of two samples, as a part of their age."""
 _THIN_AT = 128
 """Number of samples from which on a history is thinned."""
 
 
 class OffsetHistory:
-    """Samples of one offset that grows.
+    """Samples of one offset that grows."""
 
-    Args:
-        precision: the largest distance of two samples, as a part of their age (default 0.05).
-    """
-
-    def __init__(self, precision: float = PRECISION) -> None:
-        self._precision = precision
+    def __init__(self) -> None:
         self._times = array("d")
         self._offsets = array("q")
         self._thin_at = _THIN_AT
@@ -93,7 +89,7 @@ class OffsetHistory:
         kept = [0]
         for index in range(1, len(times) - 1):
             gap = times[index + 1] - times[kept[-1]]
-            if gap > self._precision * (now - times[index + 1]):
+            if gap > PRECISION * (now - times[index + 1]):
                 kept.append(index)
         kept.append(len(times) - 1)
         self._times = array("d", (times[index] for index in kept))

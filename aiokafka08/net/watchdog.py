@@ -32,7 +32,6 @@ class ResponseWatchdog:
 
     Attributes:
         limit_s: seconds after which the response is overdue.
-        overdue: the response is overdue.
     """
 
     __slots__ = (
@@ -45,7 +44,6 @@ class ResponseWatchdog:
         "_overdue_s",
         "_timer",
         "limit_s",
-        "overdue",
     )
 
     def __init__(
@@ -58,7 +56,6 @@ class ResponseWatchdog:
         timeout_s: float = math.inf,
         on_timeout: Callable[[], object] | None = None,
     ) -> None:
-        self.overdue = False
         self._metadata = metadata
         self._on_overdue = on_overdue
         self._on_timeout = on_timeout
@@ -80,7 +77,6 @@ class ResponseWatchdog:
         self.stop()
 
     def _fire(self) -> None:
-        self.overdue = True
         self._metadata.request_refresh()
         if self._on_overdue is not None:
             self._on_overdue()

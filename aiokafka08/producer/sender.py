@@ -1,22 +1,12 @@
 """Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
 `engine` creates and stops the `Sender`, which owns the accumulator and one `Sink` per leader.
-`AIOKafkaProducer` calls `flush`. The accumulator calls `wake` when a batch is buffered or due, and
-a timer expires at the end of a linger, of a backoff, or at a deadline of a batch or of a request in
-flight. Either of them, the call or the timer, leads to a pass: expire batches, then let the sinks
-with due batches send.
+`AIOKafkaProducer` calls `flush`. `passes` runs a pass when the accumulator or a sink wakes it, and
+at the end of a linger, of a backoff, or at a deadline of a batch or of a request in flight. A pass
+expires batches, then lets the sinks with due batches send.
 
-Invariants:
-
-- `wake` schedules a pass for the next event-loop iteration, unless one is scheduled already. So the
-  messages that tasks buffer in one iteration are handled by one pass. The timer runs its pass at
-  once.
-- While responses are handled (`responses_begin`, `responses_end`), neither the callbacks of the
-  completed futures nor a pass run. After it both run at once: the tasks that wait for the responses
-  run, and one pass sends what they have buffered. So in a loop that sends one message and waits for
-  it, a message takes one iteration of the event loop.
-- An unexpected exception in a pass or a sink is passed to `on_crash`, which ends the producer. It
-  is never only logged while callers wait for messages that can't be sent any more.
+Invariant: an unexpected exception in a pass or a sink is passed to `on_crash`, which ends the
+producer. It is never only logged while callers wait for messages that can't be sent any more.
 """
 
 from __future__ import annotations
@@ -35,6 +25,7 @@ from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
+from aiokafka08.producer.passes import PassScheduler
 from aiokafka08.producer.sink import Encode, Sink
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
@@ -61,6 +52,7 @@ class Sender:
     Attributes:
         accumulator: the buffered batches.
         resolver: ends batches, and counts their messages.
+        passes: runs the passes.
     """
 
     def __init__(
@@ -74,6 +66,7 @@ class Sender:
         offload: Offload,
         encode: Encode,
     ) -> None:
+        self.passes = PassScheduler(callback_queue, self._run_pass, self._check_deadlines)
         self.accumulator = Accumulator(
             batch_bytes=options.max_batch_size,
             max_request_bytes=options.max_request_size,
@@ -82,7 +75,7 @@ class Sender:
             codec=options.codec,
             growth_bytes=self._growth_bytes,
             new_delivery=new_delivery,
-            wake_sender=self.wake,
+            wake_sender=self.passes.wake,
         )
         self.resolver = BatchResolver(
             self.accumulator,
@@ -99,58 +92,12 @@ class Sender:
         self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[int, Sink] = {}
-        self._next_pass: asyncio.Handle | None = None
-        self._callback_queue = callback_queue
-        self._in_responses = False
-        self._wakes_after_responses = False
-        self._timer: asyncio.Handle | None = None
-        self._timer_at = 0.0
-        self._stopped = False
         router.metadata.add_listener(self._metadata_changed)
 
     @property
     def sinks(self) -> list[Sink]:
         """One sink for each broker that had due batches so far."""
         return list(self._sinks.values())
-
-    def wake(self) -> None:
-        """Run a pass in the next event-loop iteration, or in `responses_end`."""
-        if self._in_responses:
-            self._wakes_after_responses = True
-        elif self._next_pass is None and not self._stopped:
-            self._next_pass = self._loop.call_soon(self._run_scheduled_pass)
-
-    def responses_begin(self) -> None:
-        """Begin to handle responses; the same callback of the event loop calls `responses_end`."""
-        self._in_responses = True
-        self._callback_queue.hold()
-
-    def responses_end(self) -> None:
-        """Run the tasks that wait for the responses, then a pass if they have buffered messages."""
-        if not self._in_responses:
-            return
-        all_have_run = self._callback_queue.release()
-        self._in_responses = False
-        if self._wakes_after_responses:
-            self._wakes_after_responses = False
-            if all_have_run and self._next_pass is None:
-                self._run_pass()
-            else:
-                self.wake()
-
-    def set_timer(self, time: float) -> None:
-        """Check the deadlines of the requests and run a pass at this loop time, or earlier."""
-        timer = self._timer
-        if timer is not None:
-            if self._timer_at <= time:
-                # The timer isn't moved to a later time. Most deadlines are never reached; moving
-                # the timer for each of them costs more than an early pass now and then.
-                return
-            timer.cancel()
-        # The time is kept here, not read from the handle: if it is in the past, uvloop's call_at
-        # returns a Handle without when().
-        self._timer_at = time
-        self._timer = self._loop.call_at(time, self._timer_expired)
 
     async def flush(self) -> None:
         """Send everything that is buffered, and wait until each of these batches has ended."""
@@ -160,10 +107,7 @@ class Sender:
 
     def abort(self, error: KafkaError) -> None:
         """Stop sending; every unfinished batch fails with `error`."""
-        self._stopped = True
-        for handle in (self._next_pass, self._timer):
-            if handle is not None:
-                handle.cancel()
+        self.passes.stop()
         for sink in self._sinks.values():
             sink.stop()
         now = self._loop.time()
@@ -178,16 +122,11 @@ class Sender:
         for sink in self._sinks.values():
             await sink.wait_stopped()
 
-    def _run_scheduled_pass(self) -> None:
-        self._next_pass = None
-        self._run_pass()
-
     def _run_pass(self) -> None:
-        if not self._stopped:
-            try:
-                self._send_due()
-            except Exception as error:
-                self._on_crash(error)
+        try:
+            self._send_due()
+        except Exception as error:
+            self._on_crash(error)
 
     def _send_due(self) -> None:
         accumulator = self.accumulator
@@ -203,7 +142,7 @@ class Sender:
                     accumulator,
                     self.resolver,
                     self._options,
-                    self,
+                    self.passes,
                     self._on_crash,
                     self._offload,
                     self._encode,
@@ -216,7 +155,7 @@ class Sender:
             retry_at = now + max(self._router.config.retry_backoff_s, _MIN_LEADER_RETRY_S)
             next_time = retry_at if next_time is None else min(retry_at, next_time)
         if next_time is not None:
-            self.set_timer(next_time)
+            self.passes.set_timer(next_time)
 
     def _growth_bytes(self, leader: int | None, message_bytes: float) -> int:
         """Return the size to which a batch may grow behind another one for the same partition."""
@@ -239,17 +178,13 @@ class Sender:
         except Exception as error:
             self._on_crash(error)
 
-    def _timer_expired(self) -> None:
-        self._timer = None
-        if self._stopped:
-            return
+    def _check_deadlines(self) -> None:
         try:
             now = self._loop.time()
             for sink in self._sinks.values():
                 sink.check_deadlines(now)
         except Exception as error:
             self._on_crash(error)
-        self._run_pass()
 
     def _why_not_sent(self) -> str:
         errors = [sink.last_error.text for sink in self._sinks.values() if sink.last_error]

@@ -35,7 +35,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiokafka08.concurrency.offload import Offload
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
@@ -49,6 +49,7 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
+from aiokafka08.producer.passes import PassScheduler
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
@@ -75,18 +76,6 @@ To send them takes about a millisecond, and a busy task gets up to four (`loop_y
 
 Encode = Callable[[MessageSetBuilder, int], Buffer]
 """Makes the message set of a batch, as `encode_batch` does."""
-
-
-class PassScheduler(Protocol):
-    """What a sink needs of the sender: the methods of `Sender` with these names."""
-
-    def wake(self) -> None: ...
-
-    def set_timer(self, time: float) -> None: ...
-
-    def responses_begin(self) -> None: ...
-
-    def responses_end(self) -> None: ...
 
 
 class _ProduceInFlight:

@@ -374,7 +374,7 @@ class MessageSetReader:
                     column[count:] = [None if one is None else bytes(one) for one in column[count:]]
             decoded.fill_up()
 
-    def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:
+    def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:  # noqa: PLR0915
         """Do what `_read_entries` does, but leave lists short, as `DecodedMessages` describes."""
         data: Any = self._data  # of a view, `_read_entries` copies the slices
         view, end, next_pos = self._view, self._end, self._pos

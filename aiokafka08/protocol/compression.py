@@ -77,7 +77,6 @@ class DecompressedTooLarge(ValueError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"more than {limit} bytes once decompressed")
-        self.limit = limit
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int = 0) -> bytes:

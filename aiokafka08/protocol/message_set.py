@@ -9,9 +9,7 @@
   `ColumnMemory` keeps for reuse.
 - `murmur2` and `partitions_of` (the producer's partitioners) compute the Java client's hash of a
   key, and the partition that follows from it.
-- `entries` (the tests) yields the outermost entries as they are: it raises only for wrong lengths,
-  and reports a wrong CRC in `crc_ok`. `encode_entry` (the tests and the embedded cluster) encodes
-  an entry.
+- `encode_entry` (the tests and the embedded cluster) encodes one entry of a set.
 
 All but the last item have a compiled twin (`_message_set_c`, optional) and a pure one (the
 reference: `_builder_py`, `_reader_py`, `_columns_py`, `_blobs_py`, `_murmur2_py`). `twins` decides
@@ -27,16 +25,13 @@ bytes; only how far `read_columns` goes beyond the `max_bytes` of `Columns` may 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
 from aiokafka08.protocol._reader_py import LongWrapper, Survey
 from aiokafka08.protocol.message_format import (
     CODEC_MASK,
-    ENTRY_HEADER_BYTES,
     LOG_APPEND_TIME,
     MIN_MESSAGE_BYTES,
     corrupt,
@@ -72,14 +67,12 @@ __all__ = [
     "Column",
     "ColumnMemory",
     "Columns",
-    "Entry",
     "LongWrapper",
     "MessageSetBuilder",
     "MessageSetReader",
     "Survey",
     "corrupt",
     "encode_entry",
-    "entries",
     "message_size",
     "murmur2",
     "partitions_of",
@@ -89,77 +82,8 @@ __all__ = [
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 """The client's limit; brokers limit a wrapper's compressed size only (docs/brokers.md 6.6)."""
 
-_FIXED = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
-
-
-class Entry(NamedTuple):
-    """One entry of a message set, unchanged; a wrapper's `value` is compressed."""
-
-    offset: int
-    crc: int
-    magic: int
-    attributes: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
-    crc_ok: bool
-
-    @property
-    def codec(self) -> int:
-        """The number of the codec; 0 for a plain message."""
-        return self.attributes & CODEC_MASK
-
-
-def entries(message_set: Buffer) -> Iterator[Entry]:
-    """Yield the complete entries of a message set of magic 0 or 1; a cut-off tail ends the walk.
-
-    Raises:
-        CorruptRecordException: an entry's lengths contradict each other.
-    """
-    view, pos, end = memoryview(message_set), 0, len(message_set)
-    while end - pos >= ENTRY_HEADER_BYTES:
-        size = _INT32.unpack_from(view, pos + 8)[0]
-        stop = pos + ENTRY_HEADER_BYTES + size
-        if stop > end:
-            return
-        if size < MIN_MESSAGE_BYTES[0]:
-            raise CorruptRecordException(
-                f"entry of a message set: size {size}; expected >= {MIN_MESSAGE_BYTES[0]}"
-            )
-        offset, _, crc, magic, attributes = _FIXED.unpack_from(view, pos)
-        at, timestamp = pos + _FIXED.size, None
-        if magic == 1:
-            if size < MIN_MESSAGE_BYTES[1]:
-                raise CorruptRecordException(
-                    f"entry of format 1: size {size}; expected >= {MIN_MESSAGE_BYTES[1]}"
-                )
-            timestamp = _INT64.unpack_from(view, at)[0]
-            at += 8
-        key, at = _nullable_bytes(view, at, stop)
-        value, at = _nullable_bytes(view, at, stop)
-        if at != stop:
-            raise CorruptRecordException(
-                f"entry of a message set: {stop - at} bytes after its value; expected none"
-            )
-        crc_ok = crc32(view[pos + 16 : stop]) == crc
-        yield Entry(offset, crc, magic, attributes, timestamp, key, value, crc_ok)
-        pos = stop
-
-
-def _nullable_bytes(view: memoryview, at: int, stop: int) -> tuple[bytes | None, int]:
-    if stop - at < 4:
-        raise CorruptRecordException("entry of a message set: it ends before its key and value")
-    size = _INT32.unpack_from(view, at)[0]
-    at += 4
-    if size == -1:
-        return None, at
-    if size < 0 or size > stop - at:
-        raise CorruptRecordException(
-            f"key or value of an entry: length {size}; expected -1 to {stop - at}"
-        )
-    return bytes(view[at : at + size]), at + size
 
 
 def encode_entry(

@@ -32,7 +32,7 @@ from aiokafka08.properties import (
     unknown_option,
     wrong_value,
 )
-from aiokafka08.spark.java_pattern import translate_pattern
+from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -383,7 +383,7 @@ def _topics(options: Mapping[str, str]) -> TopicSelection:
     pattern = text.strip()
     if not pattern:
         raise wrong_value(name, text, "empty", "a regular expression")
-    translate_pattern(pattern)
+    compile_java_pattern(pattern)
     return TopicSelection(pattern=pattern)
 
 

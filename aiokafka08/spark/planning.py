@@ -13,12 +13,11 @@ ranges into tasks.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
-from aiokafka08.spark.java_pattern import translate_pattern
+from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
@@ -75,7 +74,7 @@ def choose_partitions(
         UnknownTopicOrPartitionError: a selected topic or partition doesn't exist.
     """
     if topics.pattern is not None:
-        pattern = re.compile(translate_pattern(topics.pattern))
+        pattern = compile_java_pattern(topics.pattern)
         matches = [name for name in existing if pattern.search(name) and name not in internal]
         return tuple(
             TopicPartition(name, partition)

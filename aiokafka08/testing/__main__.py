@@ -20,8 +20,8 @@ from typing import Any
 
 from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08.testing.broker_lines import LINES
-from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.cluster import EmbeddedCluster
+from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.state import WEEK_MS
 
 logger = logging.getLogger("aiokafka08.testing")

@@ -19,19 +19,19 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.server.listener import Listener
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import controls
 from aiokafka08.testing.broker_lines import LINES
-from aiokafka08.testing.buffers import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.controls import LoggedMessage, Offsets
 from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
-from aiokafka08.testing.runtime import ClusterRuntime, Recorded
-from aiokafka08.testing.server import Listener
+from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES, ClusterRuntime, Recorded
+from aiokafka08.testing.server import open_listener
 from aiokafka08.testing.state import WEEK_MS, BrokerSettings, ClusterState, Commit, Node
 
 T = TypeVar("T")
@@ -230,9 +230,7 @@ class EmbeddedCluster:
             raise
 
     def _listen(self, runtime: ClusterRuntime, node: Node) -> None:
-        listener = Listener(runtime, node, self._host)
-        listener.open()
-        self._listeners[node.node_id] = listener
+        self._listeners[node.node_id] = open_listener(runtime, node, self._host)
 
     async def _stop(self) -> None:
         runtime, self._runtime = self._runtime, None  # callbacks that run meanwhile find it closed

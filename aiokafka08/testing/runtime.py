@@ -6,7 +6,7 @@ is used from there only; `cluster` creates it at each start.
 
 Invariant: after each change of the state `complete_delayed()` runs before the event loop continues.
 Nothing polls: a delayed operation is checked when one of its keys is in `state.changed`, and at its
-timeout. The connections (`server`) and the methods of `cluster` call `complete_delayed()`.
+timeout. The steps of connections (`server`) and the methods of `cluster` call `complete_delayed()`.
 
 Retention has a timer while there are messages that it may delete. Its checks have the times that
 they have on real brokers (brokers.md 8.18).
@@ -22,18 +22,19 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.scheduler import Job
+from aiokafka08._core.server.work import Work, finish
 from aiokafka08.protocol.api import Request
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import ReceivedRequest
-from aiokafka08.testing.buffers import Buffers
 from aiokafka08.testing.faults import Faults, is_version_probe
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
-from aiokafka08.testing.intake import Intake
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
-from aiokafka08.testing.steps import Steps, finish
-from aiokafka08.testing.turns import Job, Turn, Turns
 
+DEFAULT_MAX_BUFFERED_BYTES = 512 << 20
 HISTORY_REQUESTS = 10_000
 HISTORY_BYTES = 32 << 20
 """Limit of the history: the bytes of its requests as they were received, and `_ITEM_BYTES` for each
@@ -60,21 +61,18 @@ class DelayedOperation:
     """A request that waits; `respond` is called once with its outcome, never after `cancel()`.
 
     Args:
-        turn: the connection, whose turn it is when the request is checked.
+        exchange: the request; it is checked when it is its connection's turn.
         respond: returns the steps of the response.
-        ended: called after them, and after each check.
-        failed: called with the exception of a check, or of these steps.
     """
 
     __slots__ = (
-        "_ended",
+        "_checking",
+        "_exchange",
         "_expired",
-        "_failed",
         "_job",
         "_respond",
         "_runtime",
         "_timer",
-        "_turn",
         "wait",
     )
 
@@ -82,18 +80,15 @@ class DelayedOperation:
         self,
         runtime: ClusterRuntime,
         wait: Wait,
-        turn: Turn,
-        respond: Callable[[Reply | Disconnect], Steps[None]],
-        ended: Callable[[], None],
-        failed: Callable[[Exception], None],
+        exchange: Exchange,
+        respond: Callable[[Reply | Disconnect], Work[None]],
     ) -> None:
         self._runtime = runtime
-        self._turn = turn
+        self._exchange = exchange
         self._respond = respond
-        self._ended = ended
-        self._failed = failed
         self._expired = False
-        self._job: Job | None = None
+        self._checking = False
+        self._job: Job | None = None  # the last check
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
         if wait.timeout_ms is not None:
@@ -104,20 +99,19 @@ class DelayedOperation:
         """Stop waiting, because the connection has ended."""
         self._forget()
         if self._job is not None:
-            self._runtime.turns.cancel(self._job)
+            self._runtime.resources.scheduler.cancel(self._job)
 
     def check(self) -> None:
         """Respond if the changed state allows it, now or when it is the connection's turn."""
-        if self._job is None:  # else it will see the changed state too
-            self._job = Job(self._turn, self._steps(), self._checked, self._failed)
-            if self._runtime.turns.run(self._job):
-                self._checked()
+        if not self._checking:  # else it will see the changed state too
+            self._checking = True
+            self._job = self._exchange.run(self._steps(), self._checked)
 
     def _time_out(self) -> None:
         self._expired = True
         self.check()
 
-    def _steps(self) -> Steps[None]:
+    def _steps(self) -> Work[None]:
         outcome = yield from finish(self.wait.check(self._expired))
         if outcome is not None:
             self._forget()
@@ -126,8 +120,7 @@ class DelayedOperation:
             raise AssertionError("check(expired=True) returned None: expected a reply")
 
     def _checked(self) -> None:
-        self._job = None
-        self._ended()
+        self._checking = False
 
     def _forget(self) -> None:
         if self._timer is not None:
@@ -149,9 +142,7 @@ class ClusterRuntime:
     """The faults, history and delayed operations of a running cluster.
 
     Attributes:
-        turns: what the connections do, one after the other.
-        buffers: what the connections hold in memory.
-        intake: what the connections read of large requests.
+        resources: what the connections to all brokers share.
         halt: called with the id of a broker that can't go on.
     """
 
@@ -159,9 +150,9 @@ class ClusterRuntime:
         self, state: ClusterState, clock: Callable[[], float], max_buffered_bytes: int
     ) -> None:
         self.state = state
-        self.turns = Turns(self.complete_delayed)
-        self.buffers = Buffers(max_buffered_bytes)
-        self.intake = Intake()
+        self.resources = ServerResources(
+            max_buffered_bytes, "max_buffered_bytes", self.complete_delayed
+        )
         self.faults = Faults()
         self.halt: Callable[[int], object] = lambda node_id: None
         self.history: deque[Recorded] = deque()
@@ -197,13 +188,11 @@ class ClusterRuntime:
     def delay(
         self,
         wait: Wait,
-        turn: Turn,
-        respond: Callable[[Reply | Disconnect], Steps[None]],
-        ended: Callable[[], None],
-        failed: Callable[[Exception], None],
+        exchange: Exchange,
+        respond: Callable[[Reply | Disconnect], Work[None]],
     ) -> DelayedOperation:
         """Register a request that waits; this call itself doesn't respond."""
-        operation = DelayedOperation(self, wait, turn, respond, ended, failed)
+        operation = DelayedOperation(self, wait, exchange, respond)
         for key in wait.keys:
             self._delayed_operations.setdefault(key, {})[operation] = None
         return operation
@@ -329,7 +318,7 @@ class ClusterRuntime:
         for expected in self._expected:
             expected.future.cancel()
         self._expected.clear()
-        await self.turns.close()
+        await self.resources.close()
 
 
 def _may_change_groups(key: Hashable) -> bool:

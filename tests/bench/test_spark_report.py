@@ -7,7 +7,7 @@ import pytest
 from tests.bench.spark import CASES, ROOT
 from tests.bench.spark_report import as_json, document, from_json
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.heavy]
 
 
 def test_page_in_docs_is_generated_from_its_json() -> None:

@@ -22,7 +22,7 @@ from tests.bridge.clusters import MESSAGES, Message, TargetReader, bridge_config
 from tests.brokers import RealCluster
 from tests.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.each_python]
 
 
 async def test_copy_is_equal_and_goes_on_where_it_ended(

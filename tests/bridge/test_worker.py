@@ -32,6 +32,8 @@ from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
 from tests.brokers.waiting import wait_for
 
+pytestmark = pytest.mark.each_python
+
 TP = TopicPartition("t", 0)
 ABORTED = (TransactionAborted, RecordRefused)
 BUFFER_BYTES = 100_000

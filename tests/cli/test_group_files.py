@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from aiokafka08.cli.group_files import (
-    OFFSET_FILE_FORMATS,
     GroupOffset,
     OffsetFileFormat,
     format_offsets,
@@ -20,7 +21,7 @@ OFFSETS = [
 ]
 
 
-@pytest.mark.parametrize("format", OFFSET_FILE_FORMATS)
+@pytest.mark.parametrize("format", get_args(OffsetFileFormat))
 def test_each_format_is_read_as_it_was_written(format: OffsetFileFormat) -> None:
     text = format_offsets(OFFSETS, format)
     read = parse_offsets(text, "f")

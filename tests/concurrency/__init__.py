@@ -1,1 +1,5 @@
 """Tests of the event-loop primitives."""
+
+import pytest
+
+pytestmark = [pytest.mark.suite, pytest.mark.fast]

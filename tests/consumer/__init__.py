@@ -1,0 +1,3 @@
+import pytest
+
+pytestmark = [pytest.mark.suite, pytest.mark.client, pytest.mark.fast]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from aiokafka08.testing.controls import find_partition
@@ -12,6 +14,8 @@ from aiokafka08.testing.runtime import ClusterRuntime
 from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, slices_of, take, tp
 from tests.waiting import until
+
+pytestmark = pytest.mark.twins
 
 LARGE = 150_000
 """More than half of what may be fetched: two of them don't fit at once."""

@@ -24,6 +24,8 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, slices_of, take, tp, values
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 
 @pytest.mark.both_loops
 async def test_getone_returns_each_message_in_order(

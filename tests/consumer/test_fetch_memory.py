@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from tests.consumer.fetching import (
     make_queue,
     respond,
 )
+
+pytestmark = pytest.mark.twins
 
 
 def test_shares_of_few_and_many_partitions() -> None:

@@ -27,6 +27,8 @@ from aiokafka08.testing.faults import Effect
 from tests.consumer.conftest import MakeConsumer, has_partition, slices_of, take, tp, values
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 
 async def test_error_of_one_partition_affects_it_alone(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer

@@ -18,6 +18,8 @@ from tests.consumer.conftest import MakeConsumer, slices_of, tp, values
 from tests.fake_pandas import imports_pandas
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 
 async def test_getmany_arrow_returns_columns_and_respects_limits(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer

@@ -22,7 +22,7 @@ from tests.consumer.conftest import MakeConsumer, tp, values
 from tests.gated_offload import GatedOffload, offload_threads
 from tests.waiting import until
 
-pytestmark = pytest.mark.both_loops
+pytestmark = [pytest.mark.both_loops, pytest.mark.twins]
 
 COUNT = 600
 LONG = [b"%04d" % number + bytes(2000) for number in range(COUNT)]

@@ -19,6 +19,8 @@ from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry, survey
 from tests.consumer.log_model import FILLER, Batch, ModelLog
 
+pytestmark = pytest.mark.twins
+
 LIMIT = 1 << 20
 BASE = 1 << 10
 

@@ -24,6 +24,8 @@ from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
 from tests.full import in_full
 
+pytestmark = pytest.mark.twins
+
 PARTITIONS = range(4)
 STEPS = 1000
 

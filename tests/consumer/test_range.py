@@ -32,6 +32,8 @@ from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import tp, values
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 
 @asynccontextmanager
 async def started_router(cluster: EmbeddedCluster) -> AsyncIterator[Router]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from aiokafka08.consumer.record_buffer import (
 )
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
+
+pytestmark = pytest.mark.twins
 
 
 def set_from(begin: int) -> bytes:

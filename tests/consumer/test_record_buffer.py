@@ -15,6 +15,8 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
 from tests.contract.wire.requests import bad_crc
 
+pytestmark = pytest.mark.twins
+
 TP = TopicPartition("t", 3)
 
 

@@ -22,6 +22,8 @@ from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
 from tests.contract.wire.requests import bad_crc
 from tests.waiting import until
 
+pytestmark = pytest.mark.twins
+
 
 async def test_partition_named_twice_or_wrongly(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer

@@ -4,3 +4,7 @@
 requests. Each test runs unchanged on the embedded cluster and on real brokers of the same line.
 `aiokafka/` compares this package with aiokafka, on a real broker.
 """
+
+import pytest
+
+pytestmark = pytest.mark.suite

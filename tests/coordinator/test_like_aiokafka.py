@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from aiokafka08.coordinator.assignors.sticky.partition_movements import PartitionMovements
+from aiokafka08.structs import TopicPartition
 from tests.coordinator.groups import cluster, counts, groups
 
 Modules = Callable[[str], Any]
@@ -151,7 +153,19 @@ def test_sticky_returns_partitions_of_older_generation(modules: Modules, sticky:
         there, members({"m1": (before["m1"], 1), "m2": (alone["m2"], 2), "m3": (before["m3"], 1)})
     )
     assert after == before
-    assert sticky._latest_partition_movements.are_sticky()
+
+
+def exchanged(before: dict[str, Any], after: dict[str, Any]) -> set[tuple[str, str, str]]:
+    """Return (topic, member, member) where two members gave each other a partition of a topic."""
+    owner = {tp: name for name, one in before.items() for tp in one.partitions()}
+    moves = {
+        (tp.topic, owner.get(tp, name), name)
+        for name, one in after.items()
+        for tp in one.partitions()
+    }
+    return {
+        (topic, old, new) for topic, old, new in moves if old != new and (topic, new, old) in moves
+    }
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -176,7 +190,7 @@ def test_sticky_is_balanced_and_exchanges_nothing(
             for name, topics in after.items()
         },
     )
-    assert sticky._latest_partition_movements.are_sticky()
+    assert not exchanged(first, second)
     for name, assignment in second.items():
         for topic in {one.topic for one in assignment.partitions()}:
             assert topic in after[name]
@@ -196,10 +210,9 @@ def test_sticky_is_balanced_and_exchanges_nothing(
     ],
 )
 def test_movements_are_sticky_without_exchanges(
-    modules: Modules, moves: list[tuple[int, str, str]], sticky: bool
+    moves: list[tuple[int, str, str]], sticky: bool
 ) -> None:
-    movements = modules("assignors.sticky.partition_movements").PartitionMovements()
-    TopicPartition = modules("protocol").TopicPartition
+    movements = PartitionMovements()
     for number, old, new in moves:
         movements.move_partition(TopicPartition("t", number), old, new)
-    assert movements.are_sticky() == sticky
+    assert (movements.exchanges() == []) == sticky

@@ -6,3 +6,7 @@ renders tables of docs/spark.md, `broker_lines.py` the matrix of lines, `rates.p
 measurements of `nox -s bench`. A test compares the files with what would be written, so a page
 can't be older than the code.
 """
+
+import pytest
+
+pytestmark = pytest.mark.heavy

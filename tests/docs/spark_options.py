@@ -26,9 +26,10 @@ READING: Sentences = {
         "",
         "same; exactly one of them. The pattern is found anywhere in a name, as there (`^a$` "
         "matches a whole name; with `spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true` "
-        "that source takes whole names only), and has Java's syntax; what has no translation is "
-        "refused by name. A pattern that matches nothing is logged once. Reading never creates a "
-        "topic",
+        "that source takes whole names only), and has Java's syntax as far as Python shares it: no "
+        "classes in classes and `&&` in them, `\\p{…}`, back-references, or flags in the middle. "
+        "What isn't shared is refused by name. A pattern that matches nothing is logged once. "
+        "Reading never creates a topic",
     ),
     ("startingOffsets",): (
         "{streaming} in streams, {batch} in batches",

@@ -44,6 +44,8 @@ from tests.membership.conftest import (
 )
 from tests.waiting import until
 
+pytestmark = pytest.mark.fast
+
 # --- start and stop
 # --------------------------------------------------------------------------------
 

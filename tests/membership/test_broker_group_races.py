@@ -29,6 +29,8 @@ from tests.consumer.conftest import take
 from tests.membership.conftest import ALL, MakeMember, RecordingListener, shared
 from tests.waiting import until
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("when", ["on_partitions_revoked", "on_partitions_assigned"])
 async def test_listener_raising_cancelled_error_is_ignored(

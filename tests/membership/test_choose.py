@@ -11,6 +11,8 @@ from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from aiokafka08.testing import EmbeddedCluster
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
 async def test_subscribe_on_line_without_groups_raises(version: str) -> None:

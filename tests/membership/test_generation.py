@@ -6,6 +6,8 @@ import pytest
 
 from aiokafka08.consumer.membership.generation import NextStep, next_step
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize(
     ("codes", "step"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from aiokafka08.coordinator.protocol import (
 )
 from aiokafka08.protocol.requests.groups import JoinedMember
 from tests.coordinator.groups import subscriptions
+
+pytestmark = pytest.mark.fast
 
 
 def test_assignment_from_an_iterator_is_complete() -> None:

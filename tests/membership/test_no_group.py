@@ -6,6 +6,8 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
+import pytest
+
 from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.net.config import net_config
@@ -15,6 +17,8 @@ from aiokafka08.telemetry import Telemetry
 from tests.consumer.conftest import tp
 from tests.consumer.test_subscription import snapshot
 from tests.waiting import until
+
+pytestmark = pytest.mark.fast
 
 
 class Recorder:

@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "the timer of the deadlines isn't armed again",
-        "producer/sender.py",
+        "producer/passes.py",
         "        self._timer = None\n        if self._stopped:\n            return\n",
         "        if self._stopped:\n            return\n",
     ),

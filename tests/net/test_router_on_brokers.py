@@ -40,7 +40,7 @@ from tests.brokers.wire import metadata as raw_metadata
 from tests.net.conftest import MakeConfig, Recorder
 from tests.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.each_python]
 
 LINES = {
     "0.8.0": BrokerLine.V0_8_0,

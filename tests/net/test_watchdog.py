@@ -26,9 +26,8 @@ async def test_watchdog_fires_on_after_the_loop_was_held() -> None:
     """On uvloop the handle of a time in the past isn't a timer handle: it has no `when()`."""
     metadata: Any = Refreshes()
     timed_out = asyncio.Event()
-    with ResponseWatchdog(metadata, 0.01, timeout_s=0.1, on_timeout=timed_out.set) as watchdog:
+    with ResponseWatchdog(metadata, 0.01, timeout_s=0.1, on_timeout=timed_out.set):
         await asyncio.sleep(0)
         time.sleep(0.05)  # several refreshes are due when the loop runs again
         await timed_out.wait()
-    assert watchdog.overdue
     assert metadata.count >= 5

@@ -1,0 +1,3 @@
+import pytest
+
+pytestmark = [pytest.mark.suite, pytest.mark.each_python, pytest.mark.fast]

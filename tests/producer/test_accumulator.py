@@ -11,8 +11,9 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import entries, message_size
+from aiokafka08.protocol.message_set import message_size
 from aiokafka08.structs import TopicPartition
+from tests.protocol.entries import entries
 
 MESSAGE = b"x" * 74  # 100 bytes in a message set of format 0
 BATCH_BYTES = 1000  # ten of them

@@ -13,8 +13,9 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import entries, message_size
+from aiokafka08.protocol.message_set import message_size
 from aiokafka08.structs import TopicPartition
+from tests.protocol.entries import entries
 
 NODES = [0, 1, None]
 partitions = st.integers(0, 2)

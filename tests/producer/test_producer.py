@@ -47,13 +47,13 @@ def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> l
 async def test_a_timer_in_the_past_can_be_replaced(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    # For such a time uvloop's call_at returns a Handle without when(), which the sender called.
+    # For such a time uvloop's call_at returns a Handle without when(), which the scheduler called.
     producer = await producer_for(cluster, linger_ms=5)
-    sender = producer.engine.sender
+    passes = producer.engine.sender.passes
     now = asyncio.get_running_loop().time()
-    sender.set_timer(now - 1)
-    sender.set_timer(now - 2)
-    sender.set_timer(now + 100)
+    passes.set_timer(now - 1)
+    passes.set_timer(now - 2)
+    passes.set_timer(now + 100)
     assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 

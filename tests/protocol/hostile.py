@@ -10,10 +10,10 @@ from typing import Any
 
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
-from aiokafka08.protocol.message_set import entries
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from tests.protocol.decoding import decode_request
+from tests.protocol.entries import entries
 from tests.protocol.oracle import reader
 from tests.protocol.twins import twin
 

@@ -31,6 +31,8 @@ from aiokafka08.protocol.compression import (
 from tests.protocol.golden import FETCHES
 from tests.protocol.strategies import examples
 
+pytestmark = pytest.mark.fast
+
 ROOT = pathlib.Path(__file__).parents[2]
 MIB = 1024 * 1024
 ROOMY = 16 * MIB

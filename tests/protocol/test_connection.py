@@ -22,6 +22,8 @@ from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceReque
 from tests.protocol.decoding import decode_request, receive
 from tests.protocol.strategies import examples
 
+pytestmark = pytest.mark.fast
+
 HEARTBEAT = HeartbeatRequest("group", 1, "member")
 COORDINATOR = GroupCoordinatorRequest("group")
 

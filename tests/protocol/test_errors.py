@@ -14,6 +14,8 @@ from aiokafka08 import errors
 from aiokafka08.errors import BROKER_ERRORS, Action, BrokerResponseError
 from aiokafka08.structs import TopicPartition
 
+pytestmark = pytest.mark.fast
+
 aiokafka_errors: Any = importlib.import_module("aiokafka.errors")  # it has no types
 THEIRS: dict[int, Any] = aiokafka_errors.kafka_errors
 

@@ -20,6 +20,8 @@ from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parents[2]
 SCRATCH = 64 * 1024
 FIRST = 160 * 1024

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.message_set import (
-    Entry,
-    MessageSetBuilder,
-    encode_entry,
-    entries,
-    message_size,
-)
+from aiokafka08.protocol.message_set import MessageSetBuilder, encode_entry, message_size
+from tests.protocol.entries import Entry, entries
 from tests.protocol.oracle import LIMIT, crc32, entry, message, read
 from tests.protocol.strategies import examples
 from tests.protocol.twins import each_twin, twin

@@ -15,7 +15,7 @@ import pytest
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.message_set import entries
+from tests.protocol.entries import entries
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
 from tests.protocol.hostile import (
     DECOMPRESSED_LIMIT,

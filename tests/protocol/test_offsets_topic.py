@@ -25,6 +25,8 @@ from aiokafka08.protocol.offsets_topic import (
 )
 from tests.protocol.strategies import examples, texts, values
 
+pytestmark = pytest.mark.fast
+
 DECODERS: list[Callable[[bytes], Any]] = [
     decode_record_key,
     decode_offset_record,

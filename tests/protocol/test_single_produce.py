@@ -19,6 +19,8 @@ from aiokafka08.protocol.requests.produce import (
 from aiokafka08.protocol.single_produce import decode_single_produce, encode_single_produce
 from tests.protocol.strategies import examples, values
 
+pytestmark = pytest.mark.fast
+
 VERSIONS = st.sampled_from(ProduceRequest.versions)
 ODD = st.one_of(st.none(), st.integers(), st.text(), st.just("\ud800"), st.just("x" * 40_000))
 

@@ -23,6 +23,8 @@ from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, Strin
 from tests.protocol.decoding import Envelope, decode_request
 from tests.protocol.strategies import examples, since_of, texts, values
 
+pytestmark = pytest.mark.fast
+
 SPOKEN = [(request, version) for request in APIS.values() for version in request.versions]
 each_api_and_version = pytest.mark.parametrize(
     ("request_class", "version"), SPOKEN, ids=lambda it: getattr(it, "__name__", f"v{it}")

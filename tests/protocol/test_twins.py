@@ -18,6 +18,7 @@ from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol import message_set
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.types import Buffer
+from tests.protocol.entries import entries
 from tests.protocol.golden import FETCHES, PRODUCES, message_sets
 from tests.protocol.hostile import DECOMPRESSED_LIMIT
 from tests.protocol.mutations import mutated, signed
@@ -509,7 +510,7 @@ def test_blobs_are_a_sequence(twin: Twin) -> None:
         with pytest.raises(IndexError):
             builder.extend(keys, column, timestamps, 0, 1000)
         assert len(builder) == 1, "the messages before must stay"
-        assert [one.value for one in message_set.entries(builder.build())] == [b"a"]
+        assert [one.value for one in entries(builder.build())] == [b"a"]
 
 
 # --- CRC-32 ---------------------------------------------------------------------------------------

@@ -13,17 +13,14 @@ from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
 from aiokafka08.protocol.connection import ClientConnection, MatchedResponse
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
-from aiokafka08.protocol.message_set import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    MessageSetReader,
-    entries,
-)
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.groups import HeartbeatRequest
 from aiokafka08.protocol.requests.metadata import Broker, MetadataRequest, MetadataResponse
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from tests.protocol.decoding import decode_request, feed, pending_bytes, receive
+from tests.protocol.entries import entries
 from tests.protocol.golden import (
     FETCHES,
     PRODUCES,

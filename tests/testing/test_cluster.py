@@ -38,6 +38,8 @@ from tests.contract.wire.requests import (
 from tests.contract.wire.wire_client import LONG_MS, WireClient
 from tests.waiting import until
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def three() -> Iterator[EmbeddedCluster]:

@@ -57,6 +57,8 @@ from tests.contract.wire.requests import (
 )
 from tests.contract.wire.wire_client import LONG_MS, WireClient
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import encode_entry, entries
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import LogConfig
 from aiokafka08.testing.validation import validate_set
 from tests.contract.wire.requests import plain, wrapper
+from tests.protocol.entries import entries
+
+pytestmark = pytest.mark.fast
 
 RULES = LogConfig(LINES["0.8.2"], 1 << 20, 1 << 30)
 END = 1 << 60

@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from aiokafka08.protocol.compression import Codec, compress
-from aiokafka08.protocol.message_set import encode_entry, entries
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.format_1 import down_convert
 from aiokafka08.testing.message_sets import (
@@ -23,6 +23,7 @@ from aiokafka08.testing.message_sets import (
 )
 from aiokafka08.testing.validation import validate_set
 from tests.contract.wire.requests import plain, wrapper
+from tests.protocol.entries import entries
 
 SEEDS = [
     plain(b"a", (b"k", b"v"), b"", None),

@@ -18,7 +18,6 @@ import pytest
 
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.message_set import entries
 from aiokafka08.protocol.requests.fetch import FetchRequest, FetchResponse
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.protocol.requests.metadata import MetadataResponse
@@ -28,6 +27,7 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.message_sets import walk_entries
 from tests.contract.wire.requests import commit, metadata
 from tests.contract.wire.wire_client import WireClient
+from tests.protocol.entries import entries
 
 FOLDER = Path(__file__).parent.parent / "protocol" / "vectors"
 

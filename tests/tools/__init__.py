@@ -1,1 +1,1 @@
-"""Programs for maintainers, which no run of pytest collects."""
+"""Tools for developers that no pytest run collects."""

@@ -53,11 +53,11 @@ def node_list(node_ids: Iterable[int]) -> str:
     return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
 
 
-def name_list(names: Iterable[str], at_most: int = 5) -> str:
-    """Return the first names, sorted, and how many more there are."""
+def name_list(names: Iterable[str]) -> str:
+    """Return the first five names, sorted, and how many more there are."""
     ordered = sorted(names)
-    rest = len(ordered) - at_most
-    shown = ", ".join(ordered[:at_most])
+    rest = len(ordered) - 5
+    shown = ", ".join(ordered[:5])
     return shown if rest <= 0 else f"{shown} and {rest} more"
 
 

@@ -17,7 +17,6 @@ from aiokafka08.cli.records.delimiters import unescape
 from aiokafka08.errors import IllegalArgumentError
 
 _FLAGS: Final = "PCG:LQM:t:p:b:z:o:eED:K:k:H:Od:qvF:X:c:Tuf:ZlVhs:r:Jm:U"
-_MODES: Final = "PCGLQ"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _WORDS: Final = ("beginning", "end", "stored")
 

@@ -23,8 +23,6 @@ from aiokafka08.cli.records.types import Deserializer, RecordDecoder, RecordEnco
 from aiokafka08.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
-OUTPUT_FORMATS: Final = ("raw", "jsonl", "hex", "base64", "files")
-INPUT_FORMATS: Final = ("raw", "jsonl", "hex", "base64", "files")
 NULL_TEXT: Final = b"NULL"
 
 BrokerOf = Callable[[str, int], int]

@@ -1,6 +1,6 @@
 """Request handlers: one function per API, `(RequestContext, request) -> Outcome`.
 
-A handler whose work grows with the request returns the steps to its outcome (`steps`).
+A handler whose work grows with the request returns the steps to its outcome (`_core.server.work`).
 
 Each docstring says which behaviour of real brokers the handler models, and which it doesn't;
 docs/brokers.md is the reference. `server` calls `handle` for each request; `cluster` looks up in
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aiokafka08._core.server.work import Work, finish
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -47,11 +48,10 @@ from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
 from aiokafka08.testing.handlers.outcome import Outcome, RequestContext, RequestFailed
 from aiokafka08.testing.handlers.produce import produce
-from aiokafka08.testing.steps import Steps, finish
 
 __all__ = ["HANDLERS", "handle"]
 
-_Handler = Callable[[RequestContext, Any], Outcome | Steps[Outcome]]
+_Handler = Callable[[RequestContext, Any], Outcome | Work[Outcome]]
 
 HANDLERS: dict[type[api.Request[Any]], _Handler] = {
     ProduceRequest: produce,
@@ -71,10 +71,10 @@ HANDLERS: dict[type[api.Request[Any]], _Handler] = {
 }
 
 
-def handle(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]:
+def handle(context: RequestContext, request: api.Request[Any]) -> Work[Outcome]:
     """Handle a request; return what the broker does."""
     try:
-        steps: Steps[Outcome] = finish(HANDLERS[type(request)](context, request))
+        steps: Work[Outcome] = finish(HANDLERS[type(request)](context, request))
         return (yield from steps)
     except RequestFailed:
         return (yield from failed(context, request))

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
+from aiokafka08._core.server.work import Work
 from aiokafka08.errors import UnknownError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -55,7 +56,6 @@ from aiokafka08.testing.handlers.outcome import (
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.steps import Steps
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -115,7 +115,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
     raise TypeError(f"{type(request).__name__} has no response with an error code")
 
 
-def failed(context: RequestContext, request: api.Request[Any]) -> Steps[Outcome]:
+def failed(context: RequestContext, request: api.Request[Any]) -> Work[Outcome]:
     """Return what a broker does if its handler fails: it has Unknown for everything requested.
 
     A Metadata response then lists no brokers.

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
+from aiokafka08._core.server.work import PAUSE, Work, in_steps, offload
 from aiokafka08.errors import (
     NotLeaderForPartitionError,
     OffsetOutOfRangeError,
@@ -39,7 +40,6 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
-from aiokafka08.testing.steps import PAUSE, Steps, in_steps, offload
 
 DEBUGGING_CONSUMER = -2
 
@@ -57,7 +57,7 @@ class _PartitionView(NamedTuple):
     """Whether later segments have data: then the fetch doesn't wait for more of its segment."""
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
+def fetch(context: RequestContext, request: FetchRequest) -> Work[Outcome]:
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
     Models:
@@ -80,10 +80,10 @@ def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
     if request.replica_id >= 0 and line.unknown_replicas_fail:
         yield from in_steps(partial(_check_replica, context, request.replica_id), keys)
 
-    def look() -> Steps[list[_PartitionView]]:
+    def look() -> Work[list[_PartitionView]]:
         return in_steps(lambda key: _view_partition(context, key, items[key], request), keys)
 
-    def reply(views: list[_PartitionView]) -> Steps[Reply | Disconnect]:
+    def reply(views: list[_PartitionView]) -> Work[Reply | Disconnect]:
         if not context.reserve(sum(view.readable_bytes for view in views)):
             return Disconnect()
         return Reply((yield from _response(context, items, views)))
@@ -99,7 +99,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Steps[Outcome]:
         return Wait(None, frozenset(), lambda expired: None)
     arrived_before = _arrived_bytes(context, keys)
 
-    def check(expired: bool) -> Steps[Late]:
+    def check(expired: bool) -> Work[Late]:
         if line.waits_for_any_produce:
             arrived = _arrived_bytes(context, keys) - arrived_before
             if not expired and not (arrived and readable + arrived >= request.min_bytes):
@@ -167,7 +167,7 @@ def _view_partition(
     )
 
 
-def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> Steps[Buffer]:
+def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> Work[Buffer]:
     """Read a set; a large one in steps, since a copy to fresh memory takes 0.5 ms per MiB."""
     ranges = partition.log.ranges(item.fetch_offset, item.max_bytes, high_watermark)
     if len(ranges) < 2:
@@ -185,7 +185,7 @@ def _response(
     context: RequestContext,
     items: dict[TopicPartition, FetchPartition],
     views: list[_PartitionView],
-) -> Steps[FetchResponse]:
+) -> Work[FetchResponse]:
     responses: dict[TopicPartition, FetchedPartition] = {}
     for (key, item), view in zip(items.items(), views, strict=True):
         yield PAUSE

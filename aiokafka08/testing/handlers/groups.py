@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
     InvalidGroupIdError,
     NotCoordinatorForGroupError,
@@ -43,7 +44,6 @@ from aiokafka08.testing.group import (
     join_error,
 )
 from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext, Wait
-from aiokafka08.testing.steps import Steps, in_steps
 
 R = TypeVar("R", bound=Response)
 
@@ -96,7 +96,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
     )
 
 
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Outcome]:
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Outcome]:
     """Return the groups that this broker coordinates."""
     here = context.node.node_id
     listed = context.state.groups.coordinated_by(here, context.now_s)
@@ -112,7 +112,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Ou
     return Reply(ListGroupsResponse(0, listed))
 
 
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[Outcome]:
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Work[Outcome]:
     """Describe groups; a missing group is "Dead".
 
     Any broker other than the coordinator responds with NotCoordinatorForGroup.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
     InvalidRequestError,
     NotLeaderForPartitionError,
@@ -30,13 +31,12 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
-from aiokafka08.testing.steps import Steps, in_steps
 
 DEBUGGING_CONSUMER = -2
 LATEST, EARLIEST = -1, -2
 
 
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[Outcome]:
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[Outcome]:
     """Respond with offsets from the log, none above the high watermark.
 
     Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`

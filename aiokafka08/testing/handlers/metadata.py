@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
     LeaderNotAvailableError,
     ReplicaNotAvailableError,
@@ -24,13 +25,12 @@ from aiokafka08.protocol.requests.metadata import (
 from aiokafka08.testing.broker_lines import BadRequestPolicy
 from aiokafka08.testing.handlers.outcome import Disconnect, NoReply, Outcome, Reply, RequestContext
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
-from aiokafka08.testing.steps import Steps, in_steps
 
 MAX_AUTO_CREATED_PARTITIONS = 10_000
 """When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Outcome]:
+def metadata(context: RequestContext, request: MetadataRequest) -> Work[Outcome]:
     """Respond with brokers, topics, leaders, replicas and ISRs, the same on every live broker.
 
     Models:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 
+from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
     NotCoordinatorForGroupError,
@@ -52,13 +53,12 @@ from aiokafka08.testing.state import (
     Commit,
     CommitKey,
 )
-from aiokafka08.testing.steps import Steps, in_steps
 
 _RETENTION_MS = 24 * 3600 * 1000
 """How long a commit is kept, in its record: the default of `offsets.retention.minutes`."""
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Steps[Outcome]:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[Outcome]:
     """Commit offsets: to ZooKeeper at any broker (version 0), else at the group's coordinator.
 
     Models: metadata dropped in version 0; the limit of metadata, and 0.8.2's bug of storing the
@@ -161,7 +161,7 @@ def _check_member(context: RequestContext, request: OffsetCommitRequest) -> int:
     return line.known_group_generation_code if known else line.generation_code
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[Outcome]:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[Outcome]:
     """Return committed offsets: from ZooKeeper (version 0), else from the group's coordinator.
 
     Models: a partition without a committed offset has offset -1, in version 0 with the error

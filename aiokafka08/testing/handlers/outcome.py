@@ -9,11 +9,11 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import BrokerLine
 from aiokafka08.testing.state import ClusterState, Node
-from aiokafka08.testing.steps import PAUSE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Wait:
 
     timeout_ms: int | None
     keys: frozenset[Hashable]
-    check: Callable[[bool], Late | Steps[Late]]
+    check: Callable[[bool], Late | Work[Late]]
 
 
 Late = Reply | Disconnect | None
@@ -103,7 +103,7 @@ P = TypeVar("P", bound=_HasPartition)
 T = TypeVar("T")
 
 
-def by_partition(topics: Iterable[Topic[P]]) -> Steps[dict[TopicPartition, P]]:
+def by_partition(topics: Iterable[Topic[P]]) -> Work[dict[TopicPartition, P]]:
     """Return the items of a request by partition; of duplicates the last one (brokers.md 3.12)."""
     items: dict[TopicPartition, P] = {}
     for topic in topics:
@@ -114,7 +114,7 @@ def by_partition(topics: Iterable[Topic[P]]) -> Steps[dict[TopicPartition, P]]:
     return items
 
 
-def group_by_topic(items: dict[TopicPartition, T]) -> Steps[list[Topic[T]]]:
+def group_by_topic(items: dict[TopicPartition, T]) -> Work[list[Topic[T]]]:
     """Group the items of a response by topic, in the reverse of their order (brokers.md 3.11)."""
     topics: dict[str, list[T]] = {}
     for number, key in enumerate(reversed(items), 1):

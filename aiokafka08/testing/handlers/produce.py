@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from aiokafka08._core.server.work import ALONE, PAUSE, Work, offload
 from aiokafka08.errors import (
     InvalidRequiredAcksError,
     NotEnoughReplicasAfterAppendError,
@@ -33,7 +34,6 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.message_sets import MessageSetRejected, ValidatedSet, takes_long
 from aiokafka08.testing.state import Partition
-from aiokafka08.testing.steps import ALONE, PAUSE, Steps, offload
 from aiokafka08.testing.validation import validate_set
 
 
@@ -46,7 +46,7 @@ class _AwaitedAppend:
     response: ProducedPartition
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> Steps[Outcome]:
+def produce(context: RequestContext, request: ProduceRequest) -> Work[Outcome]:
     """Append the set of each partition (`validation.validate_set`) and wait for replicas.
 
     Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;
@@ -114,7 +114,7 @@ def _append(
     item: ProducePartition,
     acks: int,
     pending: dict[TopicPartition, _AwaitedAppend],
-) -> Steps[ProducedPartition]:
+) -> Work[ProducedPartition]:
     node_id = context.node.node_id
     partition = context.state.partition(*key)
     if partition is None or node_id not in partition.replicas:
@@ -144,7 +144,7 @@ def _append(
 
 def _validate(
     context: RequestContext, partition: Partition, item: ProducePartition
-) -> Steps[ValidatedSet]:
+) -> Work[ValidatedSet]:
     """Validate a set and give it the next offsets, in the worker thread if that takes long.
 
     Raises:

@@ -11,7 +11,6 @@ embedded cluster, a simulation, or a test that writes it by hand.
 """
 
 from aiokafka08.testing.history.check import NORMAL, check, report
-from aiokafka08.testing.history.lag import Lag, realtime_lags, unseen_over_time, worst_lag
 from aiokafka08.testing.history.operations import (
     Anomaly,
     Message,
@@ -24,15 +23,11 @@ from aiokafka08.testing.history.recorder import Recorder
 __all__ = [
     "NORMAL",
     "Anomaly",
-    "Lag",
     "Message",
     "Operation",
     "Recorder",
     "check",
     "read_jsonl",
-    "realtime_lags",
     "report",
-    "unseen_over_time",
-    "worst_lag",
     "write_jsonl",
 ]

@@ -78,19 +78,10 @@ class PartitionLog:
         """Return the values at an offset, in the order of the operations."""
         return list(self._at.get(offset, ()))
 
-    def by_index(self) -> list[Value]:
-        """Return one value per index: the first observed."""
-        return [next(iter(self._at[offset])) for offset in self.offsets]
-
     def first_index(self, value: Value) -> int | None:
         """Return the index of a value's first copy."""
         places = self.places.get(value)
         return None if not places else self._index_of_offset[places[0]]
-
-    def last_index(self, value: Value) -> int | None:
-        """Return the index of a value's last copy."""
-        places = self.places.get(value)
-        return None if not places else self._index_of_offset[places[-1]]
 
     def values_by_last_index(self) -> list[list[Value]]:
         """Return for each index the values whose last copy is there."""

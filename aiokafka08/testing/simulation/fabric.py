@@ -17,7 +17,7 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Any
 
-from aiokafka08.testing.listening import ProtocolFactory
+from aiokafka08._core.server.listening import ProtocolFactory
 from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.network import Network
 from aiokafka08.testing.simulation.party import PARTY, Parties, context_of
@@ -210,7 +210,7 @@ class Fabric(Links):
     def listen(
         self, factory: ProtocolFactory, host: str, port: int, name: str
     ) -> SimulatedListening:
-        """Open a port; see `testing.listening.listen`."""
+        """Open a port; see `_core.server.listening.listen`."""
         if not port:
             # One that no server has had: a broker that restarts "on any other port" moves.
             port = self._next_port

@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any
 
-from aiokafka08.testing.listening import Listening, ProtocolFactory
+from aiokafka08._core.server.listening import Listening, ProtocolFactory
 from aiokafka08.testing.simulation.errors import SimulationError, WaitsForeverError
 from aiokafka08.testing.simulation.fabric import Fabric
 from aiokafka08.testing.simulation.party import PARTY
@@ -182,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network ----------------------------------------------------------------------------------
 
     def listen(self, factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
-        """See `testing.listening.listen`; `name` becomes the server's party."""
+        """See `_core.server.listening.listen`; `name` becomes the server's party."""
         return self.network.listen(factory, host, port, name)
 
     async def create_connection(

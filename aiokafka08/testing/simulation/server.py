@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from aiokafka08.testing.listening import ProtocolFactory
+from aiokafka08._core.server.listening import ProtocolFactory
 from aiokafka08.testing.simulation.transport import SimulatedTransport
 
 
 class SimulatedListening:
-    """A port; see `testing.listening.Listening`.
+    """A port; see `_core.server.listening.Listening`.
 
     The network accepts connections also while the party is paused, as a kernel does; `accept` is
     called when the party runs.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any
 
+from aiokafka08._core.server.transports import InspectableTransport
 from aiokafka08.testing.simulation.wire import Mark, Wire
-from aiokafka08.testing.transports import InspectableTransport
 
 _READ_BYTES = 256 << 10
 _HIGH_WATER_BYTES = 64 << 10

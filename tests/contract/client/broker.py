@@ -18,12 +18,12 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, decompress
-from aiokafka08.protocol.message_set import Entry, entries
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.structs import ConsumerRecord
 from tests.contract.targets import version_numbers
 from tests.names import unique_name
+from tests.protocol.entries import Entry, entries
 from tests.waiting import eventually
 
 AUTO_PARTITIONS = 3

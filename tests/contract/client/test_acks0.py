@@ -15,7 +15,7 @@ from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried, Discon
 from tests.contract.client.broker import Broker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.both_loops
+pytestmark = [pytest.mark.both_loops, pytest.mark.twins]
 
 TOO_LARGE = bytes(1_500_000)
 

@@ -24,7 +24,7 @@ from tests.contract.client.broker import Broker, Consumer, read_records
 from tests.contract.targets import on_targets
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.both_loops
+pytestmark = [pytest.mark.both_loops, pytest.mark.twins, pytest.mark.fast]
 
 TEN = [b"%d" % number for number in range(10)]
 

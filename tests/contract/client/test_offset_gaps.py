@@ -14,7 +14,7 @@ from tests.contract.targets import on_targets
 from tests.waiting import eventually
 
 # 0.8.0 has no topic configs.
-pytestmark = [pytest.mark.both_loops, on_targets(since="0.8.1")]
+pytestmark = [pytest.mark.both_loops, on_targets(since="0.8.1"), pytest.mark.twins]
 
 
 def value(offset: int) -> bytes:

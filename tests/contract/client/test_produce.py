@@ -25,7 +25,7 @@ from tests.contract.client.broker import AUTO_PARTITIONS, Broker
 from tests.contract.targets import on_targets
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.both_loops
+pytestmark = [pytest.mark.both_loops, pytest.mark.twins, pytest.mark.fast]
 
 CODECS = {None: 0, "gzip": 1, "snappy": 2, "lz4": 3}
 JAVA_MURMUR2 = {  # from Kafka's own UtilsTest

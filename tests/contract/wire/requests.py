@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress
-from aiokafka08.protocol.message_set import Entry, encode_entry, entries
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
     OffsetCommitRequest,
@@ -26,6 +26,7 @@ from aiokafka08.protocol.requests.list_offsets import (
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
 from tests.contract.wire.wire_client import WireClient
+from tests.protocol.entries import Entry, entries
 
 Pair = tuple[bytes | None, bytes | None]
 

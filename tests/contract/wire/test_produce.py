@@ -6,13 +6,14 @@ import pytest
 
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
-from aiokafka08.protocol.message_set import encode_entry, entries
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.contract.targets import on_lines
 from tests.contract.wire.requests import bad_crc, fetch, plain, produce, produce_request, wrapper
 from tests.contract.wire.target import Target, has_config
 from tests.contract.wire.wire_client import WireClient
 from tests.names import unique_name
+from tests.protocol.entries import entries
 
 LZ4_STANDARD_CHECKSUM = b"\x82"
 OLD = ("0.8.0", "0.8.1")

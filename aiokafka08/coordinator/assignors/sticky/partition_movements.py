@@ -39,7 +39,3 @@ class PartitionMovements:
             if old < new
             for one, other in zip(partitions, moved.get((topic, new, old), ()), strict=False)
         ]
-
-    def are_sticky(self) -> bool:
-        """Return True if no two members have exchanged partitions of a topic."""
-        return not self.exchanges()

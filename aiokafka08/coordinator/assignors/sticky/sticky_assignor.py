@@ -72,7 +72,6 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     member_assignment: list[TopicPartition] | None = None
     generation = NO_GENERATION
-    _latest_partition_movements: PartitionMovements | None = None
 
     @class_or_instance_method
     def assign(
@@ -99,7 +98,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         _return_to_earlier_claimants(shares, claimants)
         while _move_one(shares, subscribers):
             pass
-        cls._latest_partition_movements = _undo_exchanges(shares, claimants)
+        _undo_exchanges(shares, claimants)
         return {
             member: by_topic(cls.version, share.partitions()) for member, share in shares.items()
         }
@@ -251,8 +250,8 @@ def _move_one(
 
 def _undo_exchanges(
     shares: Mapping[str, _MemberShare], claimants: Mapping[TopicPartition, list[str]]
-) -> PartitionMovements:
-    """Give back what two members have exchanged; return the movements that remain."""
+) -> None:
+    """Give back what two members have exchanged."""
     movements = PartitionMovements()
     for name, share in shares.items():
         for partition in share.partitions():
@@ -261,4 +260,3 @@ def _undo_exchanges(
         for partition, old, new in ((one, other_owner, its_owner), (other, its_owner, other_owner)):
             _move(shares[old], shares[new], *partition)
             movements.move_partition(partition, old, new)
-    return movements

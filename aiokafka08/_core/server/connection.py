@@ -1,0 +1,416 @@
+"""`ServerConnection`: read frames within limits, hand them to a handler, write responses in order.
+
+A connection owns the reading and writing of one client. Its `ConnectionHandler` knows what the
+frames mean: it gets one at a time, and completes the frame's `Exchange`, now or later, with a
+response or without one. `listener` makes the connections.
+
+Invariants:
+
+- The handler's work for a frame ends before its work for the next one begins, and at most
+  `max_in_flight` exchanges are open. Until then later frames wait in the receive buffer, then in
+  the socket.
+- Responses are written in the order of their requests.
+- Nothing is handled while the client doesn't read its responses.
+- What the connection holds in memory is reported to `ServerResources.memory` after each change;
+  all of the handler's work goes through `ServerResources.scheduler`.
+- A connection ends once: when its transport is lost and no work is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiokafka08._core.server import transports
+from aiokafka08._core.server.read_budget import LEAST_BYTES
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.scheduler import Job
+from aiokafka08._core.server.work import Work
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.types import Buffer
+
+
+class HalfClosePolicy(enum.Enum):
+    """What becomes of the requests before a client's FIN."""
+
+    ANSWER = "they are handled and answered; then the connection is closed"
+    HANDLE = "they are handled, but the client gets no more responses"
+    DROP = "those that came together with the FIN aren't handled"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a connection treats its client.
+
+    Args:
+        max_frame_bytes: a larger frame ends the connection, after the requests before it.
+        max_in_flight: how many exchanges may be open at once.
+        half_close: what a client's FIN does.
+    """
+
+    max_frame_bytes: int
+    max_in_flight: int = 1
+    half_close: HalfClosePolicy = HalfClosePolicy.ANSWER
+
+
+class ConnectionHandler:
+    """What a server does on one connection; a server overrides `handle`, and what else it needs.
+
+    All methods are called in the event loop.
+    """
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        """Return the work for a frame, without its size. It may end with the exchange still open.
+
+        An exception that ends the work closes the connection, after `failed`.
+        """
+        raise NotImplementedError
+
+    def pause_writing(self) -> None:
+        """The client doesn't read: produce no more responses, if that is possible."""
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+
+    def evicted(self, reason: str) -> None:
+        """The connection is closed for the memory that it holds."""
+
+    def failed(self, error: Exception) -> None:
+        """The connection is closed because of an exception in the handler's work."""
+
+    def lost(self) -> None:
+        """The transport is lost: cancel what would complete exchanges later."""
+
+    def ended(self) -> None:
+        """The connection has ended: no work is left."""
+
+
+class Exchange:
+    """One request and its response's place in the order; complete it once.
+
+    Attributes:
+        connection: the connection.
+        held_bytes: what is held in memory for it: the frame, then a response that waits for others.
+        response: None: it is open. An empty list: there is no response.
+    """
+
+    __slots__ = ("connection", "held_bytes", "response")
+
+    def __init__(self, connection: ServerConnection, held_bytes: int) -> None:
+        self.connection = connection
+        self.held_bytes = held_bytes
+        self.response: list[Buffer] | None = None
+
+    def respond(self, response: list[Buffer]) -> None:
+        """Send a response, size included, after those of earlier requests."""
+        self.connection.complete(self, response)
+
+    def end(self) -> None:
+        """Go on without a response."""
+        self.connection.complete(self, [])
+
+    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
+        """Do more work for the request, when it is the connection's turn; then call `ended`."""
+        return self.connection.run(work, ended)
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """See the module.
+
+    Args:
+        resources: shared by all connections.
+        options: see `ConnectionOptions`.
+        new_handler: makes the handler, once the client's address is known.
+        made: called with the connection when it is open.
+        ended: called with it at the end.
+
+    Attributes:
+        host: the client's address.
+        peer: the same with its port, for log lines.
+    """
+
+    def __init__(
+        self,
+        resources: ServerResources,
+        options: ConnectionOptions,
+        new_handler: Callable[[ServerConnection], ConnectionHandler],
+        made: Callable[[ServerConnection], None],
+        ended: Callable[[ServerConnection], None],
+    ) -> None:
+        self.host = self.peer = "?"
+        self._scheduler = resources.scheduler
+        self._memory = resources.memory
+        self._reading = resources.reading
+        self._max_in_flight = options.max_in_flight
+        self._half_close = options.half_close
+        self._new_handler = new_handler
+        self._handler: ConnectionHandler
+        self._on_made = made
+        self._on_ended = ended
+        self._transport: asyncio.Transport
+        self._account = self._scheduler.newcomer()
+        self._frames = FrameReader(options.max_frame_bytes, "the client")
+        self._cutting: Iterator[memoryview] = iter(())  # frames in the bytes that were received
+        self._next: memoryview | None = None  # the first of them
+        self._job: Job | None = None  # the handler's work for a frame
+        self._pending: deque[Exchange] = deque()  # by age
+        self._pending_bytes = 0
+        self._writing_paused = False
+        self._reading_paused = False
+        self._reading_held = False  # by `ReadBudget`
+        self._requests_held = False  # by the handler
+        self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
+        self._closes = False  # `close()` was called
+        self._mute = False  # the client has sent FIN, and gets no more responses
+        self._lost = False  # the requests that have come are still handled, but not those that wait
+        self._ended = False
+
+    # --- asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        name: tuple[Any, ...] = transport.get_extra_info("peername") or ("?", 0)
+        self.host = str(name[0])
+        self.peer = f"{name[0]}:{name[1]}"
+        self._handler = self._new_handler(self)
+        self._on_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()[: self._reading.next_bytes()]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
+        if self._half_close is not HalfClosePolicy.ANSWER and transports.is_half_closed(
+            self._transport
+        ):
+            self._mute = True
+            if self._half_close is HalfClosePolicy.DROP:
+                self._close_now()
+        self._advance()
+        if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
+            self._reading.received(self, nbytes)
+
+    def eof_received(self) -> bool:
+        self._ends = True
+        if self._half_close is not HalfClosePolicy.ANSWER:
+            return False
+        self._advance()
+        return True
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._handler.resume_writing()
+        self._advance()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._handler.lost()
+        self._reading.forget(self)
+        self._lost, self._writing_paused, self._requests_held = True, False, False
+        if self._job is None:
+            self._drop_requests()
+        self._advance()
+
+    # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
+
+    def hold_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = True
+        self._pause_or_resume_reading()
+
+    def go_on_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = False
+        self._pause_or_resume_reading()
+
+    def drop_kept(self) -> int:
+        """See `memory_limit.MemoryHolder`."""
+        return self._frames.drop_kept()
+
+    def evict(self, reason: str) -> None:
+        """See `memory_limit.MemoryHolder`."""
+        self._handler.evicted(reason)
+        self.abort()
+
+    # --- what handlers call -----------------------------------------------------------------------
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the client can't get a response any more."""
+        return self._transport.is_closing()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the transport is lost: `ConnectionHandler.lost` was called."""
+        return self._lost
+
+    def hold_requests(self) -> None:
+        """Handle no frames until `resume_requests()`, because the server can't take them now."""
+        self._requests_held = True
+
+    def resume_requests(self) -> None:
+        """Handle frames again."""
+        self._requests_held = False
+        self._advance()
+
+    def reserve(self, coming_bytes: int) -> bool:
+        """Make room for a large response; return False if this has closed the connection."""
+        return self._report(coming_bytes)
+
+    def close(self) -> None:
+        """Handle no later requests; close the connection when all open exchanges are complete."""
+        self._drop_requests()
+        self._closes = True
+        self._stop_reading()
+        if not self._pending:
+            self._close_now()
+
+    def reset(self) -> None:
+        """Close the connection at once, by RST."""
+        transports.reset(self._transport)
+
+    def abort(self) -> None:
+        """Close the connection at once, and end the handler's work for a frame."""
+        self._drop_requests()
+        if self._job is not None:
+            self._scheduler.cancel(self._job)
+            self._job = None
+        self._transport.abort()
+        if self._lost:
+            self._advance()
+
+    # --- what exchanges call ----------------------------------------------------------------------
+
+    def complete(self, exchange: Exchange, response: list[Buffer]) -> None:
+        """See `Exchange.respond`."""
+        assert exchange.response is None, "an exchange is completed once"
+        exchange.response = response
+        pending = self._pending
+        if not pending or exchange is not pending[0]:
+            self._hold(exchange, sum(map(len, response)))
+        while pending and (response_to_first := pending[0].response) is not None:
+            self._hold(pending.popleft(), 0)
+            if response_to_first and not self._mute and not self._transport.is_closing():
+                transports.write_all(self._transport, response_to_first)
+        if self._closes and not pending:
+            self._close_now()
+        if not self._scheduler.works_for(self._account):  # else it advances after this step
+            self._advance()
+
+    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
+        """See `Exchange.run`."""
+
+        def all_ended() -> None:
+            ended()
+            self._advance()
+
+        job = Job(self._account, work, all_ended, self._failed)
+        if self._scheduler.run(job):
+            all_ended()
+        return job
+
+    def _hold(self, exchange: Exchange, held_bytes: int) -> None:
+        self._pending_bytes += held_bytes - exchange.held_bytes
+        exchange.held_bytes = held_bytes
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Handle the requests that are here, as far as possible; read on if none is left."""
+        while self._cut() and self._may_handle():
+            self._job = self._begin()
+            if self._scheduler.run(self._job):
+                self._job = None
+        if self._lost:
+            self._end()
+            return
+        if not self._report() or self._transport.is_closing():
+            return
+        if self._ends and self._next is None and self._job is None and not self._pending:
+            self._close_now()
+            return
+        self._pause_or_resume_reading()
+
+    def _may_handle(self) -> bool:
+        return not (
+            self._job is not None
+            or len(self._pending) >= self._max_in_flight
+            or self._writing_paused
+            or self._requests_held
+        )
+
+    def _begin(self) -> Job:
+        frame, self._next = self._next, None  # only the job has it: so its memory is used again
+        assert frame is not None
+        exchange = Exchange(self, len(frame))
+        self._pending.append(exchange)
+        self._pending_bytes += len(frame)
+        work = self._handler.handle(frame, exchange)
+        return Job(self._account, work, self._handled, self._failed)
+
+    def _handled(self) -> None:
+        self._job = None
+        self._advance()
+
+    def _failed(self, error: Exception) -> None:
+        self._handler.failed(error)
+        self.abort()
+
+    def _cut(self) -> bool:
+        """Cut the next request out of the received bytes; return whether there is one."""
+        if self._next is None:
+            try:
+                self._next = next(self._cutting, None)
+            except KafkaProtocolError:
+                self._stop_reading()
+        return self._next is not None
+
+    def _pause_or_resume_reading(self) -> None:
+        pauses = self._reading_held or self._next is not None
+        if pauses != self._reading_paused and not self._ends and not self._transport.is_closing():
+            self._reading_paused = pauses
+            if pauses:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _report(self, coming_bytes: int = 0) -> bool:
+        """Report what this connection holds; return False if it is aborted because of that."""
+        held_bytes = self._pending_bytes + len(self._next or b"") + coming_bytes
+        if not self._transport.is_closing():
+            held_bytes += self._frames.memory_bytes + self._transport.get_write_buffer_size()
+        return self._memory.holds(self, held_bytes)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _stop_reading(self) -> None:
+        """Read nothing more: the reader would cut the same frames again behind an invalid size."""
+        if not self._ends:
+            self._ends = True
+            if not self._reading_paused and not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def _close_now(self) -> None:
+        """Close the connection once what is written is sent; drop later requests."""
+        self._drop_requests()
+        self._transport.close()
+
+    def _drop_requests(self) -> None:
+        self._cutting, self._next = iter(()), None
+
+    def _end(self) -> None:
+        """End a lost connection when the work for its requests is done."""
+        if self._job is None and not self._ended:
+            self._ended = True
+            self._pending.clear()
+            self._memory.forget(self)
+            self._on_ended(self)
+            self._handler.ended()

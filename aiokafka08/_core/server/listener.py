@@ -1,0 +1,93 @@
+"""`Listener`: one port of a server and its connections.
+
+Invariant: after `close()` and `wait_closed()` no socket, task or connection is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiokafka08._core.server.connection import (
+    ConnectionHandler,
+    ConnectionOptions,
+    ServerConnection,
+)
+from aiokafka08._core.server.listening import Listening, listen
+from aiokafka08._core.server.resources import ServerResources
+
+
+class Listener:
+    """See the module.
+
+    Args:
+        name: the name of the server, for log lines and errors.
+        resources: what its connections share with those of other listeners.
+        options: how its connections treat their clients.
+        new_handler: makes the handler of each connection.
+
+    Attributes:
+        port: the port; 0 before `open`.
+        connections: those that haven't ended, in the order in which they came.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        resources: ServerResources,
+        options: ConnectionOptions,
+        new_handler: Callable[[ServerConnection], ConnectionHandler],
+    ) -> None:
+        self.port = 0
+        self.connections: dict[ServerConnection, None] = {}
+        self._name = name
+        self._resources = resources
+        self._options = options
+        self._new_handler = new_handler
+        self._closed = False
+        self._all_closed = asyncio.Event()
+        self._listening: Listening | None = None
+
+    def open(self, host: str, port: int) -> None:
+        """Listen on a port, or on any free port if that is 0.
+
+        Raises:
+            OSError: the port is not available; the text names the server and the address.
+        """
+        self._listening = listen(self._new_connection, host, port, self._name)
+        self.port = self._listening.port
+
+    def close(self) -> None:
+        """Stop listening and close all connections at once; responses on their way are lost."""
+        self._closed = True
+        if self._listening is not None:
+            self._listening.close()
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        """Close all connections at once; responses on their way are lost."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is left; call it after `close`."""
+        if self._listening is not None:
+            await self._listening.wait_closed()  # `_made` aborts the connections that still come
+        while self.connections:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+
+    def _new_connection(self) -> ServerConnection:
+        return ServerConnection(
+            self._resources, self._options, self._new_handler, self._made, self._ended
+        )
+
+    def _made(self, connection: ServerConnection) -> None:
+        self.connections[connection] = None
+        if self._closed:
+            connection.abort()
+
+    def _ended(self, connection: ServerConnection) -> None:
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._all_closed.set()

@@ -1,0 +1,136 @@
+"""`listen()`: accept the connections to one port, on a socket or in a simulated network.
+
+`listener.Listener` calls it. An event loop that has a network of its own (`NetworkLoop`) accepts
+connections itself; on all others a `SocketListening` does.
+
+Invariant: after `close()` and `wait_closed()` no socket is left that hasn't been given a protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+logger = logging.getLogger(__name__)
+
+_ACCEPTS = 16
+"""How many connections to accept in one iteration of the event loop."""
+_BACKLOG = 1024
+"""How many connections may wait to be accepted. Beyond it, clients try again after a second."""
+_ACCEPT_PAUSE_S = 1.0
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class Listening(Protocol):
+    """A port that accepts connections."""
+
+    port: int
+
+    def close(self) -> None:
+        """Accept no more connections; those that exist go on. Safe to call twice."""
+
+    async def wait_closed(self) -> None:
+        """Wait until each accepted connection has called its protocol."""
+
+
+@runtime_checkable
+class NetworkLoop(Protocol):
+    """An event loop with a network of its own."""
+
+    def listen(self, factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
+        """See `listen()`."""
+
+
+def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
+    """Listen on a port, or on any free port if that is 0.
+
+    Args:
+        factory: makes the protocol of each connection.
+        host: the IP address to listen on.
+        port: the port.
+        name: the name of the server, for log lines and errors.
+
+    Raises:
+        OSError: the port is not available; the text names the server and the address.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        if isinstance(loop, NetworkLoop):
+            return loop.listen(factory, host, port, name)
+        return SocketListening(factory, host, port, name)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{name} can't listen on {host}:{port}: {error.strerror}"
+        ) from error
+
+
+class SocketListening:
+    """A listening socket; see `listen()`.
+
+    It accepts sockets itself, without an asyncio server. In Python 3.11 an asyncio server loses a
+    socket if it is closed after it has accepted the socket, but before it has created the
+    transport. A listener may be closed at such a moment.
+    """
+
+    def __init__(self, factory: ProtocolFactory, host: str, port: int, name: str) -> None:
+        self._factory = factory
+        self._name = name
+        self._paused: asyncio.TimerHandle | None = None
+        self._accepting: dict[asyncio.Task[Any], None] = {}
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+            self._socket.listen(_BACKLOG)
+            self._socket.setblocking(False)
+        except BaseException:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self._listen()
+
+    def _listen(self) -> None:
+        self._paused = None
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_ACCEPTS):
+            try:
+                accepted, _address = self._socket.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    # The socket stays readable: without a pause, the loop would spin.
+                    logger.warning(
+                        "%s: can't accept connections: %s. Trying again in %.0f s",
+                        self._name,
+                        error.strerror,
+                        _ACCEPT_PAUSE_S,
+                    )
+                    loop.remove_reader(self._socket.fileno())
+                    self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen)
+                return  # or no more clients are there, or this one has gone
+            accepted.setblocking(False)
+            task = loop.create_task(loop.connect_accepted_socket(self._factory, accepted))
+            self._accepting[task] = None
+            task.add_done_callback(self._accepting.pop)
+
+    def close(self) -> None:
+        """See `Listening.close`."""
+        if self._paused is not None:
+            self._paused.cancel()
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    async def wait_closed(self) -> None:
+        """See `Listening.wait_closed`."""
+        while self._accepting:
+            await asyncio.wait(self._accepting)

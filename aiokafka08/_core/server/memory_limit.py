@@ -1,0 +1,69 @@
+"""`MemoryLimit`: a limit on the memory that the connections of a server hold together.
+
+Each connection (`connection`) reports what it holds: bytes of requests that have arrived, and
+responses that the client hasn't read. All listeners of a server share one `MemoryLimit`.
+
+Invariant: the reported bytes are within the limit after each report. To get there, `MemoryLimit`
+first lets all connections drop the buffers that they keep for later requests, then closes those
+that hold the most, until a thirty-second is free: it looks at all connections, so it must not do so
+at each report, and to close many at a time would take long. Real brokers have no such limit
+(docs/brokers.md 13.1).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Protocol
+
+
+class MemoryHolder(Protocol):
+    """A connection, as `MemoryLimit` sees it."""
+
+    def drop_kept(self) -> int:
+        """Free the memory that only makes later requests faster; return how many bytes."""
+
+    def evict(self, reason: str) -> None:
+        """Close the connection at once and log the reason."""
+
+
+class MemoryLimit:
+    """What all connections of a server hold, and the limit.
+
+    Args:
+        limit_bytes: close connections when all of them hold more than this.
+        option: the name of the option that sets the limit, for the reason of an eviction.
+    """
+
+    def __init__(self, limit_bytes: int, option: str) -> None:
+        self._limit_bytes = limit_bytes
+        self._option = option
+        self._held: dict[MemoryHolder, int] = {}
+        self._total_bytes = 0
+
+    def holds(self, holder: MemoryHolder, held_bytes: int) -> bool:
+        """Note how many bytes a connection holds; return False if this has closed it."""
+        self._total_bytes += held_bytes - self._held.get(holder, 0)
+        self._held[holder] = held_bytes
+        if self._total_bytes > self._limit_bytes:
+            self._reduce()
+        return holder in self._held
+
+    def forget(self, holder: MemoryHolder) -> None:
+        """Remove a connection that has ended."""
+        self._total_bytes -= self._held.pop(holder, 0)
+
+    def _reduce(self) -> None:
+        for holder in self._held:
+            freed_bytes = holder.drop_kept()
+            self._held[holder] -= freed_bytes
+            self._total_bytes -= freed_bytes
+        if self._total_bytes <= self._limit_bytes:
+            return
+        by_size = sorted(self._held.items(), key=operator.itemgetter(1))
+        while self._total_bytes > self._limit_bytes * 31 // 32:
+            largest, held_bytes = by_size.pop()
+            self.forget(largest)
+            largest.evict(
+                f"it holds {held_bytes} bytes of requests and responses, the most of all "
+                f"connections; {self._option}={self._limit_bytes} for all together"
+            )

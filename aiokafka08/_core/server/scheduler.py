@@ -1,0 +1,295 @@
+"""`FairScheduler`: share the event loop's time among the connections of a server.
+
+The connections (`connection`) pass the work for a request as `Work`. Small requests are done at
+once.
+When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for the
+next iterations. Among those that wait, the connection that has used the least time is next, so a
+client with small requests hardly notices the others' large ones. Time is counted as in fair
+schedulers of operating systems: a connection that has had nothing to do gets credit for one slice,
+and a new one is served soon, but comes last as soon as its first request isn't a small one.
+
+Large requests (see `work`) are worked on one after the other, their pure parts in a worker thread.
+So memory has to hold only one request's items and decompressed messages.
+
+Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, and one
+step more. The state is only used in the event loop: the worker thread runs pure functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from aiokafka08 import environment
+from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
+
+SLICE_S = 0.005
+"""How long the connections work until the event loop reads and writes again, in seconds."""
+
+_NEWCOMER_S = 0.05
+"""How much time a new connection is said to have used, besides what it has, when its first request
+takes more than `_CHEAP_S`: so a client that reconnects for each request doesn't overtake others."""
+
+_CHEAP_S = 0.0002
+
+
+class TimeAccount:
+    """The time that one connection has used.
+
+    Attributes:
+        is_new: whether nothing is known of its requests yet: the first one hasn't ended, nor taken
+            `_CHEAP_S`.
+    """
+
+    __slots__ = ("is_new", "used_s")
+
+    def __init__(self, used_s: float = 0.0, *, is_new: bool = False) -> None:
+        self.used_s = used_s
+        self.is_new = is_new
+
+    def settle(self, *, ended: bool) -> None:
+        """End being new; `ended`: because the first request has ended in time."""
+        if self.is_new:
+            self.is_new = False
+            if not ended:
+                self.used_s += _NEWCOMER_S
+
+
+class Job:
+    """Work on its way to its end.
+
+    Args:
+        account: of the connection that it is for.
+        steps: the work.
+        ended: called at the end, unless the job was cancelled or has ended within
+            `FairScheduler.run`.
+        failed: called with an exception that ends the steps. The job counts as ended then.
+    """
+
+    __slots__ = ("account", "cancelled", "ended", "failed", "pending", "steps")
+
+    def __init__(
+        self,
+        account: TimeAccount,
+        steps: Work[None],
+        ended: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.account = account
+        self.steps = steps
+        self.ended = ended
+        self.failed = failed
+        self.cancelled = False
+        self.pending: OffloadedCall | asyncio.Future[Any] | None = None
+        """The function that has to run before the next step, or its outcome."""
+
+    def step(self) -> Need | OffloadedCall:
+        """Run the next step; return what comes after it.
+
+        Raises:
+            StopIteration: it was the last one.
+        """
+        outcome, self.pending = self.pending, None
+        if not isinstance(outcome, asyncio.Future):
+            return next(self.steps)
+        error = outcome.exception()
+        return self.steps.send(outcome.result()) if error is None else self.steps.throw(error)
+
+    def drop(self) -> None:
+        """End the steps where they are, and free what they hold."""
+        self.pending = None
+        self.steps.close()
+
+
+class _Queue:
+    """Jobs that wait; the one whose connection has used the least time comes first."""
+
+    __slots__ = ("_heap", "_number", "fair_s")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Job]] = []
+        self._number = itertools.count()
+        self.fair_s = 0.0
+        """What a connection has used that always had work and got its share; it never decreases."""
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def push(self, job: Job) -> None:
+        # Credit for a slice, or else a client whose small requests come one after the other would
+        # wait behind all large ones each time.
+        job.account.used_s = max(job.account.used_s, self.fair_s - SLICE_S)
+        heapq.heappush(self._heap, (job.account.used_s, next(self._number), job))
+
+    def use(self, job: Job, seconds: float) -> None:
+        """Count time that a job has used, while the others waited."""
+        job.account.used_s += seconds
+        self.fair_s += seconds / (len(self._heap) + 1)
+
+    def pop(self) -> Job | None:
+        """Return the next job; None if none waits."""
+        while self._heap:
+            used_s, _, job = heapq.heappop(self._heap)
+            if not job.cancelled:
+                self.fair_s = max(self.fair_s, used_s)
+                return job
+        return None
+
+
+class FairScheduler:
+    """The jobs of a running server.
+
+    Args:
+        after_step: called after each step, when the state may have changed.
+        clock: returns seconds; None: `environment.monotonic`.
+    """
+
+    def __init__(
+        self, after_step: Callable[[], None], clock: Callable[[], float] | None = None
+    ) -> None:
+        self._after_step = after_step
+        self._clock = clock
+        self._ready = _Queue()
+        self._slice_ends: float | None = None  # None: the next job begins a slice
+        self._stepping: Job | None = None
+        self._large: Job | None = None
+        self._large_waiting = _Queue()
+        self._worker: Executor | None = None
+        self._offloaded: asyncio.Future[Any] | None = None  # runs for the large job
+        self._closed = False
+
+    def newcomer(self) -> TimeAccount:
+        """Return the account of a new connection."""
+        return TimeAccount(self._ready.fair_s, is_new=True)
+
+    def run(self, job: Job) -> bool:
+        """Run a job now, or when it is the next one; return whether it has already ended."""
+        if self._stepping is not None or self._ready or self._is_slice_over():
+            self._push(job)
+            return False
+        return self._run(job)
+
+    def works_for(self, account: TimeAccount) -> bool:
+        """Return whether the call comes from a step of a job of this connection."""
+        return self._stepping is not None and self._stepping.account is account
+
+    def cancel(self, job: Job) -> None:
+        """Drop a job. What runs of it now, in the worker thread, runs to its end for nothing."""
+        job.cancelled = True
+        if job is not self._stepping and (job is not self._large or self._offloaded is None):
+            self._drop(job)
+
+    async def close(self) -> None:
+        """End the worker thread; no job goes on."""
+        self._closed = True
+        if self._offloaded is not None:
+            await asyncio.wait([self._offloaded])
+        if self._worker is not None:
+            self._worker.shutdown()
+
+    def _now_s(self) -> float:
+        return (self._clock or environment.monotonic)()
+
+    # --- slices -----------------------------------------------------------------------------------
+
+    def _is_slice_over(self) -> bool:
+        """Return whether the event loop should go on; begin a slice if there is none."""
+        now = self._now_s()
+        if self._slice_ends is None:
+            self._slice_ends = now + SLICE_S
+            asyncio.get_running_loop().call_soon(self._next_slice)
+        return now >= self._slice_ends
+
+    def _next_slice(self) -> None:
+        """Run the jobs that wait, until they or the slice are at their end."""
+        self._slice_ends = None
+        if not self._ready or self._closed:
+            return
+        while not self._is_slice_over() and (job := self._ready.pop()) is not None:
+            if self._run(job):
+                job.ended()
+
+    def _run(self, job: Job) -> bool:
+        """Run a job until it ends or has to wait; return whether it has ended."""
+        began = self._now_s()
+        ended, failure, wait = True, None, self._push
+        self._stepping = job
+        try:
+            while True:
+                need = job.step()
+                if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
+                    job.pending = need if isinstance(need, OffloadedCall) else None
+                    ended, wait = False, self._enlarge
+                    break
+                if self._is_slice_over() or (
+                    job.account.is_new and self._now_s() >= began + _CHEAP_S
+                ):
+                    ended = False
+                    break
+        except StopIteration:
+            pass
+        except Exception as error:
+            failure = error
+        finally:
+            self._stepping = None
+        self._ready.use(job, self._now_s() - began)
+        job.account.settle(ended=ended)
+        if ended or job.cancelled:
+            self._drop(job)
+        else:
+            wait(job)
+        if failure is not None:
+            job.failed(failure)
+        self._after_step()
+        return ended
+
+    def _push(self, job: Job) -> None:
+        self._ready.push(job)
+        self._is_slice_over()  # so that there is a next slice
+
+    def _drop(self, job: Job) -> None:
+        job.drop()
+        self._release(job)
+
+    # --- large requests ---------------------------------------------------------------------------
+
+    def _enlarge(self, job: Job) -> None:
+        """Go on with a job as the large one, or let it wait until it can be that."""
+        if self._large not in (None, job):
+            self._large_waiting.push(job)
+            return
+        self._large = job
+        if isinstance(job.pending, OffloadedCall):
+            self._offload(job, job.pending)
+        else:
+            self._push(job)
+
+    def _offload(self, job: Job, wanted: OffloadedCall) -> None:
+        if self._worker is None:
+            self._worker = environment.worker_threads(1, "aiokafka08 large requests")
+        began = self._now_s()
+        loop = asyncio.get_running_loop()
+        self._offloaded = loop.run_in_executor(self._worker, wanted.function)
+        job.pending = None
+
+        def computed(outcome: asyncio.Future[Any]) -> None:
+            self._offloaded = None
+            job.account.used_s += self._now_s() - began
+            outcome.exception()  # so that a cancelled job's error isn't reported as unnoticed
+            if job.cancelled or self._closed:
+                self._drop(job)
+                return
+            job.pending = outcome
+            self._push(job)
+
+        self._offloaded.add_done_callback(computed)
+
+    def _release(self, job: Job) -> None:
+        if job is self._large:
+            self._large = None
+            if not self._closed and (waiting := self._large_waiting.pop()) is not None:
+                self._enlarge(waiting)

@@ -1,0 +1,76 @@
+"""`Work`: how a handler lets the server's other connections work in between.
+
+A handler that may take long is a generator of steps (`Work`). What it yields says what it needs
+next:
+
+- `PAUSE`: nothing, but other connections may work first.
+- `ALONE`: to be the only large request in work, since it needs much memory.
+- an `OffloadedCall`: the result of a pure function, which runs in the server's worker thread. This
+  makes the request a large one too.
+
+`scheduler` runs the steps. Between two of them other requests may change the server's state.
+
+Invariant: a step takes a few milliseconds at most. Work that grows with the items of a request uses
+`in_steps`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
+FEW_ITEMS = 1000
+"""A request or a response with more items is a large one."""
+
+_STEP_ITEMS = 100
+
+
+class Need(enum.Enum):
+    """What steps yield, besides an `OffloadedCall`."""
+
+    PAUSE = "a turn for others"
+    ALONE = "no other large request at the same time"
+
+
+PAUSE, ALONE = Need.PAUSE, Need.ALONE
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedCall:
+    """A pure function to run in the worker thread; the steps go on with its result."""
+
+    function: Callable[[], Any]
+
+
+Work = Generator[Need | OffloadedCall, Any, T]
+
+
+def in_steps(function: Callable[[A], B], items: Sequence[A]) -> Work[list[B]]:
+    """Return the results of a function for all items."""
+    results = []
+    if len(items) > FEW_ITEMS:
+        yield ALONE
+    for number, item in enumerate(items, 1):
+        results.append(function(item))
+        if not number % _STEP_ITEMS:
+            yield PAUSE
+    return results
+
+
+def finish(result: T | Work[T]) -> Work[T]:
+    """Return a result that is there already, or the one at the end of these steps."""
+    if isinstance(result, Generator):
+        result = yield from result
+    return result
+
+
+def offload(function: Callable[[], T]) -> Work[T]:
+    """Return the result of a pure function, which runs in the worker thread."""
+    result: T = yield OffloadedCall(function)
+    return result
