@@ -122,6 +122,10 @@ class CopySession:
         parts: what the session works with; None makes it from the file.
         clock: the time of positions; None is that of the event loop.
         leader_s: how long to wait at the start for leaders of the source's partitions.
+        release_s: how long to wait at the start for the releases of the source's brokers.
+
+    Attributes:
+        parts: what the session works with.
     """
 
     def __init__(
@@ -134,13 +138,16 @@ class CopySession:
         parts: CopyParts | None = None,
         clock: Callable[[], float] | None = None,
         leader_s: float = LEADER_S,
+        release_s: float = RELEASE_S,
     ) -> None:
         self._config = config
         self._status = status
-        parts = parts or CopyParts.of(config, status, run)
-        self._source, self._target, self._sink, self._identities, self._starts, self._watch = parts
+        self.parts = parts or CopyParts.of(config, status, run)
+        self._source, self._target, self._sink, self._identities, self._starts, self._watch = (
+            self.parts
+        )
         self._clock = clock or asyncio.get_running_loop().time
-        self._leader_s = leader_s
+        self._leader_s, self._release_s = leader_s, release_s
         self._on_commit = on_commit
         self._run = run
         self._client_id = config.client_id
@@ -237,7 +244,7 @@ class CopySession:
 
     async def _start(self, *, may_come_later: bool) -> None:
         await self._source.start()
-        if not self._run.has_warned and (text := await self._source.left_out(RELEASE_S)):
+        if not self._run.has_warned and (text := await self._source.left_out(self._release_s)):
             _log.warning("%s: %s", self._client_id, text)
             self._run.has_warned = True
         there = await self._target.partition_counts()

@@ -49,7 +49,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.topic_states import read_topic_creations
+from aiokafka08.zookeeper.topic_states import TopicCreations, read_topic_creations
 
 _log = logging.getLogger("aiokafka08.bridge")
 

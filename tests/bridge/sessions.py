@@ -1,4 +1,4 @@
-"""A session of a bridge without clusters: its sink records, and its source says what a test lets it.
+"""A session of a bridge without clusters: its sink records chunks, its source is scripted.
 
 Drive it by `CopySession.add` and `CopySession.step`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest.mock import AsyncMock, Mock, create_autospec
 
@@ -109,3 +109,15 @@ class UnstartedSession:
 
 def record(tp: TopicPartition, offset: int = 0) -> ConsumerRecord[bytes, bytes]:
     return ConsumerRecord(*tp, offset, -1, -1, b"k", b"v", 0, 1, 1, ())
+
+
+def with_identities(identities: type[TopicIdentities]) -> Callable[..., CopySession]:
+    """Return what makes sessions that read the topics of the source in this way."""
+
+    def new_session(
+        config: BridgeConfig, status: CopyStatus, run: BridgeRun, *rest: Any
+    ) -> CopySession:
+        parts = CopyParts.of(config, status, run, new_identities=identities)
+        return CopySession(config, status, run, *rest, parts=parts)
+
+    return new_session

@@ -411,13 +411,15 @@ async def test_hung_producer_is_replaced(
     class Worker(TransactionWorker):
         def initialise(self) -> None:
             if hangs != "initialise" or hung:
-                return super().initialise()
+                super().initialise()
+                return
             hung.append(self)
             returned.wait(150)
 
         def _send_positions(self, transaction: OpenTransaction) -> None:
             if hangs != "commit" or hung:
-                return super()._send_positions(transaction)
+                super()._send_positions(transaction)
+                return
             hung.append(self)
             self._call(lambda: returned.wait(150))
 
