@@ -73,6 +73,44 @@ class PreparedCopy(NamedTuple):
     batch_bytes: int
 
 
+class CopyParts(NamedTuple):
+    """What a session works with.
+
+    Attributes:
+        source: the source cluster.
+        target: the connection to the target.
+        sink: writes the records.
+        identities: the topics of the source.
+        starts: finds where partitions begin.
+        watch: looks for new partitions, for leaders and for newer starts.
+    """
+
+    source: SourceReader
+    target: Target
+    sink: TransactionSink
+    identities: TopicIdentities
+    starts: CopyStarts
+    watch: SessionWatch
+
+    @classmethod
+    def of(
+        cls,
+        config: BridgeConfig,
+        status: CopyStatus,
+        run: BridgeRun,
+        *,
+        new_sink: Callable[[BridgeConfig, Target, BridgeRun], TransactionSink] = TransactionSink,
+        new_identities: Callable[..., TopicIdentities] = TopicIdentities,
+    ) -> CopyParts:
+        """Make the parts of a session."""
+        source, target = SourceReader(config), Target(config)
+        sink = new_sink(config, target, run)
+        identities = new_identities(config, target, sink, run)
+        starts = CopyStarts(config, source, target, identities, run)
+        watch = SessionWatch(config, source, sink, identities, status)
+        return cls(source, target, sink, identities, starts, watch)
+
+
 class CopySession:
     """Copy until `run` is cancelled, has caught up, or fails.
 
@@ -81,6 +119,13 @@ class CopySession:
         status: updated as the copy goes on.
         run: this start of the process.
         on_commit: called after each commit, in the event loop.
+        parts: what the session works with; None makes it from the file.
+        clock: the time of positions; None is that of the event loop.
+        leader_s: how long to wait at the start for leaders of the source's partitions.
+        release_s: how long to wait at the start for the releases of the source's brokers.
+
+    Attributes:
+        parts: what the session works with.
     """
 
     def __init__(
@@ -89,19 +134,25 @@ class CopySession:
         status: CopyStatus,
         run: BridgeRun,
         on_commit: OnCommit | None = None,
+        *,
+        parts: CopyParts | None = None,
+        clock: Callable[[], float] | None = None,
+        leader_s: float = LEADER_S,
+        release_s: float = RELEASE_S,
     ) -> None:
         self._config = config
         self._status = status
-        self._target = Target(config)
-        self._source = SourceReader(config)
-        self._sink = TransactionSink(config, self._target, run)
+        self.parts = parts or CopyParts.of(config, status, run)
+        self._source, self._target, self._sink, self._identities, self._starts, self._watch = (
+            self.parts
+        )
+        self._clock = clock or asyncio.get_running_loop().time
+        self._leader_s, self._release_s = leader_s, release_s
         self._on_commit = on_commit
         self._run = run
         self._client_id = config.client_id
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
-        self._identities = TopicIdentities(config, self._target, self._sink, run)
-        self._starts = CopyStarts(config, self._source, self._target, self._identities, run)
         self._target_topics = TargetTopics(config, self._source, self._target, status, run)
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
@@ -111,10 +162,9 @@ class CopySession:
         """Partitions that have no position at the target, before their first records."""
         self._refused: dict[TopicPartition, int] = {}
         """Offsets that the target refuses: what is in front of them is copied."""
-        self._watch = SessionWatch(config, self._source, self._sink, self._identities, status)
         self._committed_at: dict[TopicPartition, float] = {}
-        rate, loop = config.copy.rate, asyncio.get_running_loop()
-        self._rate = None if rate is None else RateLimit(rate, loop.time())
+        rate = config.copy.rate
+        self._rate = None if rate is None else RateLimit(rate, self._clock())
 
     async def run(self, *, until_caught_up: bool = False) -> None:
         """Copy.
@@ -137,10 +187,10 @@ class CopySession:
             watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
             self._status.begin_session()
             _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
-            while ends is None or not self._has_reached(ends):
+            while ends is None or not self.has_reached(ends):
                 if watching.done():
                     watching.result()
-                await self._step(ends)
+                await self.step(ends)
         finally:
             if watching is not None:
                 watching.cancel()
@@ -194,7 +244,7 @@ class CopySession:
 
     async def _start(self, *, may_come_later: bool) -> None:
         await self._source.start()
-        if not self._run.has_warned and (text := await self._source.left_out(RELEASE_S)):
+        if not self._run.has_warned and (text := await self._source.left_out(self._release_s)):
             _log.warning("%s: %s", self._client_id, text)
             self._run.has_warned = True
         there = await self._target.partition_counts()
@@ -208,7 +258,7 @@ class CopySession:
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
-        await self._add(await self._new_pairs(), LEADER_S)
+        await self.add(await self._new_pairs(), self._leader_s)
         self._run.has_begun = True
 
     async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
@@ -216,7 +266,7 @@ class CopySession:
         pairs = await self._target_topics.prepare(self._stored)
         return {tp: there for tp, there in pairs.items() if tp not in self._topics}
 
-    async def _add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
+    async def add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
         """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
         if not pairs:
             return
@@ -230,13 +280,12 @@ class CopySession:
             del pairs[tp]
         self._topics |= pairs
         self._begins |= found.begins
-        loop = asyncio.get_running_loop()
         for tp, (offset, _) in found.positions.items():
             status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
             status.position = offset
             status.stopped = None
             self._put[tp] = offset
-            self._committed_at[tp] = loop.time()
+            self._committed_at[tp] = self._clock()
         self._source.add({tp: offset for tp, (offset, _) in found.positions.items()})
         for tp, (offset, commit) in found.positions.items():
             if commit:
@@ -260,12 +309,12 @@ class CopySession:
 
     # --- the copy ---------------------------------------------------------------------------------
 
-    async def _step(self, ends: Mapping[TopicPartition, int] | None) -> None:
+    async def step(self, ends: Mapping[TopicPartition, int] | None) -> None:
         """Apply what has happened, and pass one read on to the sink."""
         await self._apply_events()
         while not self._watch.found.empty():
             pairs = self._watch.found.get_nowait()
-            await self._add({tp: there for tp, there in pairs.items() if tp not in self._topics})
+            await self.add({tp: there for tp, there in pairs.items() if tp not in self._topics})
         for tp in self._watch.expired & self._refused.keys():
             self._source.seek(tp, self._put[tp])  # the read finds the loss
         self._watch.expired.clear()
@@ -330,7 +379,7 @@ class CopySession:
         self._sink.put(Chunk(epoch, tp, self._topics[tp], records, next_offset, size))
         self._put[tp] = next_offset
         if self._rate is not None and size:
-            await asyncio.sleep(self._rate.delay_s(size, asyncio.get_running_loop().time()))
+            await asyncio.sleep(self._rate.delay_s(size, self._clock()))
 
     async def _put_positions(self, ends: Mapping[TopicPartition, int] | None) -> None:
         """Commit positions that have passed a hole at the end of the log."""
@@ -350,7 +399,7 @@ class CopySession:
         Invariant: this never moves a position. A partition of which the sink holds records is left
         out: their transaction commits its position.
         """
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         for tp, at in self._committed_at.items():
             status = self._status.partitions[tp]
             is_due = now - at >= self._config.copy.recommit_s
@@ -404,7 +453,7 @@ class CopySession:
 
     def _apply_commit(self, event: TransactionCommitted) -> None:
         self._status.note_success(_producer(event.worker))
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         self._status.transactions += 1
         self._status.committed_at = now
         self._status.records += event.records
@@ -476,18 +525,18 @@ class CopySession:
     # --- progress ---------------------------------------------------------------------------------
 
     def _observe(self, records: Records) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         for tp in records or self._topics:
             self._status.partitions[tp].observe(self._source.end_of(tp), now)
 
     async def _ends(self) -> dict[TopicPartition, int]:
-        bounds = await self._source.reachable_bounds(self._topics, LEADER_S)
+        bounds = await self._source.reachable_bounds(self._topics, self._leader_s)
         for tp in self._topics:
             if tp not in bounds and self._status.partitions[tp].stopped is None:
                 self._stop_leaderless(tp, "so its end isn't known")
         return {tp: last for tp, (_, last) in bounds.items()}
 
-    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether each partition has all that it will have."""
         for tp, end in ends.items():
             status = self._status.partitions[tp]

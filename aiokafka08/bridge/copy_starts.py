@@ -11,7 +11,7 @@ start of its log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,6 +31,9 @@ from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")
+
+
+FindByTail = Callable[[SourceReader, Target, TopicPartition, TopicPartition], Awaitable[int | None]]
 
 
 class CopyStart(NamedTuple):
@@ -69,6 +72,7 @@ class CopyStarts:
         target: the connection to the target.
         identities: the topics that begin anew, or aren't copied.
         run: this start of the process.
+        find_by_tail: finds the offset of the source behind the last records of a copy.
     """
 
     def __init__(
@@ -78,7 +82,10 @@ class CopyStarts:
         target: Target,
         identities: TopicIdentities,
         run: BridgeRun,
+        *,
+        find_by_tail: FindByTail = find_by_tail,
     ) -> None:
+        self._find_by_tail = find_by_tail
         self._config, self._source, self._target = config, source, target
         self._identities, self._run = identities, run
 
@@ -145,7 +152,7 @@ class CopyStarts:
 
     async def _by_tail(self, tp: TopicPartition, there: TopicPartition) -> int | None:
         try:
-            return await find_by_tail(self._source, self._target, tp, there)
+            return await self._find_by_tail(self._source, self._target, tp, there)
         except PartitionLostError as lost:
             _log.warning("%s: search by the tail: %s", self._config.client_id, lost.text)
             return None

@@ -19,6 +19,7 @@ import ctypes
 import gc
 import logging
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from aiokafka08._core.garbage import older_objects_left_out
@@ -62,6 +63,8 @@ async def run_bridge(
     *,
     until_caught_up: bool = False,
     on_commit: OnCommit | None = None,
+    new_session: Callable[..., CopySession] = CopySession,
+    check_target: Callable[[BridgeConfig], Awaitable[object]] = refuse_old_target,
 ) -> None:
     """Copy until cancelled; a cancellation commits what was read and ends within five seconds.
 
@@ -73,6 +76,8 @@ async def run_bridge(
         until_caught_up: True ends as soon as all that the source has at the start is committed
             (default False).
         on_commit: called after each commit, in the event loop (default None).
+        new_session: makes the sessions.
+        check_target: raises if the target can't be one.
 
     Raises:
         BridgeFencedError: a newer start has taken over.
@@ -85,14 +90,26 @@ async def run_bridge(
     with older_objects_left_out():
         progress = asyncio.create_task(ProgressLog(config, status).follow(), name="bridge progress")
         try:
-            await _run_sessions(config, status, until_caught_up, on_commit)
+            await _run_sessions(
+                config,
+                status,
+                until_caught_up,
+                on_commit,
+                new_session,
+                check_target,
+            )
         finally:
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)
 
 
 async def _run_sessions(
-    config: BridgeConfig, status: CopyStatus, until_caught_up: bool, on_commit: OnCommit | None
+    config: BridgeConfig,
+    status: CopyStatus,
+    until_caught_up: bool,
+    on_commit: OnCommit | None,
+    new_session: Callable[..., CopySession],
+    check_target: Callable[[BridgeConfig], Awaitable[object]],
 ) -> None:
     loop = asyncio.get_running_loop()
     run = BridgeRun()
@@ -107,11 +124,11 @@ async def _run_sessions(
         status.sessions += 1
         began_at = loop.time()
         try:
-            await refuse_old_target(config)
+            await check_target(config)
             if not is_said:
                 is_said = True
                 _log.info("%s: %s", config.client_id, GUARANTEE)
-            await CopySession(config, status, run, on_commit).run(until_caught_up=until_caught_up)
+            await new_session(config, status, run, on_commit).run(until_caught_up=until_caught_up)
             return
         except _FINAL:
             raise

@@ -142,6 +142,7 @@ class Target:
 
     Args:
         config: the file of the bridge.
+        timeout_s: how long a call may take.
 
     Raises:
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
@@ -151,9 +152,10 @@ class Target:
         admin: its `AdminClient`, until `close()`.
     """
 
-    def __init__(self, config: BridgeConfig) -> None:
+    def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
         self.confluent = import_confluent()
         self._config = config
+        self._timeout_s = timeout_s
         self._settings = client_settings(config)
         self._admin_types: Any = self.confluent.admin
         try:
@@ -171,7 +173,9 @@ class Target:
         Raises:
             TargetError: the target doesn't respond.
         """
-        metadata = await self.call("list the topics", self.admin.list_topics, timeout=_TIMEOUT_S)
+        metadata = await self.call(
+            "list the topics", self.admin.list_topics, timeout=self._timeout_s
+        )
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -188,7 +192,7 @@ class Target:
             TargetError: the target refused it.
         """
         what = f"create the topic {spec.name!r}"
-        futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=_TIMEOUT_S)
+        futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=self._timeout_s)
         try:
             await self.call(what, futures[spec.name].result)
         except TargetError as error:
@@ -207,7 +211,7 @@ class Target:
         if not specs:
             return {}
         futures = self.admin.create_topics(
-            list(map(self._new_topic, specs)), request_timeout=_TIMEOUT_S, validate_only=True
+            list(map(self._new_topic, specs)), request_timeout=self._timeout_s, validate_only=True
         )
         refused: dict[str, RefusedTopic] = {}
         for name, future in futures.items():
@@ -243,17 +247,17 @@ class Target:
     async def _wait_leaders(self, name: str, partitions: int) -> None:
         """Wait until all partitions have leaders."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _TIMEOUT_S
+        deadline = loop.time() + self._timeout_s
         while True:
             what = f"describe the topic {name!r}"
-            metadata = await self.call(what, self.admin.list_topics, name, timeout=_TIMEOUT_S)
+            metadata = await self.call(what, self.admin.list_topics, name, timeout=self._timeout_s)
             found = metadata.topics[name].partitions.values()
             if sum(one.leader >= 0 for one in found) >= partitions:
                 return
             if loop.time() > deadline:
                 raise TargetUnavailableError(
                     f"topic {name!r}: {partitions} partitions were created, but not all have "
-                    f"leaders after {_TIMEOUT_S:.0f} s"
+                    f"leaders after {self._timeout_s:.0f} s"
                 )
             await asyncio.sleep(0.1)
 
@@ -274,7 +278,7 @@ class Target:
     async def _config_entries(self, topics: Sequence[str]) -> dict[str, dict[str, Any]]:
         types = self._admin_types
         wanted = [types.ConfigResource(types.ResourceType.TOPIC, name) for name in topics]
-        futures = self.admin.describe_configs(wanted, request_timeout=_TIMEOUT_S)
+        futures = self.admin.describe_configs(wanted, request_timeout=self._timeout_s)
         return {
             resource.name: await self.call(f"describe the topic {resource.name!r}", future.result)
             for resource, future in futures.items()
@@ -313,7 +317,9 @@ class Target:
             resource = types.ConfigResource(
                 types.ResourceType.TOPIC, topic, incremental_configs=changes
             )
-            futures = self.admin.incremental_alter_configs([resource], request_timeout=_TIMEOUT_S)
+            futures = self.admin.incremental_alter_configs(
+                [resource], request_timeout=self._timeout_s
+            )
             await self.call(f"configure the topic {topic!r}", futures[resource].result)
         return [f"{name}={value}" for name, value in add.items()]
 
@@ -335,7 +341,7 @@ class Target:
             consumer = self._consumer(group)
             try:
                 found: dict[TopicPartition, int] = {}
-                for one in consumer.committed(wanted, timeout=_TIMEOUT_S):
+                for one in consumer.committed(wanted, timeout=self._timeout_s):
                     if one.error is not None:
                         raise self.confluent.KafkaException(one.error)
                     if one.offset >= 0:
@@ -413,7 +419,7 @@ class Target:
             try:
                 return {
                     tp: consumer.get_watermark_offsets(
-                        self.confluent.TopicPartition(*tp), timeout=_TIMEOUT_S
+                        self.confluent.TopicPartition(*tp), timeout=self._timeout_s
                     )
                     for tp in wanted
                 }
@@ -502,9 +508,9 @@ class Target:
                 if at_end or (most is not None and len(records) >= most):
                     return records
                 idle = 0 if messages else idle + 1
-                if idle * _POLL_S > _TIMEOUT_S:
+                if idle * _POLL_S > self._timeout_s:
                     raise TargetUnavailableError(
-                        f"read {tp.topic}/{tp.partition}: no progress for {_TIMEOUT_S:.0f} s "
+                        f"read {tp.topic}/{tp.partition}: no progress for {self._timeout_s:.0f} s "
                         f"before offset {end}"
                     )
         finally:
@@ -537,7 +543,7 @@ class Target:
                     topic, value, key, 0, lambda error, _: failed.append(error) if error else None
                 )
                 producer.poll(0)
-            left = producer.flush(_TIMEOUT_S + 5)
+            left = producer.flush(self._timeout_s + 5)
             if failed or left:
                 reason = failed[0] if failed else self.confluent.KafkaError._TIMED_OUT
                 raise self.confluent.KafkaException(reason)

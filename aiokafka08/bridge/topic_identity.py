@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aiokafka08 import environment
@@ -49,7 +49,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.topic_states import read_topic_creations
+from aiokafka08.zookeeper.topic_states import TopicCreations, read_topic_creations
 
 _log = logging.getLogger("aiokafka08.bridge")
 
@@ -83,11 +83,24 @@ class TopicIdentities:
         target: the connection.
         sink: sets positions back.
         run: this start of the process.
+        timeout_s: how long the source may take.
+        result_s: how long librdkafka may take to report what the source says.
+        read_creations: reads the creations of topics in ZooKeeper.
     """
 
     def __init__(
-        self, config: BridgeConfig, target: Target, sink: TransactionSink, run: BridgeRun
+        self,
+        config: BridgeConfig,
+        target: Target,
+        sink: TransactionSink,
+        run: BridgeRun,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        result_s: float = _RESULT_S,
+        read_creations: Callable[..., TopicCreations] = read_topic_creations,
     ) -> None:
+        self._timeout_s, self._result_s = timeout_s, result_s
+        self._read_creations = read_creations
         self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
@@ -110,7 +123,7 @@ class TopicIdentities:
             KafkaProtocolError: a stored identity can't be read.
         """
         known = _decoded(await self._target.read_topic(self._config.state_topic))
-        now = await self._read()
+        now = await self.read()
         found = {topic: _compared(known.get(topic), one) for topic, one in now.items()}
         changed = [topic for topic, one in found.items() if one.recreated is not None]
         if changed and self._config.copy.on_loss == "skip":
@@ -135,7 +148,7 @@ class TopicIdentities:
             TopicRecreatedError: a topic was created again.
             TargetError: the target doesn't respond.
         """
-        now = await self._read()
+        now = await self.read()
         found = {topic: _compared(self._known.get(topic), one) for topic, one in now.items()}
         changed = {topic: one for topic, one in found.items() if self._known.get(topic) != one}
         await self._write(changed)
@@ -201,7 +214,7 @@ class TopicIdentities:
 
     # --- the source -------------------------------------------------------------------------------
 
-    async def _read(self) -> dict[str, str]:
+    async def read(self) -> dict[str, str]:
         """Return the identities of the topics that are copied; none if they can't be read now.
 
         The process logs each reason once, until a look has worked.
@@ -224,7 +237,7 @@ class TopicIdentities:
     async def _read_now(self) -> dict[str, str]:
         if (zookeeper := self._config.source.zookeeper) is not None:
             parent, created = await environment.run_in_thread(
-                read_topic_creations, zookeeper, _TIMEOUT_S, self._config.topics.includes
+                self._read_creations, zookeeper, self._timeout_s, self._config.topics.includes
             )
             return {topic: f"zookeeper {one}{_IN}{parent}" for topic, one in created.items()}
         return await self._read_ids()
@@ -234,18 +247,18 @@ class TopicIdentities:
         if self._has_ids is False:
             return {}
         try:
-            async with asyncio.timeout(_TIMEOUT_S), source_admin(self._config) as admin:
+            async with asyncio.timeout(self._timeout_s), source_admin(self._config) as admin:
                 if self._has_ids is None:
                     await admin.describe_cluster()
                     self._has_ids = _have_ids((await admin.ping_brokers()).values())
                 topics = filter(self._config.topics.includes, await admin.list_topics())
                 names = list(topics) if self._has_ids else []
         except TimeoutError:
-            text = f"the source doesn't tell releases and topics within {_TIMEOUT_S:.0f} s"
+            text = f"the source doesn't tell releases and topics within {self._timeout_s:.0f} s"
             raise KafkaUnavailableError(text) from None
-        return await environment.run_in_thread(self._describe, names)
+        return await environment.run_in_thread(self.describe, names)
 
-    def _describe(self, topics: list[str]) -> dict[str, str]:
+    def describe(self, topics: list[str]) -> dict[str, str]:
         """Return the topic ids; blocks."""
         if not topics:
             return {}
@@ -258,24 +271,24 @@ class TopicIdentities:
         topic = topics[0]
         try:
             wanted = confluent.TopicCollection(topics)
-            described = admin.describe_topics(wanted, request_timeout=_TIMEOUT_S)
+            described = admin.describe_topics(wanted, request_timeout=self._timeout_s)
             for topic, future in described.items():
-                identity = _topic_id(future)
+                identity = _topic_id(future, self._result_s)
                 if identity is not None and identity != _NO_ID:
                     found[topic] = f"id {identity}"
         except confluent.KafkaException as error:
             raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
         except TimeoutError:
-            text = f"topic {topic!r}: no description within {_RESULT_S:.0f} s"
+            text = f"topic {topic!r}: no description within {self._result_s:.0f} s"
             raise KafkaUnavailableError(text) from None
         return found
 
 
-def _topic_id(described: Any) -> str | None:
+def _topic_id(described: Any, result_s: float) -> str | None:
     """Wait for a topic's description, and return its id; None if the topic doesn't exist."""
     confluent = import_confluent()
     try:
-        return str(described.result(_RESULT_S).topic_id)
+        return str(described.result(result_s).topic_id)
     except confluent.KafkaException as error:
         if error.args[0].code() != confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise

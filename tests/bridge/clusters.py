@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import confluent_kafka
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
@@ -87,20 +88,27 @@ async def write(
         await producer.flush()
 
 
-async def copy(config: BridgeConfig) -> CopyStatus:
+async def copy(
+    config: BridgeConfig, new_session: Callable[..., CopySession] = CopySession
+) -> CopyStatus:
     """Copy what is there, and return what was done."""
     status = CopyStatus()
-    await run_bridge(config, status, until_caught_up=True)
+    await run_bridge(config, status, until_caught_up=True, new_session=new_session)
     return status
 
 
 @asynccontextmanager
 async def running_bridge(
-    config: BridgeConfig, *, until_caught_up: bool = False
+    config: BridgeConfig,
+    *,
+    until_caught_up: bool = False,
+    new_session: Callable[..., CopySession] = CopySession,
 ) -> AsyncIterator[tuple[CopyStatus, asyncio.Task[None]]]:
     """Run a bridge while the block runs; yield its status and its task."""
     status = CopyStatus()
-    running = asyncio.create_task(run_bridge(config, status, until_caught_up=until_caught_up))
+    running = asyncio.create_task(
+        run_bridge(config, status, until_caught_up=until_caught_up, new_session=new_session)
+    )
     try:
         yield status, running
     finally:

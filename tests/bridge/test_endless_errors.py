@@ -6,24 +6,23 @@ The source is an embedded cluster, the target a real 4.1.0.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
-from aiokafka08.bridge import daemon
-from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy_starts import CopyStart
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
 from aiokafka08.bridge.pages import health_page, metrics_page
-from aiokafka08.bridge.sink.events import Chunk, TransactionAborted
-from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.source import SourceReader
+from aiokafka08.bridge.sink.events import TransactionAborted
 from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy, running_bridge
-from tests.bridge.test_recovery import CONFIG, append, old
+from tests.bridge.sessions import UnstartedSession
+from tests.bridge.test_recovery import CONFIG, append, no_check, old
 from tests.brokers import RealCluster
 from tests.waiting import until
 
@@ -65,7 +64,6 @@ async def test_copy_until_caught_up_gives_up_a_lost_leader(
     old: EmbeddedCluster,
     target: RealCluster,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is lost behind the start, when the end is known: the copy would never end."""
     topic = unique_topic("lost")
@@ -73,22 +71,22 @@ async def test_copy_until_caught_up_gives_up_a_lost_leader(
     for partition in range(2):
         append(old, topic, partition, 3)
     gone = TopicPartition(topic, 0)
-    original = CopySession._start
 
-    async def start(session: CopySession, *, may_come_later: bool) -> None:
-        await original(session, may_come_later=may_come_later)
-        session._source.suspend(gone)  # else it may have been read already
+    class Session(CopySession):
+        """Loses the leader before the first read."""
 
-    async def ends(session: CopySession) -> dict[TopicPartition, int]:
-        found = await original_ends(session)
-        old.kill(old.leader(*gone), "leaderless")
-        return found
+        has_begun = False
 
-    original_ends = CopySession._ends
-    monkeypatch.setattr(CopySession, "_start", start)
-    monkeypatch.setattr(CopySession, "_ends", ends)
+        async def step(self, ends: Mapping[TopicPartition, int] | None) -> None:
+            if not self.has_begun:
+                self.has_begun = True
+                self.parts.source.suspend(gone)  # else it may be read already
+                old.kill(old.leader(*gone), "leaderless")
+            await super().step(ends)
+
     more = "[copy]\nrefresh_s = 0.5\noutage_s = 2\n"
-    status = await copy(config_without_zookeeper(topic, old, target, topic, more))
+    config = config_without_zookeeper(topic, old, target, topic, more)
+    status = await copy(config, new_session=Session)
     assert status.records == 3
     assert status.stopped == {
         gone: f"topic {topic!r}, partition 0: the source has no leader for it, for 2 s"
@@ -99,78 +97,62 @@ async def test_copy_until_caught_up_gives_up_a_lost_leader(
     ("position", "log_end", "stopped"), [(3, 3, 0), (3, 5, 0), (2, 3, 1), (3, None, 1), (3, 2, 1)]
 )
 async def test_copied_partition_is_not_given_up_for_its_leader(
-    position: int, log_end: int | None, stopped: int, monkeypatch: pytest.MonkeyPatch
+    position: int, log_end: int | None, stopped: int
 ) -> None:
     """Others are still copied: `--until-caught-up` ended with exit code 1, and nothing is missing.
 
     Without a fetch nobody knows that the log isn't shorter, so that would be waited for.
     """
-    monkeypatch.setattr(SourceReader, "end_of", lambda self, tp: log_end)
-    monkeypatch.setattr(SourceReader, "suspend", lambda self, tp: None)
-    gone, status = TopicPartition("t", 0), CopyStatus()
-    session = CopySession(CONFIG, status, BridgeRun())
-    status.partitions[gone] = PartitionStatus(position)
-    session._watch.leaderless = {gone}
-    await session._step({gone: 3})
-    assert len(status.stopped) == stopped
-    assert session._has_reached({gone: 3})
-    await session._source.stop()
-    await session._target.close()
+    made, gone = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    made.source.end_of.return_value = log_end
+    made.status.partitions[gone] = PartitionStatus(position)
+    made.watch.leaderless = {gone}
+    await made.session.step({gone: 3})
+    assert len(made.status.stopped) == stopped
+    assert made.session.has_reached({gone: 3})
 
 
 async def test_transactions_that_are_always_aborted_end_the_run() -> None:
     """The error would be retried without end, within one session."""
-    status = CopyStatus()
-    status.errors["producer 0"] = RepeatedError("NOT_ENOUGH_REPLICAS", 0.0, 3)
-    session = CopySession(CONFIG, status, BridgeRun())
-    session._sink._on_event(TransactionAborted(1, 1, "NOT_ENOUGH_REPLICAS"))
-    await session._apply_events()  # the first one of this producer
-    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    made = UnstartedSession(CONFIG)
+    made.status.errors["producer 0"] = RepeatedError("NOT_ENOUGH_REPLICAS", 0.0, 3)
+    made.sink.events.append(TransactionAborted(1, 1, "NOT_ENOUGH_REPLICAS"))
+    await made.session.step(None)  # the first one of this producer
+    made.sink.events.append(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
     wanted = r"producer 0 has committed nothing for 1 s; .*REPLICAS \(4 times since 1970"
     with pytest.raises(BridgeError, match=wanted):
-        await session._apply_events()
-    await session._source.stop()
-    await session._target.close()
+        await made.session.step(None)
 
 
-async def test_position_of_an_aborted_transaction_is_put_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_position_of_an_aborted_transaction_is_put_again() -> None:
     """It had no records, so nothing is read again; without this it waited for `recommit_s`."""
-    status, tp, chunks = CopyStatus(), TopicPartition("t", 0), list[Chunk]()
-    session = CopySession(CONFIG, status, BridgeRun())
-    status.partitions[tp] = PartitionStatus(5)
-    session._topics[tp], session._put[tp] = tp, 5
-    session._committed_at[tp] = asyncio.get_running_loop().time()
-    session._source.add({tp: 5})
-    monkeypatch.setattr(session._sink, "put", chunks.append)
-    await session._recommit()
-    assert chunks == []
-    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
-    await session._apply_events()
-    await session._recommit()
-    await session._recommit()
-    assert [(one.source, one.next_offset, one.epoch) for one in chunks] == [(tp, 5, 1)]
-    await session._source.stop()
-    await session._target.close()
+    made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(5, False)})
+    await made.session.step(None)
+    assert made.put == []
+    made.sink.events.append(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await made.session.step(None)
+    await made.session.step(None)
+    assert made.put == [(tp, 5)]
+    assert made.sink.chunks[0].epoch == 1
 
 
-async def test_sessions_that_only_begin_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_that_only_begin_end_the_run() -> None:
     """Each begins well, and fails before it has committed anything."""
     status = CopyStatus()
 
-    async def fail(session: CopySession, *, until_caught_up: bool) -> None:
-        status.begin_session()
-        raise TargetUnavailableError("the target is away")
+    class Session:
+        def __init__(self, *_: object) -> None:
+            pass
 
-    async def is_modern(config: BridgeConfig) -> None:
-        pass
+        async def run(self, *, until_caught_up: bool) -> None:
+            status.begin_session()
+            raise TargetUnavailableError("the target is away")
 
-    monkeypatch.setattr(CopySession, "run", fail)
-    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
+    new_session: Any = Session
     with pytest.raises(TargetUnavailableError, match="the target is away"):
         async with asyncio.timeout(60):
-            await run_bridge(CONFIG, status)
+            await run_bridge(CONFIG, status, new_session=new_session, check_target=no_check)
     assert status.errors["copy"].count == status.sessions > 1
     assert f"the target is away ({status.sessions} times since" in (status.problem or "")
 

@@ -400,7 +400,7 @@ async def test_growth_while_a_bridge_runs_is_found_by_one_look(
     assert config.copy.look_s == 1
     await write(source, topic, {0: numbered(3)})
     looks, added_at = 0, list[int]()
-    original, original_add = CopySession._new_pairs, CopySession._add
+    original, original_add = CopySession._new_pairs, CopySession.add
 
     async def new_pairs(session: CopySession) -> dict[TopicPartition, TopicPartition]:
         nonlocal looks
@@ -414,7 +414,7 @@ async def test_growth_while_a_bridge_runs_is_found_by_one_look(
             added_at.append(looks)
         await original_add(session, pairs, wait_s)
 
-    monkeypatch.setattr(CopySession, "_add", add)
+    monkeypatch.setattr(CopySession, "add", add)
     monkeypatch.setattr(CopySession, "_new_pairs", new_pairs)
     async with running_bridge(config) as (status, _):
         await until(lambda: status.records == 3, "the first partition is copied", 60)

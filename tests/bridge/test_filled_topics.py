@@ -144,7 +144,7 @@ async def test_later_session_of_first_process_copies_behind_nothing(
         await CopySession(config, status, run).run(until_caught_up=True)
     else:
         with monkeypatch.context() as broken:
-            broken.setattr(CopySession, "_add", away)
+            broken.setattr(CopySession, "add", away)
             with pytest.raises(TargetUnavailableError):
                 await CopySession(config, status, run).run(until_caught_up=True)
     source.create_topic(filled)

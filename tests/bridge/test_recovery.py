@@ -6,25 +6,22 @@ The source is an embedded cluster, the target a real 4.1.0.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import Mock, call
 
 import confluent_kafka
 import pytest
 
-from aiokafka08.bridge import copy as copy_module
-from aiokafka08.bridge import daemon
-from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
-from aiokafka08.bridge.copy import CopySession
-from aiokafka08.bridge.copy_starts import LeftOut
+from aiokafka08.bridge.copy import CopyParts, CopySession
+from aiokafka08.bridge.copy_starts import CopyStart, LeftOut
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
     BridgeError,
@@ -36,7 +33,6 @@ from aiokafka08.bridge.group_plan import GroupMove
 from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
 from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.progress import read_progress
-from aiokafka08.bridge.sink import sink as sink_module
 from aiokafka08.bridge.sink.events import (
     Chunk,
     TransactionAborted,
@@ -44,9 +40,10 @@ from aiokafka08.bridge.sink.events import (
     WorkerFailed,
 )
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.source import PartitionLostError
-from aiokafka08.bridge.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaError
@@ -61,6 +58,7 @@ from tests.bridge.clusters import (
     running_bridge,
 )
 from tests.bridge.hand_copy import create_topics
+from tests.bridge.sessions import UnstartedSession, record
 from tests.bridge.test_faults import delete_group
 from tests.brokers import RealCluster
 from tests.cli.conftest import RunCommand
@@ -75,6 +73,10 @@ CONFIG = parse_config(
     'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
     '[topics]\ninclude=["t"]\n[copy]\noutage_s=1\n'
 )
+
+
+IMPATIENT = partial(CopySession, leader_s=0.5)
+"""Makes sessions that soon do without a partition's leader."""
 
 
 @pytest.fixture
@@ -97,10 +99,8 @@ async def test_partition_without_leader_does_not_stop_others(
     target: RealCluster,
     reader: TargetReader,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the start: it is named, and copied as soon as it has a leader."""
-    monkeypatch.setattr(copy_module, "LEADER_S", 0.5)
     topic = unique_topic("leaderless")
     old.create_topic(topic, 2, replication_factor=1)
     for partition in range(2):
@@ -109,12 +109,12 @@ async def test_partition_without_leader_does_not_stop_others(
     gone = TopicPartition(topic, 0)
     node = old.leader(*gone)
     old.kill(node, "leaderless")
-    status = await copy(config)
+    status = await copy(config, new_session=IMPATIENT)
     assert status.records == 3
     assert "the source has no leader for it" in status.stopped[gone]
     rows = {one.partition: one for one in await read_progress(config)}
     assert (rows[0].end, rows[0].lag, rows[1].lag) == (None, None, 0)
-    async with running_bridge(config) as (following, _):
+    async with running_bridge(config, new_session=IMPATIENT) as (following, _):
         await until(lambda: gone in following.stopped, "the bridge runs", 60)
         old.restart(node)
         old.elect()
@@ -123,7 +123,7 @@ async def test_partition_without_leader_does_not_stop_others(
     wanted = {0: copied(3), 1: copied(3)}
     assert await asyncio.to_thread(reader.messages, topic) == wanted
     old.kill(node, "leaderless")  # a position is known, the end isn't
-    status = await copy(config)
+    status = await copy(config, new_session=IMPATIENT)
     assert "so its end isn't known" in status.stopped[gone]
 
 
@@ -133,10 +133,8 @@ async def test_copy_until_caught_up_looks_for_no_leaders(
     old: EmbeddedCluster,
     target: RealCluster,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or else it would end well without the messages of a partition whose leader has returned."""
-    monkeypatch.setattr(copy_module, "LEADER_S", 0.5)
     topic = unique_topic("returns")
     old.create_topic(topic, 2, replication_factor=1)
     for partition in range(2):
@@ -144,21 +142,21 @@ async def test_copy_until_caught_up_looks_for_no_leaders(
     gone = TopicPartition(topic, 0)
     node = old.leader(*gone)
     old.kill(node, "leaderless")
-    original = CopySession._step
     returned = False
 
-    async def step(session: CopySession, ends: Any) -> None:
-        nonlocal returned
-        if not returned:
-            returned = True
-            old.restart(node)
-            old.elect()
-            await asyncio.sleep(4 * REFRESH_S)  # time to find it, if it looked for it
-        await original(session, ends)
+    class Session(CopySession):
+        async def step(self, ends: Any) -> None:
+            nonlocal returned
+            if not returned:
+                returned = True
+                old.restart(node)
+                old.elect()
+                await asyncio.sleep(4 * REFRESH_S)  # time to find it, if it looked for it
+            await super().step(ends)
 
-    monkeypatch.setattr(CopySession, "_step", step)
     status = await copy(
-        config_without_zookeeper(topic, old, target, topic, f"[copy]\nrefresh_s = {REFRESH_S}\n")
+        config_without_zookeeper(topic, old, target, topic, f"[copy]\nrefresh_s = {REFRESH_S}\n"),
+        new_session=partial(Session, leader_s=0.5),
     )
     assert returned
     assert gone in status.stopped
@@ -288,33 +286,32 @@ async def test_group_in_a_hole_at_the_head_of_a_log_moves(
 
 async def test_wait_for_room_ends_when_a_worker_has_failed() -> None:
     """Nobody would free the memory any more."""
-    sink = TransactionSink(CONFIG, Target(CONFIG), BridgeRun())
-    sink._waiting_bytes = CONFIG.copy.buffer_bytes
+    workers: list[Any] = [Mock() for _ in range(CONFIG.copy.producers)]
+    sink = TransactionSink(CONFIG, Target(CONFIG), BridgeRun(), workers=workers)
+    tp = TopicPartition("t", 0)
+    sink.put(Chunk(0, tp, tp, [], 1, CONFIG.copy.buffer_bytes))
     assert not sink.has_room
     failed = WorkerFailed(0, TargetError("fenced"))
-    sink._on_event(failed)
+    sink.report(failed)
     async with asyncio.timeout(10):
         await sink.wait_room()
     assert sink.failure == failed
 
 
-async def test_full_memory_behind_a_failed_worker_ends_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_full_memory_behind_a_failed_worker_ends_session() -> None:
     """The records that were read don't wait for room that nobody makes."""
-    session = CopySession(CONFIG, CopyStatus(), BridgeRun())
-    sink = session._sink
+    made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(0, False)})
+    made.sink.room.extend([False])  # it is full when the records are read
 
-    async def owned() -> None:
-        pass
+    def fail(*_: object) -> dict[TopicPartition, list[Any]]:
+        made.sink.events.append(WorkerFailed(0, TargetError("the producer has failed")))
+        return {tp: [record(tp)]}
 
-    monkeypatch.setattr(sink, "check_owner", owned)
-    sink._waiting_bytes = CONFIG.copy.buffer_bytes
-    sink._on_event(WorkerFailed(0, TargetError("the producer has failed")))
+    made.source.read.side_effect = fail
     with pytest.raises(TargetError, match="the producer has failed"):
-        await session._put_chunk(TopicPartition("t", 0), [], 5)
-    await session._source.stop()
-    await session._target.close()
+        await made.session.step(None)
+    assert made.put == []
 
 
 @pytest.mark.real
@@ -351,103 +348,54 @@ async def test_latest_start_in_front_of_a_refused_record_is_kept(
     assert await asyncio.to_thread(reader.messages, topic) == {0: []}
 
 
-def unstarted_session(status: CopyStatus, copy_key: str) -> CopySession:
-    """Return a session that connects to nothing, with this line in the section [copy]."""
+def config_with(copy_key: str) -> BridgeConfig:
+    """Return the file of a bridge with this line in the section [copy]."""
     text = 'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="b:1"\n[topics]\n'
-    return CopySession(
-        parse_config(f'{text}include=["t"]\n[copy]\n{copy_key}\n'), status, BridgeRun()
-    )
+    return parse_config(f'{text}include=["t"]\n[copy]\n{copy_key}\n')
 
 
-async def test_stopped_partition_is_recommitted_at_its_position(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_stopped_partition_is_recommitted_at_its_position() -> None:
     """Nothing is committed of one whose position isn't known, or has moved in the sink."""
-    status, chunks = CopyStatus(), list[Chunk]()
-    session = unstarted_session(status, 'start = "latest"')
+    made = UnstartedSession(config := config_with('start = "latest"'))
     known, ahead, lost = (TopicPartition("t", number) for number in range(3))
-    session._leave_out(lost, lost, LeftOut(0, "its position is lost"))
-    for tp, put in ((known, 5), (ahead, 8)):
-        status.partitions[tp] = PartitionStatus(5, stopped="gone")
-        session._topics[tp], session._put[tp] = tp, put
-        session._committed_at[tp] = -math.inf
-        session._source.add({tp: 5})
-    monkeypatch.setattr(session._sink, "put", chunks.append)
-    await session._recommit()
-    assert [(one.source, one.next_offset) for one in chunks] == [(known, 5)]
-    await session._recommit()
-    assert len(chunks) == 1
-    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
-    await session._apply_events()
-    chunks.clear()
-    await session._recommit()
-    assert [(one.source, one.next_offset) for one in chunks] == [(known, 5), (ahead, 5)]
-    assert list(status.stopped) == [lost, known]  # the other one is read again
-    await session._source.stop()
-    await session._target.close()
+    at_5 = CopyStart(5, False)
+    await made.add({known: at_5, ahead: at_5}, {lost: LeftOut(0, "its position is lost")})
+    await made.read({ahead: [record(ahead, offset) for offset in range(5, 8)]})
+    assert made.put == [(ahead, 8)]
+    made.sink.chunks.clear()
+    for tp in (known, ahead):
+        made.status.partitions[tp].stopped = "gone"
+    made.now += config.copy.recommit_s
+    await made.session.step(None)
+    assert made.put == [(known, 5)]
+    await made.session.step(None)
+    assert made.put == [(known, 5)]
+    made.sink.chunks.clear()
+    made.sink.events.append(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await made.session.step(None)
+    assert made.put == [(known, 5), (ahead, 5)]
+    assert list(made.status.stopped) == [lost, known]  # the other one is read again
 
 
-async def test_abort_behind_a_truncated_source_skips_nothing_new(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_abort_behind_a_truncated_source_skips_nothing_new() -> None:
     """The position of the shorter log wasn't committed yet; the log may grow past the old one."""
-    status, chunks = CopyStatus(), list[Chunk]()
-    session = unstarted_session(status, 'on_loss = "skip"')
-    tp = TopicPartition("t", 0)
-    status.partitions[tp] = PartitionStatus(10)
-    session._topics[tp], session._put[tp] = tp, 10
-    session._source.add({tp: 10})
-    monkeypatch.setattr(session._sink, "put", chunks.append)
-    monkeypatch.setattr(session._identities, "refresh", AsyncMock())
-    seeks: list[tuple[TopicPartition, int]] = []
-    monkeypatch.setattr(session._source, "seek", lambda *place: seeks.append(place))
-    await session._partition_lost(PartitionLostError(tp, 10, 0, 4))
-    session._sink._on_event(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
-    await session._apply_events()
-    assert seeks == [(tp, 4), (tp, 4)]
-    await session._recommit()
-    assert [one.next_offset for one in chunks] == [4, 4]
-    await session._source.stop()
-    await session._target.close()
+    made, tp = UnstartedSession(config_with('on_loss = "skip"')), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(10, False)})
+    await made.read(PartitionLostError(tp, 10, 0, 4))
+    made.sink.events.append(TransactionAborted(0, 1, "NOT_ENOUGH_REPLICAS"))
+    await made.session.step(None)
+    assert made.source.seek.call_args_list == [call(tp, 4), call(tp, 4)]
+    assert made.put == [(tp, 4), (tp, 4)]
 
 
 @pytest.mark.real
-async def test_stolen_transactional_id_is_ridden_out(
-    old: EmbeddedCluster,
-    target: RealCluster,
-    reader: TargetReader,
-    unique_topic: Callable[..., str],
-) -> None:
-    """A foreign producer takes the transactional id: the session fails, the next one goes on."""
-    topic = unique_topic("stolen")
-    old.create_topic(topic)
-    for number in range(40):
-        append(old, topic, 0, 500, number * 500)
-    more = "[copy]\nbuffer_bytes = 65536\nfetch_bytes = 65536\ntransaction_records = 100\n"
-    config = config_without_zookeeper(topic, old, target, topic, more)
-    thief = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": target.bootstrap_servers,
-            "transactional.id": config.transactional_id(0),
-        }
-    )
-    async with running_bridge(config, until_caught_up=True) as (status, running):
-        await until(lambda: status.records >= 500, "the bridge copies", 60)
-        await asyncio.to_thread(thief.init_transactions, 30)
-        await asyncio.wait_for(running, 120)
-    assert status.sessions == 2
-    assert await asyncio.to_thread(reader.messages, topic) == {0: copied(20_000)}
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("call", ["_send_positions", *in_full("initialise")])
+@pytest.mark.parametrize("hangs", ["commit", *in_full("initialise")])
 async def test_hung_producer_is_replaced(
-    call: str,
+    hangs: str,
     old: EmbeddedCluster,
     target: RealCluster,
     reader: TargetReader,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A call of librdkafka doesn't return: a new session goes on from the committed positions."""
     topic = unique_topic("hung")
@@ -457,25 +405,34 @@ async def test_hung_producer_is_replaced(
         "[copy]\ntransaction_records = 100\nbuffer_bytes = 65536\nfetch_bytes = 65536\n"
         '[target.properties]\n"transaction.timeout.ms" = 3000\n'
     )
-    monkeypatch.setattr(sink_module, "INITIALISE_S", 3.0)
-    original, returned = getattr(TransactionWorker, call), threading.Event()
+    returned = threading.Event()
     hung: list[TransactionWorker] = []
 
-    def hang_once(worker: TransactionWorker, *arguments: object) -> None:
-        if hung:
-            original(worker, *arguments)
-            return
-        hung.append(worker)
-        if call == "initialise":
+    class Worker(TransactionWorker):
+        def initialise(self) -> None:
+            if hangs != "initialise" or hung:
+                super().initialise()
+                return
+            hung.append(self)
             returned.wait(150)
-        else:
-            worker._call(lambda: returned.wait(150))
 
-    monkeypatch.setattr(TransactionWorker, call, hang_once)
+        def _send_positions(self, transaction: OpenTransaction) -> None:
+            if hangs != "commit" or hung:
+                super()._send_positions(transaction)
+                return
+            hung.append(self)
+            self._call(lambda: returned.wait(150))
+
+    def session(config: BridgeConfig, status: CopyStatus, run: BridgeRun, *_: Any) -> CopySession:
+        new_sink = partial(TransactionSink, new_worker=Worker, initialise_s=3.0)
+        parts = CopyParts.of(config, status, run, new_sink=new_sink)
+        return CopySession(config, status, run, parts=parts)
+
     status = CopyStatus()
     config = config_without_zookeeper(topic, old, target, topic, more)
+    running = run_bridge(config, status, until_caught_up=True, new_session=session)
     try:
-        await asyncio.wait_for(run_bridge(config, status, until_caught_up=True), 120)
+        await asyncio.wait_for(running, 120)
     finally:
         returned.set()
     assert (len(hung), status.sessions) == (1, 2)
@@ -487,11 +444,19 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
     old: EmbeddedCluster,
     target: RealCluster,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A newer start has claimed since: the older one must not take the bridge back."""
     config = config_without_zookeeper(unique_topic("claim"), old, target, "none")
-    connection = Target(config)
+
+    class Unsteady(Target):
+        fails = False
+
+        async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
+            await super().write(topic, key, value)
+            if self.fails:
+                raise TargetUnavailableError("no response in time")
+
+    connection = Unsteady(config)
     older, newer = BridgeRun(), BridgeRun()
     sinks: list[TransactionSink] = []
 
@@ -499,18 +464,12 @@ async def test_claim_that_arrived_though_its_write_failed_counts(
         sinks.append(TransactionSink(config, connection, run))
         await sinks[-1].start(LEAST_MESSAGE_BYTES)
 
-    write = connection.write
-
-    async def write_and_fail(topic: str, key: bytes, value: bytes | None) -> None:
-        await write(topic, key, value)
-        raise TargetUnavailableError("no response in time")
-
     try:
         await create_own_topics(config, connection, [], BridgeRun())
-        with monkeypatch.context() as patch:
-            patch.setattr(connection, "write", write_and_fail)
-            with pytest.raises(TargetUnavailableError):
-                await start(older)
+        connection.fails = True
+        with pytest.raises(TargetUnavailableError):
+            await start(older)
+        connection.fails = False
         await start(newer)
         with pytest.raises(BridgeFencedError):
             await start(older)
@@ -544,20 +503,19 @@ async def test_ended_session_is_gone_before_the_next(
         if len(ended) == 1:
             raise TargetUnavailableError("away")
 
-    monkeypatch.setattr(daemon, "CopySession", Observed)
     config, status = config_without_zookeeper(topic, old, target, topic), CopyStatus()
-    await run_bridge(config, status, until_caught_up=True, on_commit=fail_once)
+    await run_bridge(
+        config, status, until_caught_up=True, on_commit=fail_once, new_session=Observed
+    )
     assert status.sessions == 2
     assert left == [None]
 
 
-async def is_modern(config: BridgeConfig) -> None:
-    """Stand for `refuse_old_target`: these tests have no target."""
+async def no_check(config: BridgeConfig) -> None:
+    """In place of `refuse_old_target`: these tests have no target."""
 
 
-async def test_outage_begins_when_a_running_session_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_outage_begins_when_a_running_session_ends() -> None:
     """A bridge that had nothing to copy for longer than `outage_s` isn't ended by one failure."""
     sessions = 0
 
@@ -573,13 +531,12 @@ async def test_outage_begins_when_a_running_session_ends(
                 await asyncio.sleep(1.2 * CONFIG.copy.outage_s)  # idle
                 raise TargetUnavailableError("away")
 
-    monkeypatch.setattr(daemon, "CopySession", Session)
-    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
-    await run_bridge(CONFIG, CopyStatus())
+    new_session: Any = Session
+    await run_bridge(CONFIG, CopyStatus(), new_session=new_session, check_target=no_check)
     assert sessions == 2
 
 
-async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_outage_that_lasts_ends_the_run() -> None:
     class Session:
         def __init__(self, *_: Any) -> None:
             pass
@@ -587,10 +544,9 @@ async def test_outage_that_lasts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
         async def run(self, *, until_caught_up: bool) -> None:
             raise TargetUnavailableError("away")
 
-    monkeypatch.setattr(daemon, "CopySession", Session)
-    monkeypatch.setattr(daemon, "refuse_old_target", is_modern)
+    new_session: Any = Session
     with pytest.raises(KafkaError, match="away"):
-        await run_bridge(CONFIG, CopyStatus())
+        await run_bridge(CONFIG, CopyStatus(), new_session=new_session, check_target=no_check)
 
 
 @pytest.mark.real
@@ -707,13 +663,10 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
         await transfer.close()
 
 
-async def test_unreachable_target_is_named(
-    old: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_target_is_named(old: EmbeddedCluster) -> None:
     """Also where an address of the old cluster was given as the target's."""
-    monkeypatch.setattr(target_module, "_TIMEOUT_S", 1.0)
     config = replace(CONFIG, target=replace(CONFIG.target, bootstrap=old.bootstrap_servers))
-    connection = Target(config)
+    connection = Target(config, timeout_s=1.0)
     try:
         with pytest.raises(TargetUnavailableError) as caught:
             await connection.partition_counts()

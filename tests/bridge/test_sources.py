@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -11,7 +12,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.bridge import copy as copy_module
+from aiokafka08.bridge.copy import CopySession
 from aiokafka08.bridge.cutover import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.source_release import left_out
@@ -117,7 +118,6 @@ async def test_source_that_tells_no_release_is_copied(
     target: RealCluster, unique_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that hangs at this question must not keep the bridge from its start."""
-    monkeypatch.setattr(copy_module, "RELEASE_S", 0.1)
     topic, ping_brokers, hung = unique_topic("silent"), AIOKafkaAdminClient.ping_brokers, 0
 
     async def hang_once(admin: AIOKafkaAdminClient) -> dict[int, Any]:
@@ -130,6 +130,9 @@ async def test_source_that_tells_no_release_is_copied(
     monkeypatch.setattr(AIOKafkaAdminClient, "ping_brokers", hang_once)
     with EmbeddedCluster(version="0.8.2", topics={topic: 1}) as old:
         old.append(topic, 0, [b"v"] * 10)
-        status = await copy(config_without_zookeeper(topic, old, target, topic))
+        status = await copy(
+            config_without_zookeeper(topic, old, target, topic),
+            new_session=partial(CopySession, release_s=0.1),
+        )
     assert (status.records, status.sessions) == (10, 1)
     assert hung

@@ -219,8 +219,8 @@ async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
         'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
         '[topics]\ninclude=["t"]\n'
     )
-    sink = TransactionSink(config, Target(config), BridgeRun())
-    sink._workers = [HungWorker() for _ in range(PRODUCERS)]  # type: ignore[misc]
+    workers: list[Any] = [HungWorker() for _ in range(PRODUCERS)]
+    sink = TransactionSink(config, Target(config), BridgeRun(), workers=workers)
     await sink.stop(0.2)
     assert len(waits) == PRODUCERS
     assert waits[1:] == [0.0] * (PRODUCERS - 1)
@@ -228,23 +228,26 @@ async def test_hung_workers_share_one_deadline_at_the_stop() -> None:
 
 
 @pytest.mark.parametrize(("begins", "closed"), [(True, 0), (False, 1)])
-async def test_worker_that_closes_itself_isnt_closed_again(
-    begins: bool, closed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_worker_that_closes_itself_isnt_closed_again(begins: bool, closed: int) -> None:
     """The sink closes a worker only if its thread was never started."""
     config = parse_config(
         'name="x"\n[source]\nbootstrap="a:1"\n[target]\nbootstrap="127.0.0.1:1"\n'
         '[topics]\ninclude=["t"]\n'
     )
-    sink, events = TransactionSink(config, Target(config), BridgeRun()), list[SinkEvent]()
-    worker = TransactionWorker(worker_settings(config, 0, 1_000_000), events.append)
-    sink._workers = [worker]
+    closes: list[None] = []
+
+    class Worker(TransactionWorker):
+        def close(self) -> None:
+            closes.append(None)
+            super().close()
+
+    worker = Worker(worker_settings(config, 0, 1_000_000), list[SinkEvent]().append)
+    sink = TransactionSink(config, Target(config), BridgeRun(), workers=[worker])
     if begins:
         sink.run_workers({})
         await sink.stop(1.0)
         assert not worker.is_running
-    closes: list[None] = []
-    monkeypatch.setattr(worker, "close", lambda: closes.append(None))
+    closes.clear()
     await sink.close()
     assert len(closes) == closed
 
@@ -294,8 +297,7 @@ async def stop_while_it_hangs(
         await until(lambda: len(events) >= before + 4, "the chunks are taken", 30)
 
     def is_acknowledged() -> bool:
-        worker._producer.poll(0)
-        return worker._open is not None and not worker._open.unacknowledged
+        return worker.unacknowledged == 0
 
     (node,) = target.nodes
     try:

@@ -13,8 +13,6 @@ import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 
-from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.bridge import topic_identity
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.positions import read_stored_runs
@@ -24,8 +22,10 @@ from aiokafka08.bridge.target import Target
 from aiokafka08.bridge.topic_identity import TopicIdentities
 from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaConfigurationError, KafkaUnavailableError
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import EmbeddedCluster, Hang
+from aiokafka08.zookeeper.topic_states import TopicCreations
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -36,6 +36,7 @@ from tests.bridge.clusters import (
     running_bridge,
     write,
 )
+from tests.bridge.sessions import with_identities
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.full import in_full
@@ -115,18 +116,17 @@ async def test_recreated_topic_stays_stopped_without_zookeeper(
     target: RealCluster,
     reader: TargetReader,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next start can't read the identities; nothing of the new topic is copied."""
     topic = unique_topic("away")
     config = await copy_and_recreate(source, target, topic)
     assert recreated(await copy(config), topic)
 
-    async def nothing(self: TopicIdentities) -> dict[str, str]:
-        return {}
+    class Unknown(TopicIdentities):
+        async def read(self) -> dict[str, str]:
+            return {}
 
-    monkeypatch.setattr(TopicIdentities, "_read", nothing)
-    assert recreated(await copy(config), topic)
+    assert recreated(await copy(config, new_session=with_identities(Unknown)), topic)
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD}
 
 
@@ -171,6 +171,7 @@ def describe(
     patch: pytest.MonkeyPatch,
     topics: Callable[[], Mapping[str, Future[Any]]],
     start: Callable[[], object] = dict,
+    result_s: float = 30.0,
 ) -> dict[str, str]:
     """Return the identities of "old" and "new" that come from such an admin client."""
 
@@ -186,8 +187,9 @@ def describe(
         'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
         '[topics]\ninclude = ["old", "new"]\n'
     )
-    identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), BridgeRun())  # type: ignore[arg-type]
-    return identities._describe(["old", "new"])
+    unused: Any = SimpleNamespace()
+    identities = TopicIdentities(config, unused, unused, BridgeRun(), result_s=result_s)
+    return identities.describe(["old", "new"])
 
 
 def test_topic_id_of_zeros_is_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,9 +217,8 @@ def test_errors_of_topic_descriptions_are_kafka_errors(monkeypatch: pytest.Monke
     refused = described(failed(confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(KafkaUnavailableError, match="topic 'new': "):
         describe(monkeypatch, lambda: {"new": refused})
-    monkeypatch.setattr(topic_identity, "_RESULT_S", 0.0)
     with pytest.raises(KafkaUnavailableError, match="topic 'old': no description within 0 s"):
-        describe(monkeypatch, lambda: {"old": Future[Any]()})
+        describe(monkeypatch, lambda: {"old": Future[Any]()}, result_s=0.0)
 
 
 async def test_topic_recreated_during_the_copy_is_stopped(
@@ -340,48 +341,43 @@ async def test_fenced_start_writes_no_identity(
 
 
 async def test_source_that_hangs_leaves_identities_unknown(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A session begins without them."""
-    never = asyncio.Event()
-
-    async def hang(admin: AIOKafkaAdminClient) -> None:
-        await never.wait()
-
-    monkeypatch.setattr(topic_identity, "_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(AIOKafkaAdminClient, "ping_brokers", hang)
     with EmbeddedCluster(version="0.8.2") as source:
+        source.fault(ListOffsetsRequest, then=Hang(), times=None)
         servers = source.bootstrap_servers
         config = parse_config(
             f'name = "b"\n[source]\nbootstrap = "{servers}"\n[target]\nbootstrap = "localhost:1"\n'
             '[topics]\ninclude = ["t"]\n'
         )
-        identities = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), BridgeRun())  # type: ignore[arg-type]
+        unused: Any = SimpleNamespace()
+        identities = TopicIdentities(config, unused, unused, BridgeRun(), timeout_s=0.5)
         async with asyncio.timeout(60):
-            assert await identities._read() == {}
+            assert await identities.read() == {}
     assert "the source doesn't tell releases and topics within 0 s" in caplog.text
 
 
 async def test_reason_for_unknown_identities_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Not by each session of a process, nor at each look; but again once it worked in between."""
     answers = ["hangs", "hangs", "is away", "hangs", "is away", None, "is away"]
 
-    def read(*_: object) -> tuple[str, dict[str, str]]:
+    def read(*_: object) -> TopicCreations:
         if (text := answers.pop(0)) is not None:
             raise KafkaUnavailableError(text)
-        return "1", {"t": "2"}
+        return TopicCreations("1", {"t": 2})
 
-    monkeypatch.setattr(topic_identity, "read_topic_creations", read)
     config = parse_config(
         'name = "b"\n[source]\nbootstrap = "localhost:1"\nzookeeper = "localhost:2"\n'
         '[target]\nbootstrap = "localhost:1"\n[topics]\ninclude = ["t"]\n'
     )
     run = BridgeRun()
     while answers:
-        session = TopicIdentities(config, SimpleNamespace(), SimpleNamespace(), run)  # type: ignore[arg-type]
-        await session._read()
+        unused: Any = SimpleNamespace()
+        session = TopicIdentities(config, unused, unused, run, read_creations=read)
+        await session.read()
     texts = [one.rpartition(": ")[2] for one in caplog.messages if "created again" in one]
     assert texts == ["hangs", "is away", "is away"]
 
@@ -426,22 +422,19 @@ async def test_zookeeper_identity_of_an_older_release_is_kept(
     source: RealCluster,
     target: RealCluster,
     unique_topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no creation of the node above the topics."""
     topic = unique_topic("plain")
     source.create_topic(topic)
     await write(source, topic, {0: OLD})
     config = bridge_config(topic, source, target, topic)
-    with monkeypatch.context() as patch:
-        read = TopicIdentities._read
 
-        async def older(self: TopicIdentities) -> dict[str, str]:
-            found = await read(self)
+    class Older(TopicIdentities):
+        async def read(self) -> dict[str, str]:
+            found = await super().read()
             return {name: one.partition(" below ")[0] for name, one in found.items()}
 
-        patch.setattr(TopicIdentities, "_read", older)
-        assert (await copy(config)).records == 10
+    assert (await copy(config, new_session=with_identities(Older))).records == 10
     await write(source, topic, {0: NEW})
     assert (await copy(config)).records == len(NEW)
     await recreate(source, topic)

@@ -97,8 +97,8 @@ class Running:
         self.events.append(event)
         if isinstance(event, WorkerFailed):
             self.failed.set()
-        if self.worker._open is not None:
-            self.unacknowledged.append(self.worker._open.unacknowledged)
+        if (waiting := self.worker.unacknowledged) is not None:
+            self.unacknowledged.append(waiting)
 
     def wait_commits(self, count: int) -> None:
         def commits() -> int:
@@ -254,7 +254,7 @@ def test_call_that_never_returns_fails_the_worker(monkeypatch: pytest.MonkeyPatc
     assert running.failed.wait(30), running.events
     running.worker.put(chunk(10, 10, 10))
     running.worker.drop_chunks()  # they would be kept as long as the call doesn't return
-    assert running.worker._chunks.qsize() == 1
+    assert running.worker.waiting_chunks == 1
     returned.set()
     running.finish()
 

@@ -164,13 +164,15 @@ async def initialise(target: Target, worker: TransactionWorker, what: str) -> No
     await _call_producer(target, what, worker.initialise)
 
 
-async def _call_producer(target: Target, what: str, call: Callable[[], None]) -> None:
+async def _call_producer(
+    target: Target, what: str, call: Callable[[], None], limit_s: float = INITIALISE_S
+) -> None:
     try:
-        async with asyncio.timeout(INITIALISE_S + _HANG_S):
+        async with asyncio.timeout(limit_s + _HANG_S):
             await target.call(what, call)
     except TimeoutError:
         raise TargetUnavailableError(
-            f"{what}: no result of a call for {INITIALISE_S + _HANG_S:.0f} s"
+            f"{what}: no result of a call for {limit_s + _HANG_S:.0f} s"
         ) from None
 
 
@@ -181,13 +183,27 @@ class TransactionSink:
         config: the file of the bridge.
         target: a connection for what isn't a transaction.
         run: this start; the same one for all sinks of a process.
+        workers: producers that exist already.
+        new_worker: makes a producer, as `TransactionWorker` does.
+        initialise_s: how long a call that initialises a producer may take.
     """
 
-    def __init__(self, config: BridgeConfig, target: Target, run: BridgeRun) -> None:
+    def __init__(
+        self,
+        config: BridgeConfig,
+        target: Target,
+        run: BridgeRun,
+        *,
+        workers: Sequence[TransactionWorker] = (),
+        new_worker: Callable[..., TransactionWorker] = TransactionWorker,
+        initialise_s: float = INITIALISE_S,
+    ) -> None:
         self._config = config
         self._target = target
         self._run = run
-        self._workers: list[TransactionWorker] = []
+        self._workers = list(workers)
+        self._new_worker = new_worker
+        self._initialise_s = initialise_s
         self._waiting_bytes = 0
         self._events: deque[SinkEvent] = deque()
         self._changed = asyncio.Event()
@@ -319,7 +335,7 @@ class TransactionSink:
         for number, worker in enumerate(self._workers):
             if worker.is_running:
                 error = TargetUnavailableError(f"producer {number}: not done in {timeout_s:g} s")
-                self._on_event(WorkerFailed(number, error))
+                self.report(WorkerFailed(number, error))
 
     async def close(self) -> None:
         """Release what librdkafka holds of the workers whose threads were never started."""
@@ -346,16 +362,16 @@ class TransactionSink:
             what = f"initialise {settings.transactional_id}"
             worker = await self._target.call(
                 what,
-                TransactionWorker,
+                self._new_worker,
                 settings,
-                lambda event: loop.call_soon_threadsafe(self._on_event, event),
+                lambda event: loop.call_soon_threadsafe(self.report, event),
             )
             self._workers.append(worker)
             await self._call_claimed(what, worker.initialise)
 
     async def _call_claimed(self, what: str, call: Callable[[], None]) -> None:
         try:
-            await _call_producer(self._target, what, call)
+            await _call_producer(self._target, what, call, self._initialise_s)
         except TargetError:
             await self.check_owner()  # two starts at the same time: the older one ends here
             raise
@@ -369,7 +385,8 @@ class TransactionSink:
     def _check(self, claims: list[Claim]) -> None:
         check_claims(self._config, claims, self._run.id)
 
-    def _on_event(self, event: SinkEvent) -> None:
+    def report(self, event: SinkEvent) -> None:
+        """Take an event of a worker, in the event loop."""
         if isinstance(event, ChunkTaken):
             self._waiting_bytes -= event.size
         else:

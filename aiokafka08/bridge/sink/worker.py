@@ -155,6 +155,16 @@ class TransactionWorker:
 
     # --- called by the event loop -----------------------------------------------------------------
 
+    @property
+    def unacknowledged(self) -> int | None:
+        """Bytes of the open transaction that the target hasn't acknowledged; None without one."""
+        return None if self._open is None else self._open.unacknowledged
+
+    @property
+    def waiting_chunks(self) -> int:
+        """Number of chunks that the thread hasn't taken yet."""
+        return self._chunks.qsize()
+
     def initialise(self) -> None:
         """Fence older producers of this transactional id, and end their transaction; blocks.
 
