@@ -18,7 +18,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
+
 COPIED = (
     "CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "aiokafka08", "docs", "examples",
     "pyproject.toml", "tests",

@@ -14,7 +14,6 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -32,6 +31,7 @@ from aiokafka08.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka08.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.producer.batch_builder import BatchBuilder
+from tests.support.paths import ROOT
 
 DOCUMENTED = {
     "": "AIOKafkaConsumer AIOKafkaProducer ConsumerRebalanceListener TopicPartition",
@@ -90,7 +90,7 @@ IMPORTED = {
 }
 """What these projects import and use by `aiokafka.…`, except from INTERNAL modules."""
 
-MIGRATING = Path(__file__).resolve().parent.parent / "docs/guides/migrating.md"
+MIGRATING = ROOT / "docs/guides/migrating.md"
 INTERNAL = [
     "admin.new_partitions",
     "cluster",

@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.paths import PACKAGE, ROOT
 from tests.tools.shape import parse, sources
-
-PROJECT = Path(__file__).resolve().parent.parent
-PACKAGE = PROJECT / "aiokafka08"
 
 
 def relative(path: Path) -> str:
-    return path.relative_to(PROJECT).as_posix()
+    return path.relative_to(ROOT).as_posix()
 
 
 # --- class names ----------------------------------------------------------------------------------
@@ -37,12 +35,10 @@ def test_class_names_are_unique() -> None:
 
 def test_design_names_existing_files() -> None:
     """`docs/design.md` is the map: what it names in backticks as a path exists."""
-    text = (PROJECT / "docs/design.md").read_text()
+    text = (ROOT / "docs/design.md").read_text()
     named = set(re.findall(r"`([\w/.]+\.(?:py|pyx|toml|md))`", text))
     assert named
-    missing = {
-        name for name in named if not ((PROJECT / name).exists() or (PACKAGE / name).exists())
-    }
+    missing = {name for name in named if not ((ROOT / name).exists() or (PACKAGE / name).exists())}
     assert not missing
 
 
@@ -99,7 +95,7 @@ def test_error_codes_are_literals_in_errors_only() -> None:
 
 
 def module_name(path: Path) -> str:
-    parts = path.relative_to(PROJECT).with_suffix("").parts
+    parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.timeouts import Alarm, TimeoutExpiredError, waited_for_cpu_s
 
-PROJECT = Path(__file__).resolve().parent.parent
 Run = Callable[..., pytest.RunResult]
 LOOP_IDS = ("[asyncio]", "[uvloop]")
 
@@ -32,11 +31,11 @@ def section(result: pytest.RunResult, title: str) -> str:
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A function that runs a test file, as `pytest` would in the project."""
-    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def run_pytest(source: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(source)
-        options = ("-c", str(PROJECT / "pyproject.toml"), "-p", "tests.conftest", *options)
+        options = ("-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest", *options)
         return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", "-v", ".")
 
     return run_pytest

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import ROOT
+
 SESSIONS = [ROOT / "noxfile.py", *(ROOT / "tests/tools").glob("sessions*.py")]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -34,6 +33,7 @@ from aiokafka08.producer import BatchBuilder
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
+from tests.support.paths import ROOT
 from tests.waiting import until
 
 METHODS = {
@@ -51,7 +51,7 @@ METHODS = {
 }
 """The methods, before any test switches the instrumentor on."""
 
-PAGE = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
+PAGE = (ROOT / "docs" / "frameworks.md").read_text()
 
 
 class Recorded:

@@ -19,10 +19,10 @@ import pytest
 import aiokafka08
 from aiokafka08.telemetry import GroupJoinFailed
 from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.heavy
 
-PROJECT = Path(__file__).resolve().parent.parent
 EXTRAS = {
     *("click", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
     "uvloop",
@@ -35,7 +35,7 @@ FIRST_CHOICE = {"asyncio", "logging", "socket", "ssl"}
 def modules_after(code: str) -> set[str]:
     """Return `sys.modules` of a new process after it has run this code."""
     command = [sys.executable, "-W", "error", "-c", f"import sys\n{code}\nprint(*sys.modules)"]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return set(done.stdout.split())
 
@@ -92,7 +92,7 @@ def test_names_are_found_without_the_sources(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("__init__", "lazy", "structs"):
         compiled = folder / f"{name}.pyc"
-        py_compile.compile(str(PROJECT / "aiokafka08" / f"{name}.py"), str(compiled), doraise=True)
+        py_compile.compile(str(ROOT / "aiokafka08" / f"{name}.py"), str(compiled), doraise=True)
     code = f"sys.path.insert(0, {str(tmp_path)!r})\nfrom aiokafka08 import TopicPartition\n"
     assert "aiokafka08.structs" in modules_after(code)
     path = modules_after(f"{code}import aiokafka08\nprint(aiokafka08.__file__)")
@@ -184,10 +184,10 @@ def test_sdist_has_all_to_build_and_read_and_no_tests(tmp_path: Path) -> None:
 
 
 def test_links_of_readme_are_absolute_with_a_repository() -> None:
-    readme = (PROJECT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     targets = [target for _, target in LINK.findall(readme)]
     assert "docs/groups.md" in targets
-    assert all((PROJECT / target.partition("#")[0]).exists() for target in targets)
+    assert all((ROOT / target.partition("#")[0]).exists() for target in targets)
     text = absolute_links(readme, "https://example.org/aiokafka08/")
     assert not LINK.findall(text)
     assert "[docs/groups.md](https://example.org/aiokafka08/blob/HEAD/docs/groups.md)" in text

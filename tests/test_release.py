@@ -11,8 +11,7 @@ import pytest
 
 from tests import release
 from tests.distribution import copy_project, copy_tests
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
 
 CHANGELOG = """# Changelog
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.schedule import (
     group_of,
     units_of,
 )
+from tests.support.paths import ROOT
 
 
 class Item:
@@ -81,7 +81,7 @@ def test_units_run_whole_with_the_longest_first(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids in reports are those by which a test can be run."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makeconftest("""
         import os, pytest

@@ -39,8 +39,8 @@ from tests.bench.bridge_meter import TargetMeter
 from tests.brokers import RealCluster
 from tests.brokers.java_process import java_argv, write_logging_files
 from tests.brokers.versions import find_version
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 FAST = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
 """Options of JVMs: with the optimising compiler."""
 TOPIC = "history"

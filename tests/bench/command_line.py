@@ -32,9 +32,9 @@ from typing import NamedTuple
 from aiokafka08.net.send_window import MIN_GROWTH_BYTES
 from tests.bench.run import OPTIMISED
 from tests.brokers.cluster import RealCluster
+from tests.support.paths import ROOT
 
 LINE = b"x" * 99 + b"\n"
-ROOT = Path(__file__).parents[2]
 LARGE_SET = 1_000_000
 """Bytes to which the sets of kcat and of ours grow."""
 WRITTEN = ("kcat", "ours", "ours-small-sets")

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.support.paths import ROOT
 from tests.testing.hostile_peers import ATTACKS
-from tests.testing.hostile_run import ROOT, attacked, cluster_process, ping
+from tests.testing.hostile_run import attacked, cluster_process, ping
 
 NONE, ALL = "none", "all"
 

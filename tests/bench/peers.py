@@ -29,6 +29,7 @@ from tests.bench.cases import BATCH_BYTES, BEFORE, Client
 from tests.bench.run import measure
 from tests.brokers.errors import MissingToolError
 from tests.brokers.jars import find_java_tool, jar_folder, java_command
+from tests.support.paths import ROOT
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "confluent": ("confluent-kafka==2.16.*",),
@@ -40,7 +41,6 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
 SHARED = ("cramjam", "pyarrow", "python-snappy", "uvloop")
 """Libraries that both checkouts get in the versions that this environment has."""
 
-ROOT = Path(__file__).parents[2]
 INSTALLED = ("aiokafka08", "pyproject.toml", "README.md", "LICENSE")
 """The part of a checkout that pip needs."""
 

@@ -45,8 +45,8 @@ from tests.bench.cases import Case, Client, Goal, values
 from tests.bench.floors import spark_source
 from tests.bench.spark_report import FULL_MESSAGES, FULL_ROUNDS, Record, as_json, document
 from tests.brokers.cluster import RealCluster
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 JARS = (
     "org/apache/spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org/apache/spark:spark-token-provider-kafka-0-10_2.13:4.0.0",

@@ -15,6 +15,7 @@ from tests.bench.growth import IN_FLIGHT, PARTITIONS, WIDE, Growth, Point, point
 from tests.bench.growth_report import section
 from tests.bench.peers import Peers, UnavailableError
 from tests.bench.report import Record, as_json, document, from_json
+from tests.support.paths import ROOT
 
 MANY = PRODUCE.clients[0]
 
@@ -226,7 +227,7 @@ def test_both_checkouts_are_installed_from_copies(
         return Path(sys.executable)
 
     monkeypatch.setattr(peers, "_venv", venv)
-    both = Peers(tmp_path, peers.ROOT)
+    both = Peers(tmp_path, ROOT)
     for client in (MANY, MANY.before(), FLOOR_SEND):
         both.prepare(client)
         # The process finds the worker; the job is one that the worker can't do.
@@ -243,7 +244,7 @@ def test_a_folder_without_the_package_is_no_checkout(tmp_path: Path) -> None:
 
 
 def test_the_page_in_docs_is_generated_from_its_json() -> None:
-    docs = peers.ROOT / "docs"
+    docs = ROOT / "docs"
     run_in_docs = from_json((docs / "benchmarks.json").read_text())
     assert document(run_in_docs) == (docs / "benchmarks.md").read_text()
     assert as_json(run_in_docs) == (docs / "benchmarks.json").read_text()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.spark import CASES, ROOT
+from tests.bench.spark import CASES
 from tests.bench.spark_report import as_json, document, from_json
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.heavy]
 

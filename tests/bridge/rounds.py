@@ -35,13 +35,13 @@ from tests.brokers import RealCluster
 from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
+from tests.support.paths import ROOT
 from tests.waiting import until
 
 PARTITIONS = 4
 PAUSE_S = 18.0
 """Longer than a transaction may last, and than the target takes to notice that (10 s)."""
 FAULTS = ("bridge", "source", "target", "pause")
-ROOT = Path(__file__).parents[2]
 JUDGE = Path(__file__).parent / "CommittedReader.java"
 
 

@@ -25,6 +25,7 @@ from tests.bridge.hand_copy import write_config
 from tests.bridge.test_groups import commit
 from tests.brokers import RealCluster
 from tests.cli.conftest import Done, RunCommand
+from tests.support.paths import ROOT
 
 MINIMAL = """
 name = "x"
@@ -257,7 +258,7 @@ def test_secret_is_not_in_error() -> None:
 
 def test_page_has_each_key_with_its_default() -> None:
     """docs/bridge-daemon.md lists what `SECTIONS` has, in the same order."""
-    page = (Path(__file__).parents[2] / "docs/bridge-daemon.md").read_text()
+    page = (ROOT / "docs/bridge-daemon.md").read_text()
     rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*?) ?\|", page.partition("## The file")[2], re.M)
     expected = []
     for section, keys in SECTIONS.items():

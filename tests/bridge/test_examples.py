@@ -12,8 +12,9 @@ import yaml
 
 from aiokafka08.bridge.config import read_config
 from aiokafka08.cli.main import FENCED, WRONG_USAGE
+from tests.support.paths import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples/bridge"
+FOLDER = ROOT / "examples/bridge"
 
 
 def test_example_file_is_valid() -> None:

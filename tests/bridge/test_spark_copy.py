@@ -32,8 +32,8 @@ from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_t
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
 from tests.spark.conftest import PACKAGES, SHORT_JVM, quick_home
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
 

@@ -37,12 +37,13 @@ from tests.bridge.clusters import (
 from tests.bridge.hand_copy import write_config
 from tests.bridge.rounds import BridgeProcess
 from tests.brokers import RealCluster
+from tests.support.paths import ROOT
 from tests.waiting import eventually, until
 
 PRODUCERS, PARTITIONS, COUNT = 3, 24, 4000
 PROMISED_S = 5.0
 """Within which SIGTERM ends the bridge; systemd waits for longer."""
-UNIT = Path(__file__).parents[2] / "examples/bridge/aiokafka08-bridge.service"
+UNIT = ROOT / "examples/bridge/aiokafka08-bridge.service"
 
 
 def unit_timeout() -> float:

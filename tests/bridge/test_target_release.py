@@ -34,10 +34,11 @@ from tests.net.scripted_peers import (
     listening,
     swallow,
 )
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.timeout(60)]
 
-CERTIFICATE = Path(__file__).parents[1] / "net" / "tls"
+CERTIFICATE = ROOT / "tests/net/tls"
 PROBE_S = 20
 """Below the 27 s after which an address that never responds is given up."""
 

@@ -23,6 +23,7 @@ from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.ports import accepts
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import BrokerError, Message, fetch, metadata, produce
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -250,7 +251,7 @@ def test_processes_end_with_their_parent(death: signal.Signals, tmp_path: Path) 
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"TMPDIR": str(tmp_path)},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     ) as parent:
         try:
             assert parent.stdout is not None

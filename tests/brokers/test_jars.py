@@ -16,6 +16,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.jars import jar_folder
 from tests.brokers.properties import Listeners, render, server_properties
 from tests.brokers.versions import VERSIONS, find_version
+from tests.support.paths import ROOT
 
 MakeTool = Callable[[str, str], Path]
 
@@ -160,5 +161,5 @@ def test_harness_does_not_import_the_client() -> None:
     # The harness judges the client and must not share its bugs.
     code = "import sys, tests.brokers.fixtures, tests.brokers.proxy, tests.brokers.__main__;"
     code += "sys.exit(any(name.startswith('aiokafka08') for name in sys.modules))"
-    root = Path(__file__).parents[2]
+    root = ROOT
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

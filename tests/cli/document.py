@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from aiokafka08.cli.declare import DeclaredCommand, Example
 from aiokafka08.cli.root import SECTIONS, root
 from aiokafka08.cli.settings import SETTABLE
+from tests.support.paths import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs/cli.md"
+PAGE = ROOT / "docs/cli.md"
 BEGIN = "<!-- python -m tests.cli.document writes what follows -->\n"
 
 

@@ -13,15 +13,15 @@ import pty
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests.support.paths import ROOT
 
-PICTURE = Path(__file__).parents[2] / "docs/cli.svg"
+PICTURE = ROOT / "docs/cli.svg"
 COLUMNS = 92
 COMMANDS = (
     "aiokafka08 metadata orders -b localhost",

@@ -20,8 +20,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import RunCommand
 from tests.cli.document import PAGE, examples, page
 from tests.cli.test_real import topics_of_kafka
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def test_page_is_up_to_date() -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.brokers.fixtures import BrokerClusters
 from tests.cli.conftest import command_line
 from tests.full import in_full
+from tests.support.paths import ROOT
 
 FOLDER = Path(__file__).parent / "kcat"
 SCRIPTS = ("0001-exit_eof", "0002-delim", "0004-piped_producer")
@@ -28,7 +29,7 @@ def start(script: str, bootstrap: str, zookeeper: str) -> subprocess.Popen[bytes
         **os.environ,
         "BROKERS": bootstrap,
         "KCAT": shlex.join(words),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(ROOT),
     }
     return subprocess.Popen(
         ["script", "-qec", f"bash {script}.sh", "/dev/null"],

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 PICTURES = ROOT / "docs" / "diagrams"
 TOOL = "@mermaid-js/mermaid-cli@11"
 SETTINGS = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
 MADE = (
     "<!-- Made from the code by `python -m tests.docs`: change the code's docstrings instead. -->"
 )

@@ -28,8 +28,8 @@ from examples.demo.run import on_loop
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
 from tests.full import in_full
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "examples.demo"]
 SPARK_S = 200
 

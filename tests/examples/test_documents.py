@@ -22,8 +22,8 @@ import pytest
 
 from aiokafka08 import testing
 from aiokafka08.testing import LINES, EmbeddedCluster
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 GUIDES = [
     *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
     *("performance", "tuning", "guarantees"),

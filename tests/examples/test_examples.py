@@ -23,11 +23,11 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
 from tests.full import in_full
+from tests.support.paths import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).parents[2]
 NewName = Callable[..., str]
 
 

@@ -20,7 +20,8 @@ import pytest
 
 import aiokafka08
 from aiokafka08.testing import EmbeddedCluster
-from tests.examples.test_documents import ROOT, blocks
+from tests.examples.test_documents import blocks
+from tests.support.paths import ROOT
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -33,6 +33,7 @@ from xml.etree import ElementTree
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 from tests.brokers.proxy import TcpProxy
+from tests.support.paths import ROOT
 
 REPOSITORY: Final = "https://github.com/ag2ai/faststream.git"
 COMMIT: Final = "7c9a125dfdf20cc45b64aac26b53559057443da1"
@@ -150,7 +151,7 @@ async def _run(
 ) -> Outcome:
     """Run the tests on a cluster behind the port that they expect."""
     environment = {**os.environ, "AIOKAFKA08_HEADERS": "embedded"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = str(ROOT)
     results = folder / "results.xml"
     async with _cluster(options) as (servers, zookeeper):
         if zookeeper is not None:

@@ -19,8 +19,7 @@ from tests.fuzz.targets import TARGETS, Steps
 from tests.protocol.golden import VECTORS
 from tests.protocol.hostile import Endured
 from tests.protocol.twins import twin
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from aiokafka08.testing.history import (
     report,
     write_jsonl,
 )
+from tests.support.paths import ROOT
 
 P = "orders/0"
 
@@ -598,7 +598,7 @@ def test_ready_is_false_outside_of_a_run(start: Operation, at: float, is_wrong: 
 
 
 def test_page_explains_each_anomaly() -> None:
-    page = Path(__file__).parents[2].joinpath("docs/testing.md").read_text()
+    page = ROOT.joinpath("docs/testing.md").read_text()
     table = page.partition("| anomaly | meaning")[2].partition("\n\n")[0]
     listed = {name for row in table.splitlines() for name in re.findall(r"`([a-z-]+)`", row[:60])}
     assert set(PAIRS) <= listed

@@ -11,8 +11,7 @@ from pathlib import Path
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 from tests.brokers.java_process import JavaProcess
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 
 class JavaMember:
@@ -57,7 +56,7 @@ class KafkaPythonMember:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.membership.kafka_python_process", *arguments],
             stdout=self._printed,
-            cwd=PROJECT,
+            cwd=ROOT,
         )
 
     def _text(self) -> bytes:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.brokers import RealCluster
 from tests.names import unique_name
+from tests.support.paths import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "group_worker.py"
+EXAMPLE = ROOT / "examples" / "group_worker.py"
 
 
 class Worker:

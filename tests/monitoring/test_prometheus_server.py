@@ -25,8 +25,9 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
 from tests.cli.conftest import command_line
 from tests.debian_tools import debian_tool
+from tests.support.paths import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
+EXAMPLES = ROOT / "examples/monitoring"
 
 KAFKA_EXPORTER_QUERIES = [
     'sum(rate(kafka_topic_partition_current_offset{instance="$instance", topic=~"$topic"}[1m]))'

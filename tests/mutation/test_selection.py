@@ -16,8 +16,7 @@ from tests.mutation.selection import (
     shortest_within,
     statement_at,
 )
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 SOURCE = """\
 LIMIT = 3

@@ -13,11 +13,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.testing import EmbeddedCluster
 from tests.profiling import entered_files
+from tests.support.paths import ROOT
 
 MAX_FILES = 12
 COUNTED = ("producer/", "concurrency/")
@@ -39,7 +39,7 @@ def test_a_slow_path_send_enters_at_most_12_files() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "tests.producer.test_hops"],
         env={**os.environ, "AIOKAFKA08_IMPL": "python"},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,

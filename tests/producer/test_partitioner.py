@@ -48,6 +48,7 @@ from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests.support.paths import ROOT
 
 AIOKAFKA: Any = importlib.import_module("aiokafka.partitioner")
 VECTORS = json.loads((pathlib.Path(__file__).parent / "partitioner_vectors.json").read_text())
@@ -356,7 +357,7 @@ def test_unknown_name_or_no_callable_raises() -> None:
 
 def test_import_of_partitioners_needs_no_codec_library() -> None:
     code = "import sys; sys.modules.update(cramjam=None, snappy=None);import aiokafka08.partitioner"
-    root = pathlib.Path(__file__).parents[2]
+    root = ROOT
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,12 +32,12 @@ from aiokafka08.telemetry import Acks0Unknown, BatchRetried, Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.producer.conftest import Producer
+from tests.support.paths import ROOT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 ALL = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1"]
-ROOT = Path(__file__).parents[2]
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 NewName = Callable[..., str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import pathlib
 import random
 import struct
 import subprocess
@@ -30,10 +29,10 @@ from aiokafka08.protocol.compression import (
 )
 from tests.protocol.golden import FETCHES
 from tests.protocol.strategies import examples
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.fast
 
-ROOT = pathlib.Path(__file__).parents[2]
 MIB = 1024 * 1024
 ROOMY = 16 * MIB
 

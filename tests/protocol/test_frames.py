@@ -19,10 +19,10 @@ from aiokafka08.protocol import frame as frame_module
 from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.fast
 
-ROOT = Path(__file__).parents[2]
 SCRATCH = 64 * 1024
 FIRST = 160 * 1024
 """The room of a large frame of which nothing has arrived; it grows eightfold, twice."""

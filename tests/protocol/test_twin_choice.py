@@ -12,8 +12,8 @@ import pytest
 
 import aiokafka08
 from tests.protocol.twins import TWINS
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = Path(aiokafka08.__file__).parent
 """Perhaps that of an installed wheel, without a checkout beside these tests."""
 

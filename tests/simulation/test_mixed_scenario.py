@@ -50,8 +50,8 @@ from tests.simulation.plan import (
 )
 from tests.simulation.runner import SeedResult, Summary, frozen_modules, main, run_seed
 from tests.simulation.scenario import _Scenario, run
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SEEDS = 300
 SEEDS_OF_A_TEST = 5
 CHEAP_SEEDS = ("--first", "11", "--seeds", "5")

@@ -22,13 +22,13 @@ from aiokafka08.spark.options import ReadOptions, read_options
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.class_archive import mapping_options
 from tests.spark.home import make_home, pyspark_folder, shared_home
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
     from aiokafka08.spark.stream import Kafka08StreamReader
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = os.pathsep.join([str(ROOT), str(ROOT / "aiokafka08" / "spark" / "discovery")])
 """What the wheel installs at the top level: the client, and the package that Spark looks for."""
 

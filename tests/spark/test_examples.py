@@ -14,8 +14,8 @@ import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import fill
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 aggregate = runpy.run_path(str(ROOT / "examples" / "spark_aggregate.py"))["aggregate"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]

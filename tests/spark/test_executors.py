@@ -20,10 +20,9 @@ from aiokafka08.spark.options import read_options
 from aiokafka08.spark.reader import Kafka08Reader
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import SHORT_JVM, cluster_home
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from aiokafka08.spark.planning import ResolvedOffsets
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
 from tests.spark.conftest import reading, writing
+from tests.support.paths import ROOT
 
-drain = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_drain.py"))["drain"]
+drain = runpy.run_path(str(ROOT / "examples" / "spark_drain.py"))["drain"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import fill
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PAGE = ROOT / "docs" / "spark.md"
 
 
 @pytest.fixture

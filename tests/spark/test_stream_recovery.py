@@ -21,7 +21,8 @@ from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers
-from tests.spark.conftest import ROOT, SHORT_JVM, cluster_home, fill, quick_home
+from tests.spark.conftest import SHORT_JVM, cluster_home, fill, quick_home
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -22,9 +22,9 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.brokers.waiting import wait_for
 from tests.contract.wire.wire_client import WireClient
+from tests.support.paths import ROOT
 from tests.testing.hostile_peers import FULL_TOPIC
 
-ROOT = Path(__file__).parents[2]
 PING_PAUSE_S = 0.02
 
 

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 PLUGIN = "aiokafka08.testing.pytest_plugin"
 Run = Callable[..., pytest.RunResult]
 
@@ -23,14 +23,14 @@ Run = Callable[..., pytest.RunResult]
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a test file in a session with this plugin and no other installed one."""
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [(name, module)] = project["entry-points"]["pytest11"].items()
     installed = pytester.mkdir("installed")
     metadata = installed / "aiokafka08_here-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: aiokafka08-here\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
-    monkeypatch.setenv("PYTHONPATH", f"{installed}:{PROJECT}")
+    monkeypatch.setenv("PYTHONPATH", f"{installed}:{ROOT}")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run_pytest(source: str, *options: str, autoload: bool = False) -> pytest.RunResult:

@@ -11,7 +11,6 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +27,9 @@ from aiokafka08.testing.message_sets import walk_entries
 from tests.contract.wire.requests import commit, metadata
 from tests.contract.wire.wire_client import WireClient
 from tests.protocol.entries import entries
+from tests.support.paths import ROOT
 
-FOLDER = Path(__file__).parent.parent / "protocol" / "vectors"
+FOLDER = ROOT / "tests/protocol/vectors"
 
 
 @dataclass

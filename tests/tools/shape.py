@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.support.paths import ROOT
+
 PACKAGE = "aiokafka08"
 CYTHON = ("*.pyx", "*.pxi", "*.pxd")
 LONG_MODULE = 500
@@ -371,9 +373,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.shape", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "folder", nargs="?", type=Path, default=Path(__file__).parents[2], metavar="DIR"
-    )
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT, metavar="DIR")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--since", metavar="REV", help="list long commit subjects after REV")
     options = parser.parse_args(arguments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 
 from aiokafka08.cli.doctor.brokers import mixed_lines, unreachable
 from aiokafka08.cli.doctor.examination import Examination, examine
@@ -13,8 +12,9 @@ from aiokafka08.cli.doctor.places import duration, name_list, ranges, topic_list
 from aiokafka08.cli.doctor.report import report, summary
 from aiokafka08.monitoring.cluster_sample import BrokerSample
 from tests.cli.doctor.samples import cluster, partition, told
+from tests.support.paths import ROOT
 
-PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
+PAGE = ROOT / "docs" / "doctor.md"
 CONFIG = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
 HEALTHY = cluster(partition(assigned=[0, 1, 2], stored_isr=[0, 1, 2]), config=CONFIG)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.testing import LINES
+from tests.support.paths import ROOT
 from tests.testing.simulation.round_trip import MESSAGES, run
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("version", LINES)
