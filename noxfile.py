@@ -121,7 +121,7 @@ def beside(session: nox.Session, *commands: Sequence[str], twin: str) -> Iterato
 def seeds(first: int, count: int) -> tuple[str, ...]:
     """Return the command that runs seeds of the mixed scenario, on two cores."""
     options = (f"--first={first}", f"--seeds={count}", "--jobs=2")
-    return ("python", "-m", "tests.simulation", *options)
+    return ("python", "-m", "tests.faults.simulation", *options)
 
 
 def archive_spark(session: nox.Session) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiokafka08.structs import OffsetAndTimestamp as OffsetAndTimestamp
     from aiokafka08.structs import TopicPartition as TopicPartition
 else:
-    from aiokafka08.lazy import import_when_used
+    from aiokafka08._core.lazy import import_when_used
 
     __getattr__, __dir__ = import_when_used(__name__)
 

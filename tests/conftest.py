@@ -3,9 +3,9 @@
 A test is a coroutine or a function; this module chooses the event loop. By default that is
 asyncio's, and uvloop as well for tests marked `both_loops`; `--loop` names other loops for all
 tests but those marked `asyncio_loop`. All loops are in debug mode. Tests marked `full` run only
-with `--full`. `tests.leaks` and `tests.timeouts` check how a test ends; real brokers come from
-`tests.brokers.fixtures`; `tests.lines` chooses their lines, `tests.schedule` the process of xdist
-that runs a test.
+with `--full`. `tests.support.leaks` and `tests.support.timeouts` check how a test ends; real
+brokers come from `tests.brokers.fixtures`; `tests.support.lines` chooses their lines,
+`tests.support.schedule` the process of xdist that runs a test.
 """
 
 from __future__ import annotations
@@ -44,8 +44,14 @@ except ImportError:
     uvloop = None  # type: ignore[assignment]
 
 pytest_plugins = [
-    *("pytester", "tests.leaks", "tests.timeouts", "tests.brokers.fixtures", "tests.lines"),
-    *("tests.first_import", "tests.schedule"),
+    *(
+        "pytester",
+        "tests.support.leaks",
+        "tests.support.timeouts",
+        "tests.brokers.fixtures",
+        "tests.support.lines",
+    ),
+    *("tests.support.first_import", "tests.support.schedule"),
 ]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08._core.offset_store.responses import combined_error
 from aiokafka08.errors import (
     KafkaTimeoutError,
     NotCoordinatorForGroupError,
     NotLeaderForPartitionError,
     broker_error,
 )
-from aiokafka08.offset_store.responses import combined_error
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 REPR = re.compile(r"\b[A-Za-z_]\w*\(\w+=")
 """The start of the repr of a dataclass or a named tuple."""

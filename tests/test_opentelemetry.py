@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08 import opentelemetry as ours
-from aiokafka08.arrow_headers import headers_type
+from aiokafka08._core.arrow_headers import headers_type
 from aiokafka08.embedded_headers import embed
 from aiokafka08.errors import (
     EmbeddedHeadersError,
@@ -34,7 +34,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.support.paths import ROOT
-from tests.waiting import until
+from tests.support.waiting import until
 
 METHODS = {
     (cls, name): vars(cls)[name]

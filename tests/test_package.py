@@ -18,8 +18,8 @@ import pytest
 
 import aiokafka08
 from aiokafka08.telemetry import GroupJoinFailed
-from tests.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 from tests.support.paths import ROOT
+from tests.tools.distribution import LINK, absolute_links, check_sdist, check_wheel, copy_project
 
 pytestmark = pytest.mark.heavy
 
@@ -44,7 +44,8 @@ def test_import_loads_only_the_package_itself() -> None:
     new = modules_after("import aiokafka08") - modules_after("import importlib, typing")
     assert {name for name in new if name.startswith("aiokafka08")} == {
         "aiokafka08",
-        "aiokafka08.lazy",
+        "aiokafka08._core",
+        "aiokafka08._core.lazy",
     }
     assert not new & FIRST_CHOICE
 
@@ -54,7 +55,8 @@ def test_importing_the_producer_loads_few_modules() -> None:
     before = modules_after("import asyncio, dataclasses, logging, ssl")
     new = modules_after("import aiokafka08\naiokafka08.AIOKafkaProducer") - before
     ours = {name for name in new if name.startswith("aiokafka08")}
-    assert not {name.split(".")[1] for name in ours if "." in name} & {
+    parts = {name.removeprefix("aiokafka08.").removeprefix("_core.") for name in ours}
+    assert not {part.partition(".")[0] for part in parts} & {
         *("admin", "consumer", "coordinator", "offset_store", "spark", "testing", "zookeeper"),
     }
     others = {name.partition(".")[0] for name in new - ours}
@@ -75,9 +77,9 @@ def test_importing_the_consumer_loads_nothing_of_groups() -> None:
     groups = ("coordinator", "offset_store", "zookeeper")
     assert not {
         name for name in ours if name.startswith(tuple(f"aiokafka08.{group}." for group in groups))
-    } - {"aiokafka08.offset_store.choose", "aiokafka08.offset_store.no_store"}
+    } - {"aiokafka08._core.offset_store.choose", "aiokafka08._core.offset_store.no_store"}
     assert not ours & {
-        "aiokafka08.net.coordinator_lookup",
+        "aiokafka08._core.net.coordinator_lookup",
         "aiokafka08.protocol.requests.committed_offsets",
         "aiokafka08.protocol.requests.groups",
         "importlib.metadata",
@@ -89,8 +91,8 @@ def test_importing_the_consumer_loads_nothing_of_groups() -> None:
 def test_names_are_found_without_the_sources(tmp_path: Path) -> None:
     """As in a frozen program: the names come from the compiled code."""
     folder = tmp_path / "aiokafka08"
-    folder.mkdir()
-    for name in ("__init__", "lazy", "structs"):
+    (folder / "_core").mkdir(parents=True)
+    for name in ("__init__", "_core/__init__", "_core/lazy", "structs"):
         compiled = folder / f"{name}.pyc"
         py_compile.compile(str(ROOT / "aiokafka08" / f"{name}.py"), str(compiled), doraise=True)
     code = f"sys.path.insert(0, {str(tmp_path)!r})\nfrom aiokafka08 import TopicPartition\n"

@@ -16,6 +16,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from aiokafka08._core.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    OffsetsStorage,
+    SecurityProtocol,
+    net_config,
+)
+from aiokafka08._core.net.lifecycle import Lifecycle
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08.admin.cluster_calls import ClusterCalls
 from aiokafka08.admin.cluster_description import ClusterDescription, TopicDescription
 from aiokafka08.admin.config_resource import ConfigResource
@@ -42,19 +53,8 @@ from aiokafka08.admin.topic_changes import TopicChanges
 from aiokafka08.admin.topic_errors import DeletionErrors, TopicErrors
 from aiokafka08.compat import default_of
 from aiokafka08.errors import KafkaError, UnsupportedVersionError
-from aiokafka08.net.config import (
-    ApiVersion,
-    BootstrapServers,
-    OffsetsStorage,
-    SecurityProtocol,
-    net_config,
-)
-from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.router import Router
-from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
-from aiokafka08.zookeeper.topic_states import TopicNode
 
 if TYPE_CHECKING:
     from aiokafka08.admin.offsets_topic import OffsetsTopic

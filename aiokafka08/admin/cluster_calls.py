@@ -16,6 +16,9 @@ from dataclasses import asdict
 from typing import cast
 
 from aiokafka08 import environment
+from aiokafka08._core.net.cluster import check_topic_names
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.topic_states import TopicNode, read_topic_nodes
 from aiokafka08.admin.cluster_description import (
     BrokerDescription,
     ClusterDescription,
@@ -29,12 +32,9 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.cluster import check_topic_names
-from aiokafka08.net.versions import BrokerVersion
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import TopicState
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
-from aiokafka08.zookeeper.topic_states import TopicNode, read_topic_nodes
 
 
 class ClusterCalls:

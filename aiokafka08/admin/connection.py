@@ -9,14 +9,14 @@ Invariant: nothing here looks up a coordinator, since the first lookup would cre
 
 from __future__ import annotations
 
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.lifecycle import Lifecycle
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.zookeeper.group_nodes import GroupNodes
+from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.net.cluster import INTERNAL_TOPICS
-from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.router import Router
-from aiokafka08.net.versions import BrokerLine
 from aiokafka08.protocol.requests.metadata import MetadataResponse
-from aiokafka08.zookeeper.groups import GroupNodes
-from aiokafka08.zookeeper.topics import TopicNodes
 
 
 class AdminConnection:

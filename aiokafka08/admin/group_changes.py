@@ -16,6 +16,12 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.net.config import OffsetsStorage, one_of
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.offset_store import CommitIdentity
+from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
+from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
+from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
@@ -38,13 +44,7 @@ from aiokafka08.errors import (
     NonEmptyGroup,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import OffsetsStorage, one_of
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
-from aiokafka08.offset_store import CommitIdentity
-from aiokafka08.offset_store.group_offsets import fetch_group_offsets
-from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.session import is_node_name
 
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """What became of a group: it is gone; its coordinator removes the offsets at its next check, within

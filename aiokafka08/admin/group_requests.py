@@ -14,6 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08._core.net.retry import retry
+from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -21,9 +24,6 @@ from aiokafka08.errors import (
     NoError,
     broker_error,
 )
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
-from aiokafka08.net.retry import retry
-from aiokafka08.net.router import Lane, Router
 from aiokafka08.protocol.requests.groups import (
     DeleteGroupsRequest,
     DescribedGroup,

@@ -14,16 +14,16 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 
 from aiokafka08 import environment
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.config import OffsetsStorage, one_of
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.offset_store import OffsetStore
+from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_requests import describe_group, list_groups
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
-from aiokafka08.net.cluster import INTERNAL_TOPICS
-from aiokafka08.net.config import OffsetsStorage, one_of
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.offset_store import OffsetStore
-from aiokafka08.offset_store.choose import choose_offset_store
 from aiokafka08.protocol.requests.groups import DescribedGroup
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition

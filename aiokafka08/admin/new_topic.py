@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment
 from aiokafka08.admin.topic_config import config_texts
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -18,7 +19,6 @@ from aiokafka08.errors import (
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
 )
-from aiokafka08.zookeeper.topics import ReplicaAssignment
 
 
 class NewTopic:

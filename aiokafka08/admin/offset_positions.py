@@ -9,10 +9,10 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal
 
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.offsets_for_times import offsets_for_times
+from aiokafka08._core.net.router import Router
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.offsets_for_times import offsets_for_times
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.offsets_for_times import offsets_for_times
+from aiokafka08._core.net.router import Router
 from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.offsets_for_times import offsets_for_times
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 

@@ -22,12 +22,12 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from aiokafka08.consumer.range import read_range
-from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08._core.net.list_offsets import list_reachable_offsets
+from aiokafka08._core.net.retry import is_final
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_fetches import RangeFetches
+from aiokafka08._core.ranges.range_reader import read_range
 from aiokafka08.errors import CorruptRecordException, KafkaError, KafkaProtocolError
-from aiokafka08.net.list_offsets import list_reachable_offsets
-from aiokafka08.net.retry import is_final
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.offsets_topic import (
     GroupRecord,

@@ -18,6 +18,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka08 import environment
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.net.list_offsets import list_reachable_offsets
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
+from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
+from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
@@ -42,16 +48,10 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup, check_group_id
-from aiokafka08.net.list_offsets import list_reachable_offsets
-from aiokafka08.net.versions import BrokerLine
-from aiokafka08.offset_store.group_offsets import fetch_group_offsets
-from aiokafka08.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08.protocol.requests.groups import DescribedGroup
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
-from aiokafka08.zookeeper.session import is_node_name
 
 if TYPE_CHECKING:
     from aiokafka08.admin.offsets_topic import OffsetsTopic, OffsetsTopicReader

@@ -15,6 +15,10 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 
 from aiokafka08 import environment
+from aiokafka08._core.net.cluster import check_topic_name, check_topic_names
+from aiokafka08._core.net.config import positive
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.new_topic import (
     NewPartitions,
@@ -33,11 +37,7 @@ from aiokafka08.errors import (
     NoError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.cluster import check_topic_name, check_topic_names
-from aiokafka08.net.config import positive
-from aiokafka08.net.versions import BrokerLine
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.topics import TopicNodes
 
 CANNOT_DELETE_TOPICS = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""

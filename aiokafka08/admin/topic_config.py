@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08.errors import InvalidConfigurationError, UnsupportedVersionError
-from aiokafka08.net.versions import BrokerLine
 
 
 class _Kind(NamedTuple):

@@ -31,11 +31,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
-from aiokafka08.concurrency.rate import parse_rate
-from aiokafka08.errors import IllegalArgumentError, KafkaError
-from aiokafka08.net.config import parse_bootstrap_servers
-from aiokafka08.properties import (
+from aiokafka08._core.concurrency.rate import parse_rate
+from aiokafka08._core.net.config import parse_bootstrap_servers
+from aiokafka08._core.properties import (
     NETWORK,
     TLS,
     TlsOptions,
@@ -46,6 +44,8 @@ from aiokafka08.properties import (
     show_option,
     tls_options,
 )
+from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
+from aiokafka08.errors import IllegalArgumentError, KafkaError
 
 GroupStore = Literal["auto", "zookeeper", "kafka", "both", "file"]
 OnLoss = Literal["stop", "skip"]

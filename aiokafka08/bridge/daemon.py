@@ -23,14 +23,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from aiokafka08._core.garbage import older_objects_left_out
+from aiokafka08._core.net.backoff import Backoff
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.copy import CopySession, OnCommit
+from aiokafka08.bridge.copy.copy_session import CopySession, OnCommit
+from aiokafka08.bridge.copy.progress_log import ProgressLog
+from aiokafka08.bridge.copy.status import SESSION, CopyStatus, RepeatedError
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
-from aiokafka08.bridge.progress_log import ProgressLog
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.status import SESSION, CopyStatus, RepeatedError
-from aiokafka08.bridge.target import import_confluent
-from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.bridge.target.target_cluster import import_confluent
+from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.wording import GUARANTEE
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -38,7 +39,6 @@ from aiokafka08.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.backoff import Backoff
 
 _log = logging.getLogger("aiokafka08.bridge")
 

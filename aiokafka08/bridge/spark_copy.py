@@ -26,15 +26,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.copy import CopySession, PreparedCopy
+from aiokafka08.bridge.copy.copy_session import CopySession, PreparedCopy
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.sink import BridgeRun, check_claims, read_claims
-from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.spark_task import RangeToCopy, SparkPart
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.bridge.sink.spark_task import RangeToCopy, SparkPart
+from aiokafka08.bridge.source.source_reader import SourceReader
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.structs import TopicPartition
 
@@ -83,7 +83,7 @@ def copy_with_spark(
     if records_per_round < 1:
         raise IllegalArgumentError(f"records_per_round={records_per_round}: expected at least 1")
     register(spark)
-    from aiokafka08.bridge.spark_sink import register_sink
+    from aiokafka08.bridge.sink.spark_sink import register_sink
 
     run = BridgeRun()
     prepared = _run(_prepare(config, run))
@@ -175,7 +175,7 @@ def source_options(part: SparkPart) -> dict[str, str]:
 
 
 def _copy_part(spark: SparkSession, part: SparkPart, sink: str) -> None:
-    from aiokafka08.bridge.spark_sink import save
+    from aiokafka08.bridge.sink.spark_sink import save
 
     frame = spark.read.format("kafka08").options(**source_options(part)).load()
     save(spark, frame.select(*_COLUMNS), sink)

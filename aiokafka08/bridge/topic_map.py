@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.net.cluster import INTERNAL_TOPICS
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _OWN_PREFIX: Final = "aiokafka08-bridge."

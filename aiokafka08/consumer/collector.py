@@ -30,9 +30,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from operator import length_hint
 from typing import NamedTuple, TypeVar
 
-from aiokafka08.concurrency.loop_yield import LoopSlice
-from aiokafka08.concurrency.notifier import Notifier
-from aiokafka08.concurrency.offload import Offload
+from aiokafka08._core.concurrency.loop_yield import LoopSlice
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.limits import DEFAULT_LIMITS
 from aiokafka08.consumer.observer import ConsumerObserver

@@ -26,6 +26,8 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any
 
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.member_state import MemberState
@@ -37,8 +39,6 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from aiokafka08.net.router import Router
-from aiokafka08.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.structs import LAST_OFFSET, OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import CommitFailed
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from aiokafka08._core.net.config import boolean, callable_or_none, not_negative, one_of, positive
 from aiokafka08.compat import default_of
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
 from aiokafka08.embedded_headers import headers_mode
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
-from aiokafka08.net.config import boolean, callable_or_none, not_negative, one_of, positive
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 
@@ -111,7 +111,7 @@ def consumer_config(
                 f"0.8. Leave {option} out"
             )
     if group_id is not None:
-        from aiokafka08.net.coordinator_lookup import check_group_id
+        from aiokafka08._core.net.coordinator_lookup import check_group_id
 
         check_group_id(group_id)
     one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))

@@ -29,9 +29,24 @@ from dataclasses import replace
 from types import MethodType, TracebackType
 from typing import Any, Final, Generic, Self
 
-from aiokafka08 import arrow, arrow_headers
+from aiokafka08._core import arrow, arrow_headers
+from aiokafka08._core.concurrency.stop_scope import StopScope
+from aiokafka08._core.net.client_attributes import ClientAttributes
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_partitions
+from aiokafka08._core.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    NetConfig,
+    OffsetsStorage,
+    SecurityProtocol,
+    net_config,
+    numbered_client_id,
+)
+from aiokafka08._core.net.lifecycle import Lifecycle
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.offsets_for_times import offsets_for_times, wait_for_partitions
+from aiokafka08._core.net.router import Router
 from aiokafka08.abc import ConsumerRebalanceListener
-from aiokafka08.concurrency.stop_scope import StopScope
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
 from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
@@ -48,21 +63,6 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     action_for,
 )
-from aiokafka08.net.client_attributes import ClientAttributes
-from aiokafka08.net.cluster import INTERNAL_TOPICS, check_partitions
-from aiokafka08.net.config import (
-    ApiVersion,
-    BootstrapServers,
-    NetConfig,
-    OffsetsStorage,
-    SecurityProtocol,
-    net_config,
-    numbered_client_id,
-)
-from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.offsets_for_times import offsets_for_times, wait_for_partitions
-from aiokafka08.net.router import Router
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import KT, VT, ConsumerRecord, OffsetAndTimestamp, TopicPartition
@@ -541,11 +541,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     ) -> arrow.RecordBatch:
         """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
-        The columns are those of Spark's Kafka source (`aiokafka08.arrow.schema`), and `headers` at
-        the end if `headers="embedded"`: a list of structs of key and value, or null. There are
-        fewer rows than `max_records` if they have over 4 MiB of keys and values (64 KiB, and at
-        most 1,000 rows, with embedded headers), or if more would hold the event loop for more than
-        a few milliseconds. The first call imports pyarrow, in a thread.
+        The columns are those of Spark's Kafka source (`aiokafka08._core.arrow.schema`), and
+        `headers` at the end if `headers="embedded"`: a list of structs of key and value, or null.
+        There are fewer rows than `max_records` if they have over 4 MiB of keys and values (64 KiB,
+        and at most 1,000 rows, with embedded headers), or if more would hold the event loop for
+        more than a few milliseconds. The first call imports pyarrow, in a thread.
 
         The caller may keep batches. The memory of a batch is reused for a later one only when
         nothing refers to it any more.

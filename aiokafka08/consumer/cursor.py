@@ -19,8 +19,9 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from aiokafka08._core.net.backoff import Backoff
+from aiokafka08._core.ranges.next_fetch import FetchStep, NextFetch, not_a_message, too_large
 from aiokafka08.consumer.limits import DEFAULT_LIMITS
-from aiokafka08.consumer.next_fetch import FetchStep, NextFetch, not_a_message, too_large
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
     Action,
@@ -29,7 +30,6 @@ from aiokafka08.errors import (
     action_for,
     broker_error,
 )
-from aiokafka08.net.backoff import Backoff
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 

@@ -21,8 +21,14 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from aiokafka08.concurrency.loop_yield import LoopSlice
-from aiokafka08.concurrency.offload import Offload
+from aiokafka08._core.concurrency.loop_yield import LoopSlice
+from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.lifecycle import Lifecycle, run_all_steps
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.offset_store import OffsetStore
+from aiokafka08._core.offset_store.choose import choose_offset_store
+from aiokafka08._core.offset_store.no_store import no_group_error
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer
 from aiokafka08.consumer.config import ConsumerConfig
@@ -40,12 +46,6 @@ from aiokafka08.consumer.membership.choose import (
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
-from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.lifecycle import Lifecycle, run_all_steps
-from aiokafka08.net.router import Router
-from aiokafka08.offset_store import OffsetStore
-from aiokafka08.offset_store.choose import choose_offset_store
-from aiokafka08.offset_store.no_store import no_group_error
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced, join_names
@@ -148,7 +148,7 @@ class ConsumerEngine:
         group = self.config.group_id
         coordinator = None
         if group is not None:
-            from aiokafka08.net.coordinator_lookup import CoordinatorLookup
+            from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 
             coordinator = CoordinatorLookup(router, group)
         store = await choose_offset_store(

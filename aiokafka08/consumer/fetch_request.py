@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from aiokafka08._core.net.config import address_text
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.transport import BrokerConnection
+from aiokafka08._core.net.watchdog import ResponseWatchdog
 from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.errors import KafkaTimeoutError
-from aiokafka08.net.config import address_text
-from aiokafka08.net.router import Router
-from aiokafka08.net.transport import BrokerConnection
-from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import (
     FetchedPartition,

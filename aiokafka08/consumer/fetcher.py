@@ -34,8 +34,14 @@ from functools import partial
 from typing import Any
 
 from aiokafka08 import environment
-from aiokafka08.concurrency.loop_yield import LoopSlice
-from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.loop_yield import LoopSlice
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._core.net.transport import BrokerConnection
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.net.watchdog import ResponseWatchdog
+from aiokafka08._core.ranges.next_fetch import may_hide_large
 from aiokafka08.consumer.cursor import (
     Cursor,
     FetchResult,
@@ -46,14 +52,8 @@ from aiokafka08.consumer.cursor import (
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
 from aiokafka08.consumer.fetch_request import by_partition, exchange, make_request
-from aiokafka08.consumer.next_fetch import may_hide_large
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError, broker_error
-from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.transport import BrokerConnection
-from aiokafka08.net.versions import BrokerLine
-from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed

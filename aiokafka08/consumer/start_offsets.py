@@ -18,9 +18,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
-from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.net.list_offsets import list_offsets_of_leader
+from aiokafka08._core.net.retry import attempt_timeout, is_final
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.offset_store import OffsetStore
+from aiokafka08._core.ranges.next_fetch import NextFetch
 from aiokafka08.consumer.cursor import Cursor, StartPosition
-from aiokafka08.consumer.next_fetch import NextFetch
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import (
     KafkaError,
@@ -28,10 +32,6 @@ from aiokafka08.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.net.list_offsets import list_offsets_of_leader
-from aiokafka08.net.retry import attempt_timeout, is_final
-from aiokafka08.net.router import Router
-from aiokafka08.offset_store import OffsetStore
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd

@@ -14,9 +14,14 @@ import enum
 import re
 from collections.abc import Collection, Iterable
 
+from aiokafka08._core.net.cluster import (
+    ClusterSnapshot,
+    TopicInfo,
+    check_partitions,
+    check_topic_names,
+)
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.errors import Action, IllegalStateError, action_for
-from aiokafka08.net.cluster import ClusterSnapshot, TopicInfo, check_partitions, check_topic_names
 from aiokafka08.structs import TopicPartition
 
 

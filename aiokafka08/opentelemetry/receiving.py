@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import trace
 
-from aiokafka08.arrow import count_rows_by_partition
-from aiokafka08.arrow_headers import read_headers
+from aiokafka08._core.arrow import count_rows_by_partition
+from aiokafka08._core.arrow_headers import read_headers
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import ConsumerStoppedError
 from aiokafka08.opentelemetry.context import created_contexts, creation_context
@@ -23,7 +23,7 @@ from aiokafka08.opentelemetry.recorder import MessagingOperation, MessagingRecor
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka08.arrow import RecordBatch
+    from aiokafka08._core.arrow import RecordBatch
 
 _PER_STEP: Final = 64
 """Rows whose headers are converted at a time, until there are enough links."""

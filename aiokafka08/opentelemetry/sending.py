@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext
 
-from aiokafka08.arrow_headers import change_headers
+from aiokafka08._core.arrow_headers import change_headers
 from aiokafka08.embedded_headers import Headers
 from aiokafka08.opentelemetry.context import (
     context_headers,
@@ -27,7 +27,7 @@ from aiokafka08.opentelemetry.recorder import MessagingOperation, MessagingRecor
 from aiokafka08.producer import AIOKafkaProducer, BatchBuilder, Deliveries
 
 if TYPE_CHECKING:
-    from aiokafka08.arrow import RecordBatch
+    from aiokafka08._core.arrow import RecordBatch
 
 _PER_STEP: Final = 128
 """Messages whose headers one step of `send_many()` looks at."""

@@ -35,7 +35,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import RecordMetadata, TopicPartition
 

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, overload
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.fast_path import DeliveryFuture

@@ -19,11 +19,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from aiokafka08.concurrency.loop_yield import HOLD_S, LoopYield
-from aiokafka08.concurrency.offload import Offload
+from aiokafka08._core.concurrency.loop_yield import HOLD_S, LoopYield
+from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.net.lifecycle import run_all_steps
+from aiokafka08._core.net.router import Router
 from aiokafka08.errors import KafkaError, ProducerClosed
-from aiokafka08.net.lifecycle import run_all_steps
-from aiokafka08.net.router import Router
 from aiokafka08.partitioner import Partitioner
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.fast_path import run_callbacks

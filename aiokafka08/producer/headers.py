@@ -15,12 +15,12 @@ import logging
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiokafka08.arrow_headers import count_rows_with_headers, embed_rows
+from aiokafka08._core.arrow_headers import count_rows_with_headers, embed_rows
 from aiokafka08.embedded_headers import Headers, HeadersMode, embed
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from aiokafka08.arrow import RecordBatch
+    from aiokafka08._core.arrow import RecordBatch
 
 _log = logging.getLogger("aiokafka08.producer")
 

@@ -28,7 +28,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue

@@ -2,7 +2,7 @@
 
 `AIOKafkaProducer.send_many` creates `ListedMessages`, `send_arrow` creates `ArrowMessages`;
 `Intake.append_many` appends either to batches. All knowledge of pyarrow is in
-`aiokafka08.arrow.ArrowRows`.
+`aiokafka08._core.arrow.ArrowRows`.
 
 Invariants:
 
@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Protocol, Self
 
 from aiokafka08 import environment
-from aiokafka08.arrow import ArrowRows
+from aiokafka08._core.arrow import ArrowRows
 from aiokafka08.partitioner import (
     ANYWHERE_WITHOUT_KEY,
     BY_MURMUR2,

@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from aiokafka08._core.net.config import boolean, not_negative, one_of, positive
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -23,8 +25,6 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import boolean, not_negative, one_of, positive
-from aiokafka08.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.protocol.compression import Codec, compress
 
 _CODECS: Final = {

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.net.config import NetConfig
+from aiokafka08._core.net.metadata_cache import Metadata
 from aiokafka08.errors import (
     BROKER_ERRORS,
     Action,
@@ -37,8 +39,6 @@ from aiokafka08.errors import (
     action_for,
     broker_error,
 )
-from aiokafka08.net.config import NetConfig
-from aiokafka08.net.metadata import Metadata
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory

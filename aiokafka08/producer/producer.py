@@ -18,6 +18,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from aiokafka08._core.net.client_attributes import ClientAttributes
+from aiokafka08._core.net.config import (
+    ApiVersion,
+    BootstrapServers,
+    NetConfig,
+    SecurityProtocol,
+    callable_or_none,
+    net_config,
+    not_negative,
+    numbered_client_id,
+)
+from aiokafka08._core.net.lifecycle import Lifecycle
+from aiokafka08._core.net.router import Router
 from aiokafka08.embedded_headers import Headers as HeaderPairs
 from aiokafka08.embedded_headers import HeadersMode, embed, headers_mode
 from aiokafka08.errors import (
@@ -28,19 +41,6 @@ from aiokafka08.errors import (
     ProducerClosed,
     UnsupportedVersionError,
 )
-from aiokafka08.net.client_attributes import ClientAttributes
-from aiokafka08.net.config import (
-    ApiVersion,
-    BootstrapServers,
-    NetConfig,
-    SecurityProtocol,
-    callable_or_none,
-    net_config,
-    not_negative,
-    numbered_client_id,
-)
-from aiokafka08.net.lifecycle import Lifecycle
-from aiokafka08.net.router import Router
 from aiokafka08.partitioner import DefaultPartitioner, Partitioner, partitioner_factory
 from aiokafka08.producer.batch_builder import BatchBuilder
 from aiokafka08.producer.deliveries import Deliveries
@@ -63,7 +63,7 @@ from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
 if TYPE_CHECKING:
-    from aiokafka08.arrow import RecordBatch
+    from aiokafka08._core.arrow import RecordBatch
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 _missing = 1

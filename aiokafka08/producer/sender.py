@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from aiokafka08.concurrency.offload import Offload
+from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.send_window import STORABLE_BYTES, acks0_growth_bytes, growth_bytes
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.router import Router
-from aiokafka08.net.send_window import STORABLE_BYTES, acks0_growth_bytes, growth_bytes
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue
 from aiokafka08.producer.memory import BufferMemory

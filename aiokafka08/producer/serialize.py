@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, S
 from itertools import islice
 from typing import Any, Final
 
+from aiokafka08._core.net.config import not_negative
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.net.config import not_negative
 
 Serializer = Callable[[Any], bytes | None]
 

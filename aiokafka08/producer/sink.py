@@ -37,14 +37,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from aiokafka08.concurrency.offload import Offload
+from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._core.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
+from aiokafka08._core.net.transport import BrokerConnection
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.net.watchdog import ResponseWatchdog
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from aiokafka08.net.cluster import ClusterSnapshot
-from aiokafka08.net.router import Lane, Router
-from aiokafka08.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
-from aiokafka08.net.transport import BrokerConnection
-from aiokafka08.net.versions import BrokerLine
-from aiokafka08.net.watchdog import ResponseWatchdog
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions

@@ -21,15 +21,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from aiokafka08.concurrency.fair_lock import FairLock
+from aiokafka08._core.concurrency.fair_lock import FairLock
+from aiokafka08._core.net.cluster import ClusterSnapshot, check_topic_name
+from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.cluster import ClusterSnapshot, check_topic_name
-from aiokafka08.net.router import Router
 from aiokafka08.partitioner import BatchAware, Partitioner, without_step
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import PartitionQueue

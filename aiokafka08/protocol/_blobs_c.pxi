@@ -1,5 +1,5 @@
 # The compiled twin of `_blobs_py`: `Blobs`, a binary column in Arrow's layout. Part of
-# `_message_set_c.pyx`. `aiokafka08.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
+# `_message_set_c.pyx`. `aiokafka08._core.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
 # `find`.
 #
 # Invariant: the constructor checks all offsets and the instance holds the buffers, so `find` reads

@@ -1,6 +1,6 @@
 """The pure twin of `Blobs`: a binary column in Arrow's layout, read as a sequence of bytes.
 
-`aiokafka08.arrow` wraps each binary column of an Arrow batch in `Blobs`, and
+`aiokafka08._core.arrow` wraps each binary column of an Arrow batch in `Blobs`, and
 `MessageSetBuilder.extend` appends messages from them; the compiled builder does so without making a
 Python object per message. `Columns` is the opposite direction, from messages to Arrow.
 This module is the reference for the compiled twin (`_blobs_c.pxi`); other modules use it by way of

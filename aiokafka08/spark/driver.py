@@ -25,21 +25,21 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
-from aiokafka08.consumer.range import MAX_IN_FLIGHT, RawSet, read_range
-from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
+from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.offsets_for_times import offsets_for_times
+from aiokafka08._core.net.retry import is_final
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.tls import ssl_context
+from aiokafka08._core.properties import TlsOptions
+from aiokafka08._core.ranges.range_fetches import RangeFetches
+from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.cluster import INTERNAL_TOPICS, PartitionLeaders
-from aiokafka08.net.config import NetConfig, net_config
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.offsets_for_times import offsets_for_times
-from aiokafka08.net.retry import is_final
-from aiokafka08.net.router import Router
-from aiokafka08.net.tls import ssl_context
-from aiokafka08.properties import TlsOptions
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.spark.offsets import PartitionOffsets

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from aiokafka08.properties import shorten, wrong_value
+from aiokafka08._core.properties import shorten, wrong_value
 from aiokafka08.structs import TopicPartition
 
 LATEST = -1

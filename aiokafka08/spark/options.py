@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from aiokafka08.embedded_headers import HeadersMode, headers_mode
-from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.properties import (
+from aiokafka08._core.properties import (
     boolean,
     choice,
     hide_value,
@@ -32,6 +30,8 @@ from aiokafka08.properties import (
     unknown_option,
     wrong_value,
 )
+from aiokafka08.embedded_headers import HeadersMode, headers_mode
+from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import (
     EARLIEST,

@@ -1,11 +1,11 @@
 """Map the options `kafka.*` of Spark's Kafka source to the settings of this client.
 
-These options have the names and values of the Java clients: `aiokafka08.properties` parses them.
-Pure: no pyspark, no network.
+These options have the names and values of the Java clients: `aiokafka08._core.properties` parses
+them. Pure: no pyspark, no network.
 
-Invariant: each property in the tables below and in `aiokafka08.properties` is mapped, or reported
-as one without effect, or refused with the reason; any other property is an error. What Spark's own
-source refuses is refused here too.
+Invariant: each property in the tables below and in `aiokafka08._core.properties` is mapped, or
+reported as one without effect, or refused with the reason; any other property is an error. What
+Spark's own source refuses is refused here too.
 
 Called by `options`. `driver` and `writer` pass the settings on to the client.
 """
@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.properties import (
+from aiokafka08._core.properties import (
     NETWORK,
     PRODUCE,
     TLS,
@@ -35,6 +34,7 @@ from aiokafka08.properties import (
     tls_options,
     unknown_option,
 )
+from aiokafka08.errors import IllegalArgumentError
 
 _PREFIX: Final = "kafka."
 

@@ -32,12 +32,15 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark_filters
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from aiokafka08.arrow import record_batch, scalar, schema
-from aiokafka08.arrow_headers import extract_rows, headers_type
-from aiokafka08.concurrency.loop_yield import finish_steps
-from aiokafka08.concurrency.merge import merge
-from aiokafka08.consumer.range import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
-from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08._core.arrow import record_batch, scalar, schema
+from aiokafka08._core.arrow_headers import extract_rows, headers_type
+from aiokafka08._core.concurrency.loop_yield import finish_steps
+from aiokafka08._core.concurrency.merge import merge
+from aiokafka08._core.net.cluster import PartitionLeaders
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_fetches import RangeFetches
+from aiokafka08._core.ranges.range_reader import DEFAULT_FETCH_BYTES, MAX_IN_FLIGHT, RawSet
 from aiokafka08.errors import (
     CorruptRecordException,
     EmbeddedHeadersError,
@@ -46,9 +49,6 @@ from aiokafka08.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.net.cluster import PartitionLeaders
-from aiokafka08.net.list_offsets import list_offsets
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.spark.driver import (

@@ -55,7 +55,7 @@ _COLUMNS = [
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 ]
-"""Spark's types for the columns of `aiokafka08.arrow.schema`."""
+"""Spark's types for the columns of `aiokafka08._core.arrow.schema`."""
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _HEADERS = StructField("headers", ArrayType(_HEADER))
 

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from aiokafka08._core.properties import one_of, wrong_value
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -46,7 +47,6 @@ from aiokafka08.errors import (
 from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.properties import one_of, wrong_value
 from aiokafka08.spark.driver import executor_ssl_context
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions

@@ -40,6 +40,6 @@ if TYPE_CHECKING:
     from aiokafka08.testing.faults import WrongCorrelationId as WrongCorrelationId
     from aiokafka08.testing.runtime import Recorded as Recorded
 else:
-    from aiokafka08.lazy import import_when_used
+    from aiokafka08._core.lazy import import_when_used
 
     __getattr__, __dir__ = import_when_used(__name__)

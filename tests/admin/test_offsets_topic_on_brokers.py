@@ -18,7 +18,7 @@ from aiokafka08.admin.offsets_topic import OFFSETS_TOPIC
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.offsets_topic import decode_record_key
 from tests.brokers.cluster import RealCluster
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

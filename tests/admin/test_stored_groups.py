@@ -1,6 +1,6 @@
 """Groups on the embedded cluster: moved coordinators, errors, a changed offsets topic.
 
-What needs no fault is in tests/contract/client/test_stored_groups.py.
+What needs no fault is in tests/conformance/contract/client/test_stored_groups.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, Close, EmbeddedCluster
-from tests.contract.wire.requests import bad_crc
+from tests.conformance.contract.wire.requests import bad_crc
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = "__consumer_offsets"

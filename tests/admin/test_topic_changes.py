@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
+from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment, TopicNodes
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
-from aiokafka08.zookeeper.topics import ReplicaAssignment, TopicNodes
 
 
 class FakeTopicNodes:

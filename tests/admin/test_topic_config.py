@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08.admin.topic_config import TOPIC_CONFIGS, check_configs
 from aiokafka08.errors import InvalidConfigurationError, UnsupportedVersionError
-from aiokafka08.net.versions import BrokerLine
 
 
 def test_config_unknown_to_the_line_raises() -> None:

@@ -27,7 +27,7 @@ from aiokafka08.errors import (
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.java_process import JavaProcess
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

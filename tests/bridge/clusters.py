@@ -12,9 +12,9 @@ import confluent_kafka
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy.copy_session import CopySession
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
-from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
 

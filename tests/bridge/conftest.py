@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests._tools.cli.conftest import cli, no_settings_of_the_user
 from tests.bridge.clusters import TargetReader
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.cli.conftest import cli, no_settings_of_the_user
 
 __all__ = ["cli", "no_settings_of_the_user"]
 

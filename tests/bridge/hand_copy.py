@@ -13,8 +13,8 @@ import confluent_kafka
 from confluent_kafka import admin as _admin
 
 from aiokafka08.bridge.config import BridgeConfig, read_config
-from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import RunLog, runs_of
+from aiokafka08.bridge.copy.offset_runs import RunLog, runs_of
+from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import bridge_text
 from tests.brokers import RealCluster

@@ -12,14 +12,14 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock, create_autospec
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.copy import CopyParts, CopySession
-from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts, FoundStarts, LeftOut
+from aiokafka08.bridge.copy.copy_session import CopyParts, CopySession
+from aiokafka08.bridge.copy.copy_starts import CopyStart, CopyStarts, FoundStarts, LeftOut
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topic_identity import TopicIdentities
+from aiokafka08.bridge.source.source_reader import SourceReader
+from aiokafka08.bridge.source.topic_identity import TopicIdentities
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 

@@ -18,8 +18,8 @@ from aiokafka08.bridge.sink.claims import (
     producer_of,
 )
 from aiokafka08.bridge.sink.sink import BATCH_BYTES, BridgeRun, TransactionSink
-from aiokafka08.bridge.target import Target, TargetRecord
-from aiokafka08.bridge.topic_identity import _decoded
+from aiokafka08.bridge.source.topic_identity import _decoded
+from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._tools.cli.main import WRONG_USAGE
 from aiokafka08.bridge.config import (
     SECTIONS,
     BridgeConfig,
@@ -17,14 +18,13 @@ from aiokafka08.bridge.config import (
     renames_first,
 )
 from aiokafka08.bridge.topic_map import rename_rule
-from aiokafka08.cli.main import WRONG_USAGE
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import Done, RunCommand
 from tests.bridge.clusters import Message, TargetReader, bridge_text, write
 from tests.bridge.hand_copy import write_config
 from tests.bridge.test_groups import commit
 from tests.brokers import RealCluster
-from tests.cli.conftest import Done, RunCommand
 from tests.support.paths import ROOT
 
 MINIMAL = """

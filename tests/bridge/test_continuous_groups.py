@@ -11,15 +11,15 @@ from collections.abc import Callable
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.groups import carry_over_continuously
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
+from aiokafka08.bridge.groups.carry_over import carry_over_continuously
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import bridge_config, running_bridge
 from tests.bridge.test_groups import COUNT, commit, write_source
 from tests.brokers import RealCluster
-from tests.waiting import eventually, until
+from tests.support.waiting import eventually, until
 
 
 def config_without_target(port: int) -> BridgeConfig:

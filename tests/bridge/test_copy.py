@@ -10,17 +10,17 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeFencedError
-from aiokafka08.bridge.own_topics import create_own_topics
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
+from aiokafka08.bridge.target.own_topics import create_own_topics
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import MESSAGES, Message, TargetReader, bridge_config, write
 from tests.brokers import RealCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.each_python]
 

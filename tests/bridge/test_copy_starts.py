@@ -8,13 +8,13 @@ from unittest.mock import create_autospec
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy_starts import CopyStart, CopyStarts
-from aiokafka08.bridge.positions import StoredRuns
+from aiokafka08.bridge.copy.copy_positions import StoredRuns
+from aiokafka08.bridge.copy.copy_starts import CopyStart, CopyStarts
 from aiokafka08.bridge.sink.events import TransactionCommitted
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topic_identity import TopicIdentities
+from aiokafka08.bridge.source.source_reader import SourceReader
+from aiokafka08.bridge.source.topic_identity import TopicIdentities
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 from tests.bridge.sessions import UnstartedSession, record
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.hand_copy import HandCopy, create_topics, write_config
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
 
 PARTITIONS = 3
 COUNT = 900

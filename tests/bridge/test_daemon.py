@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
-from aiokafka08.bridge.status import CopyStatus
-from tests.waiting import until
+from tests.support.waiting import until
 
 NOWHERE = parse_config(
     'name="x"\n[source]\nbootstrap="127.0.0.1:1"\n[target]\nbootstrap="127.0.0.1:1"\n'

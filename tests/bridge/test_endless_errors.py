@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.bridge.copy import CopySession
-from aiokafka08.bridge.copy_starts import CopyStart
+from aiokafka08.bridge.copy.copy_session import CopySession
+from aiokafka08.bridge.copy.copy_starts import CopyStart
+from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus, RepeatedError
+from aiokafka08.bridge.copy.status_pages import health_page, metrics_page
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
-from aiokafka08.bridge.pages import health_page, metrics_page
 from aiokafka08.bridge.sink.events import TransactionAborted
-from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy, running_bridge
 from tests.bridge.sessions import UnstartedSession
 from tests.bridge.test_recovery import CONFIG, append, no_check, old
 from tests.brokers import RealCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["old"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from aiokafka08._tools.cli.main import FENCED, WRONG_USAGE
 from aiokafka08.bridge.config import read_config
-from aiokafka08.cli.main import FENCED, WRONG_USAGE
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "examples/bridge"

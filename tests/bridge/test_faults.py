@@ -16,12 +16,13 @@ from confluent_kafka.admin import AdminClient
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy.copy_positions import StoredRuns, read_stored_runs
+from aiokafka08.bridge.copy.copy_session import CopySession
 from aiokafka08.bridge.errors import TargetError
-from aiokafka08.bridge.positions import StoredRuns, read_stored_runs
-from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -35,9 +36,8 @@ from tests.bridge.clusters import (
 from tests.bridge.hand_copy import confluent_admin, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.cli.conftest import RunCommand
-from tests.full import in_full
-from tests.waiting import eventually, until
+from tests.support.full import in_full
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

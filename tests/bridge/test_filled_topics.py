@@ -11,12 +11,13 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import read_config
-from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy.copy_session import CopySession
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.bridge.topic_map import rename_rule
 from aiokafka08.structs import TopicPartition
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import (
     MESSAGES,
     Message,
@@ -28,7 +29,6 @@ from tests.bridge.clusters import (
 )
 from tests.bridge.hand_copy import confluent_admin, write_config
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.bridge.formats import (
+from aiokafka08.bridge.copy.offset_runs import OffsetRun
+from aiokafka08.bridge.copy.run_formats import (
     Checkpoint,
     OffsetSync,
     RunsKey,
@@ -24,7 +25,6 @@ from aiokafka08.bridge.formats import (
     encode_sync,
     offset_syncs_topic,
 )
-from aiokafka08.bridge.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaProtocolError
 from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools

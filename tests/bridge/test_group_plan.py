@@ -6,7 +6,9 @@ import pytest
 
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.bridge.group_plan import (
+from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun
+from aiokafka08.bridge.groups.carry_over import without_head_holes
+from aiokafka08.bridge.groups.group_plan import (
     CopiedPartition,
     GroupOutcome,
     SourceOffset,
@@ -14,9 +16,7 @@ from aiokafka08.bridge.group_plan import (
     plan_group,
     refuse_changed,
 )
-from aiokafka08.bridge.groups import without_head_holes
-from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
-from aiokafka08.bridge.rollback import RollbackOutcome, plan_rollback
+from aiokafka08.bridge.groups.rollback import RollbackOutcome, plan_rollback
 from aiokafka08.structs import TopicPartition
 
 TP = TopicPartition("orders", 0)

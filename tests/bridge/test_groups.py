@@ -13,14 +13,14 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import read_config
-from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.bridge.groups.carry_over import GroupTransfer
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import TargetReader
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
 from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
-from tests.cli.conftest import RunCommand
 
 PEER = Path(__file__).parent / "MirrorPeer.java"
 COUNT = 60

@@ -7,11 +7,12 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from aiokafka08.bridge import groups, target_release
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.groups import GroupTransfer
+from aiokafka08.bridge.groups import carry_over as groups
+from aiokafka08.bridge.groups.carry_over import GroupTransfer
+from aiokafka08.bridge.target import target_release
 from aiokafka08.errors import KafkaConnectionError
-from tests.cli.conftest import RunCommand
+from tests._tools.cli.conftest import RunCommand
 
 FILE = (
     'name = "b"\n[source]\nbootstrap = "127.0.0.1:1"\n[target]\nbootstrap = "127.0.0.1:1"\n'

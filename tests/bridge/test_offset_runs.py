@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.bridge.offset_runs import (
+from aiokafka08.bridge.copy.offset_runs import (
     PAGE_RUNS,
     RECORD_RUNS,
     OffsetMap,

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy import CopySession
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.copy_session import CopySession
+from aiokafka08.bridge.copy.offset_runs import RECORD_BYTES, RECORD_RUNS, OffsetRun
+from aiokafka08.bridge.copy.run_formats import RunsKey, decode_runs, encode_runs, encode_runs_key
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError, TargetUnavailableError
-from aiokafka08.bridge.formats import RunsKey, decode_runs, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import RECORD_BYTES, RECORD_RUNS, OffsetRun
-from aiokafka08.bridge.own_topics import OWN_CONFIG, create_own_topics
-from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target, TopicSpec
+from aiokafka08.bridge.target.own_topics import OWN_CONFIG, create_own_topics
+from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy

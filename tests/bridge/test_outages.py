@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, running_bridge
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(480)]
 

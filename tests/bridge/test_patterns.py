@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.bridge.config import read_config
-from aiokafka08.bridge.verify_state import last_verification, state_path
+from aiokafka08.bridge.verify.verify_state import last_verification, state_path
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import Message, bridge_text, running_bridge, write
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

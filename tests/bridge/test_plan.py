@@ -14,14 +14,14 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.target_groups import TargetGroups
+from aiokafka08.bridge.groups.target_groups import TargetGroups
+from aiokafka08.bridge.target.target_cluster import Target
+from tests._tools.cli.conftest import Done, RunCommand
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.bridge.test_groups import commit, write_source
 from tests.bridge.test_verify import write_target
 from tests.brokers import RealCluster
-from tests.cli.conftest import Done, RunCommand
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class CopiedTopic(NamedTuple):

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka08.bridge.addresses import named_addresses
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.copy.progress_log import BEHIND_S, LINE_S, ProgressLog
+from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.librdkafka_log import LibrdkafkaLog
-from aiokafka08.bridge.progress_log import BEHIND_S, LINE_S, ProgressLog
-from aiokafka08.bridge.source_clients import source_admin
-from aiokafka08.bridge.status import CopyStatus, PartitionStatus
-from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.bridge.source.addresses import named_addresses
+from aiokafka08.bridge.source.source_clients import source_admin
+from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
-from tests.waiting import until
+from tests.support.waiting import until
 
 FILE = (
     'name="x"\n[source]\nbootstrap="127.0.0.1:1"\nzookeeper="zk:1"\n'

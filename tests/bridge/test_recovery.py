@@ -20,8 +20,10 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
-from aiokafka08.bridge.copy import CopyParts, CopySession
-from aiokafka08.bridge.copy_starts import CopyStart, LeftOut
+from aiokafka08.bridge.copy.copy_session import CopyParts, CopySession
+from aiokafka08.bridge.copy.copy_starts import CopyStart, LeftOut
+from aiokafka08.bridge.copy.read_progress import read_progress
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import (
     BridgeError,
@@ -29,10 +31,8 @@ from aiokafka08.bridge.errors import (
     TargetError,
     TargetUnavailableError,
 )
-from aiokafka08.bridge.group_plan import GroupMove
-from aiokafka08.bridge.groups import CopiedCluster, GroupTransfer
-from aiokafka08.bridge.own_topics import create_own_topics
-from aiokafka08.bridge.progress import read_progress
+from aiokafka08.bridge.groups.carry_over import CopiedCluster, GroupTransfer
+from aiokafka08.bridge.groups.group_plan import GroupMove
 from aiokafka08.bridge.sink.events import (
     Chunk,
     TransactionAborted,
@@ -42,13 +42,14 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker
-from aiokafka08.bridge.source import PartitionLostError
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
+from aiokafka08.bridge.source.source_reader import PartitionLostError
+from aiokafka08.bridge.target.own_topics import create_own_topics
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -61,9 +62,8 @@ from tests.bridge.hand_copy import create_topics
 from tests.bridge.sessions import UnstartedSession, record
 from tests.bridge.test_faults import delete_group
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
-from tests.full import in_full
-from tests.waiting import eventually, until
+from tests.support.full import in_full
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.bridge.refusals import (
+from aiokafka08.bridge.target.refusals import (
     BATCH_BYTES,
     RECORD_BYTES,
     TargetLimits,
@@ -18,9 +18,9 @@ from aiokafka08.bridge.refusals import (
     refusal,
     refused_names,
 )
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.hand_copy import create_topics, write_config
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
 
 NOW = 1_700_000_000_000
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.rounds import play
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.tools.bridge_rounds import play
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.bridge.sequence_check import (
+from aiokafka08.bridge.verify.sequence_check import (
     CheckProgress,
     Difference,
     Portion,

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.bridge.source import PartitionLostError, SourceReader
+from aiokafka08.bridge.source.source_reader import PartitionLostError, SourceReader
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Corrupt, EmbeddedCluster
-from tests.contract.wire.requests import bad_crc
+from tests.conformance.contract.wire.requests import bad_crc
 
 TP = TopicPartition("t", 0)
 

@@ -12,16 +12,16 @@ import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.bridge.copy import CopySession
-from aiokafka08.bridge.cutover import plan_steps
+from aiokafka08.bridge.copy.copy_session import CopySession
+from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.bridge.cutover.steps import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
-from aiokafka08.bridge.source_release import left_out
-from aiokafka08.bridge.status import CopyStatus
+from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper, copy
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.full import in_full
+from tests.support.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -17,15 +17,15 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy import CopySession, PreparedCopy
+from aiokafka08.bridge.copy.copy_session import CopySession, PreparedCopy
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.sink.spark_task import PartWriter, SparkPart
 from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.spark_copy import divide, plan_round
-from aiokafka08.bridge.spark_task import PartWriter, SparkPart
-from aiokafka08.bridge.status import CopyStatus
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import Message, TargetReader, bridge_config, bridge_text, copy, write

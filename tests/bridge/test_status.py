@@ -12,21 +12,21 @@ from urllib.request import urlopen
 
 import pytest
 
+from aiokafka08._tools.cli.commands.bridge_run import serve_pages
 from aiokafka08.bridge.config import read_config
-from aiokafka08.bridge.pages import health_page, metrics_page
-from aiokafka08.bridge.sequence_check import CheckProgress, Difference
-from aiokafka08.bridge.status import CopyStatus, PartitionStatus, RepeatedError
-from aiokafka08.bridge.verify import PartitionVerdict
-from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
-from aiokafka08.cli.commands.bridge_run import serve_pages
+from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus, RepeatedError
+from aiokafka08.bridge.copy.status_pages import health_page, metrics_page
+from aiokafka08.bridge.verify.sequence_check import CheckProgress, Difference
+from aiokafka08.bridge.verify.verification import PartitionVerdict
+from aiokafka08.bridge.verify.verify_state import VerifyState, last_verification, state_path
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import Message, write
 from tests.bridge.hand_copy import write_config
-from tests.bridge.rounds import BridgeProcess
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
-from tests.waiting import eventually, until
+from tests.support.waiting import eventually, until
+from tests.tools.bridge_rounds import BridgeProcess
 
 TP = TopicPartition("orders", 0)
 

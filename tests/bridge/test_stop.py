@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._tools.cli.commands import bridge_run
+from aiokafka08._tools.cli.connection import run
+from aiokafka08._tools.cli.main import FENCED
 from aiokafka08.bridge import daemon
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.sink.claims import producer_of
 from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink, worker_settings
 from aiokafka08.bridge.sink.worker import TransactionWorker
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target, TopicSpec
-from aiokafka08.cli.commands import bridge_run
-from aiokafka08.cli.connection import run
-from aiokafka08.cli.main import FENCED
+from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.clusters import (
     Message,
@@ -35,10 +35,10 @@ from tests.bridge.clusters import (
     write,
 )
 from tests.bridge.hand_copy import write_config
-from tests.bridge.rounds import BridgeProcess
 from tests.brokers import RealCluster
 from tests.support.paths import ROOT
-from tests.waiting import eventually, until
+from tests.support.waiting import eventually, until
+from tests.tools.bridge_rounds import BridgeProcess
 
 PRODUCERS, PARTITIONS, COUNT = 3, 24, 4000
 PROMISED_S = 5.0

@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.bridge import positions
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import (
+from aiokafka08.bridge.copy import copy_positions as positions
+from aiokafka08.bridge.copy.copy_positions import (
+    MOST_DAMAGED,
+    FoundPosition,
+    StoredRuns,
+    find_positions,
+    read_stored_runs,
+)
+from aiokafka08.bridge.copy.offset_runs import (
     PAGE_RUNS,
     OffsetMap,
     OffsetRun,
@@ -22,14 +28,8 @@ from aiokafka08.bridge.offset_runs import (
     RunRecord,
     check_runs,
 )
-from aiokafka08.bridge.positions import (
-    MOST_DAMAGED,
-    FoundPosition,
-    StoredRuns,
-    find_positions,
-    read_stored_runs,
-)
-from aiokafka08.bridge.target import Target, TargetRecord
+from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs_key
+from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 from tests.protocol.strategies import examples

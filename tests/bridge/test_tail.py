@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.bridge.tail import TailRecord, TailSearch
+from aiokafka08.bridge.copy.tail import TailRecord, TailSearch
 
 
 def search(tail: bytes, log: bytes) -> TailSearch:

@@ -9,22 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._core.net.config import Address
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target_release import refuse_old_target
+from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.net.config import Address
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse, VersionRange
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
-from tests.bridge.clusters import MESSAGES, TargetReader, bridge_text, write
-from tests.brokers import RealCluster
-from tests.brokers.fixtures import BrokerClusters
-from tests.cli.conftest import RunCommand
-from tests.net.scripted_peers import (
+from tests._core.net.scripted_peers import (
     OF_0_8_2,
     ScriptedPeer,
     Serve,
@@ -34,11 +30,15 @@ from tests.net.scripted_peers import (
     listening,
     swallow,
 )
+from tests._tools.cli.conftest import RunCommand
+from tests.bridge.clusters import MESSAGES, TargetReader, bridge_text, write
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.timeout(60)]
 
-CERTIFICATE = ROOT / "tests/net/tls"
+CERTIFICATE = ROOT / "tests/_core/net/tls"
 PROBE_S = 20
 """Below the 27 s after which an address that never responds is given up."""
 

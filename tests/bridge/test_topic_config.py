@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08._tools.cli.main import FAILED, WRONG_USAGE
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.errors import BridgeError
-from aiokafka08.bridge.target import Target
-from aiokafka08.cli.main import FAILED, WRONG_USAGE
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.errors import KafkaConfigurationError
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import bridge_text, copy
 from tests.bridge.hand_copy import create_topics
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

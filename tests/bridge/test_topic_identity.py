@@ -13,19 +13,19 @@ import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08._core.zookeeper.topic_states import TopicCreations
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
-from aiokafka08.bridge.positions import read_stored_runs
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.topic_identity import TopicIdentities
-from aiokafka08.bridge.topics import LEAST_MESSAGE_BYTES
+from aiokafka08.bridge.source.topic_identity import TopicIdentities
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.errors import KafkaConfigurationError, KafkaUnavailableError
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster, Hang
-from aiokafka08.zookeeper.topic_states import TopicCreations
 from tests.bridge.clusters import (
     Message,
     TargetReader,
@@ -39,8 +39,8 @@ from tests.bridge.clusters import (
 from tests.bridge.sessions import with_identities
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.full import in_full
-from tests.waiting import until
+from tests.support.full import in_full
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -8,19 +8,19 @@ from unittest.mock import AsyncMock, Mock, create_autospec
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
-from aiokafka08.bridge.own_topics import (
+from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.source.source_reader import SourceReader
+from aiokafka08.bridge.target.own_topics import (
     OWN_CONFIG,
     create_own_topics,
     own_batch_limit,
     own_topic_problems,
 )
-from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.source import SourceReader
-from aiokafka08.bridge.status import CopyStatus
-from aiokafka08.bridge.target import RefusedTopic, Target, TopicSpec
-from aiokafka08.bridge.target_topics import TargetTopics
-from aiokafka08.bridge.topics import (
+from aiokafka08.bridge.target.target_cluster import RefusedTopic, Target, TopicSpec
+from aiokafka08.bridge.target.topic_creation import TargetTopics
+from aiokafka08.bridge.target.topic_plan import (
     LEAST_MESSAGE_BYTES,
     TopicPlan,
     plan_topics,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.bridge.offset_runs import OffsetRun
+from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.bridge.sink.transaction import (
     QUIET_S,

@@ -12,26 +12,26 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
-from aiokafka08.bridge import target as target_module
 from aiokafka08.bridge.config import BridgeConfig, parse_config
+from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun
+from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun
-from aiokafka08.bridge.sequence_check import CheckProgress, Difference
-from aiokafka08.bridge.target import Target
-from aiokafka08.bridge.verify import (
+from aiokafka08.bridge.target import target_cluster as target_module
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.verify.sequence_check import CheckProgress, Difference
+from aiokafka08.bridge.verify.verification import (
     OffsetPair,
     PartitionVerdict,
     bounds,
     check_maps,
     verify,
 )
-from aiokafka08.bridge.verify_state import VerifyState, last_verification, state_path
+from aiokafka08.bridge.verify.verify_state import VerifyState, last_verification, state_path
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import bridge_text, config_without_zookeeper
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.brokers import RealCluster
-from tests.cli.conftest import RunCommand
 
 VALUES: list[tuple[bytes | None, bytes]] = [
     (None, b"0"),

@@ -1,10 +1,10 @@
 """Provide real clusters and topic names to tests; ``pytest_plugins`` in tests/conftest.py loads it.
 
 A cluster per version and number of brokers is started at its first use, and closed at the end of
-the session, or when `tests.schedule` knows that this process has no more tests for it. A test that
-fails may leave brokers in any state: the clusters are closed behind it, so that no later test fails
-for the same reason. Without Java or Maven a test on real brokers *fails*, with what to install: a
-suite that skips them silently proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
+the session, or when `tests.support.schedule` knows that this process has no more tests for it. A
+test that fails may leave brokers in any state: the clusters are closed behind it, so that no later
+test fails for the same reason. Without Java or Maven a test on real brokers *fails*, with what to
+install: a suite that skips them silently proves nothing. AIOKAFKA08_NO_REAL_BROKERS=1 skips them.
 """
 
 from __future__ import annotations

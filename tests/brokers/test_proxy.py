@@ -11,8 +11,8 @@ from tests.brokers import RealCluster
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.wire import fetch, metadata, produce
-from tests.full import in_full
-from tests.waiting import until
+from tests.support.full import in_full
+from tests.support.waiting import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.concurrency.loop_yield import LoopSlice
+from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
-from tests.clients import OpenConsumer
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 Consumer = AIOKafkaConsumer[Any, Any]
 MakeConsumer = Callable[..., OpenConsumer]

@@ -13,7 +13,7 @@ from collections import deque
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
-from tests.profiling import entered_files
+from tests.tools.profiling import entered_files
 
 VALUE = b"the value that is followed"
 

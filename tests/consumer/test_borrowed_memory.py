@@ -11,9 +11,9 @@ from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
 from aiokafka08.testing.controls import find_partition
 from aiokafka08.testing.runtime import ClusterRuntime
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, slices_of, take, tp
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.twins
 

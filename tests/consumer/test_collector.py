@@ -22,7 +22,7 @@ from aiokafka08.protocol.compression import (
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, slices_of, take, tp, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.twins
 

@@ -21,9 +21,9 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.telemetry import CommitFailed, Event
 from aiokafka08.testing import Answer, Delay, EmbeddedCluster, Silence
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 HOUR_MS = 3_600_000
 

@@ -1,6 +1,6 @@
 """The consumer on real brokers: compaction, transactions, 1,000 partitions, times, new partitions.
 
-Tests of what all broker lines do alike are in tests/contract.
+Tests of what all broker lines do alike are in tests/conformance/contract.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 from aiokafka import AIOKafkaProducer as ModernProducer
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndTimestamp, TopicPartition
-from aiokafka08.consumer.range import read_range
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_reader import read_range
 from aiokafka08.errors import RecordTooLargeError
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader
 from aiokafka08.telemetry import Telemetry
@@ -27,7 +27,7 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.consumer.conftest import until_no_fetch_is_in_flight
 from tests.consumer.raw_writer import writing
-from tests.waiting import eventually, until
+from tests.support.waiting import eventually, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -26,7 +26,7 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
-from tests.contract.wire.requests import bad_crc
+from tests.conformance.contract.wire.requests import bad_crc
 
 TP = TopicPartition("t", 3)
 SHARE = 1 << 10

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from aiokafka08._core.net.limits import NetLimits
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
 )
-from aiokafka08.net.limits import NetLimits
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import (
     Answer,
@@ -25,7 +25,7 @@ from aiokafka08.testing import (
 )
 from aiokafka08.testing.faults import Effect
 from tests.consumer.conftest import MakeConsumer, has_partition, slices_of, take, tp, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.twins
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import arrow
+from aiokafka08._core import arrow
 from aiokafka08.errors import (
     IllegalStateError,
     KafkaConfigurationError,
 )
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, slices_of, tp, values
-from tests.fake_pandas import imports_pandas
-from tests.waiting import until
+from tests.support.fake_pandas import imports_pandas
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.twins
 
@@ -89,7 +89,7 @@ async def test_failed_arrow_batch_is_returned_again(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("aiokafka08.arrow.record_batch", fail)
+        patch.setattr("aiokafka08._core.arrow.record_batch", fail)
         with pytest.raises(MemoryError):
             await consumer.getmany_arrow(timeout_ms=1000)
     assert (await consumer.getmany_arrow(timeout_ms=1000)).num_rows == 5

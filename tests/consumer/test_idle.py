@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, slices_of
-from tests.waiting import until
+from tests.support.waiting import until
 
 POLLS = 10
 

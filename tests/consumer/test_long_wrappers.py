@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer
-from aiokafka08.arrow import require_pyarrow
+from aiokafka08._core.arrow import require_pyarrow
 from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
 from aiokafka08.protocol.compression import LONG_DECOMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing import EmbeddedCluster
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import MakeConsumer, tp, values
-from tests.gated_offload import GatedOffload, offload_threads
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.gated_offload import GatedOffload, offload_threads
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.both_loops, pytest.mark.twins]
 

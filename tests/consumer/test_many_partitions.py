@@ -11,7 +11,7 @@ import pytest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import Consumer, tp, until_no_fetch_is_in_flight, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 PARTITIONS = 1000
 KIB, MIB = 1 << 10, 1 << 20

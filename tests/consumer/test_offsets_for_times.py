@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafka08._core.net.offsets_for_times import FILE_TIME_GRAIN_MS, _start_offset
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import KafkaTimeoutError
-from aiokafka08.net.offsets_for_times import FILE_TIME_GRAIN_MS, _start_offset
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest

@@ -17,9 +17,9 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import MakeConsumer, tp, values
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, take, tp, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 async def test_resume_returns_what_was_fetched_before_the_pause(

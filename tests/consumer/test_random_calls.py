@@ -22,7 +22,7 @@ from aiokafka08.testing import Answer, Close, EmbeddedCluster, Omit
 from aiokafka08.testing.faults import Effect
 from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
-from tests.full import in_full
+from tests.support.full import in_full
 
 pytestmark = pytest.mark.twins
 

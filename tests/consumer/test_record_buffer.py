@@ -13,7 +13,7 @@ from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, Decoding, Reco
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.structs import TopicPartition
-from tests.contract.wire.requests import bad_crc
+from tests.conformance.contract.wire.requests import bad_crc
 
 pytestmark = pytest.mark.twins
 

@@ -12,9 +12,9 @@ from typing import Any
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Delay, Hang
 from aiokafka08.testing.simulation import World, simulate
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, has_partition, tp
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 LARGE = 150_000
 """More than half of what may be fetched: two of them don't fit at once."""

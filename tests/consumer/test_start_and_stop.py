@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     NoBrokersAvailable,
 )
-from aiokafka08.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Disconnected, Event
 from aiokafka08.testing import Close, Delay, EmbeddedCluster, Silence
 from tests.brokers.ports import free_port
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 CALLS: dict[str, Callable[[Consumer], Awaitable[Any]]] = {
     "getone": lambda consumer: consumer.getone(),

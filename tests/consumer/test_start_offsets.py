@@ -24,7 +24,7 @@ from aiokafka08.testing import (
     Hang,
 )
 from tests.consumer.conftest import MakeConsumer, has_partition, take, tp, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(("reset", "first"), [("earliest", 5), ("latest", 10)])

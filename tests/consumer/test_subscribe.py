@@ -20,7 +20,7 @@ from aiokafka08.telemetry import Event, Rebalanced
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 async def test_start_returns_with_the_assignment(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import IllegalArgumentError, IllegalStateError, InvalidTopicError
-from aiokafka08.net.cluster import ClusterSnapshot
 from aiokafka08.protocol.requests.metadata import (
     Broker,
     MetadataResponse,

@@ -18,9 +18,9 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import Corrupt, EmbeddedCluster
+from tests.conformance.contract.wire.requests import bad_crc
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
-from tests.contract.wire.requests import bad_crc
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.twins
 

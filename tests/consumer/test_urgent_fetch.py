@@ -13,9 +13,9 @@ import pytest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import Effect
-from tests.clients import OpenConsumer
 from tests.consumer.conftest import Consumer, MakeConsumer, has_partition, take, tp, values
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 LONG_MS = 300_000
 

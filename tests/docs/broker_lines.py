@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08._core.net.versions import LINE_APIS, BrokerLine, BrokerVersion
+from aiokafka08._core.offset_store.choose import default_storage
 from aiokafka08.admin.topic_changes import CANNOT_DELETE_TOPICS
 from aiokafka08.admin.topic_config import TOPIC_CONFIGS
-from aiokafka08.net.versions import LINE_APIS, BrokerLine, BrokerVersion
-from aiokafka08.offset_store.choose import default_storage
 from aiokafka08.producer.options import ProducerOptions, producer_options
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.testing import LINES as EMBEDDED_LINES

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
+from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.prometheus import CLIENT_METRICS
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS

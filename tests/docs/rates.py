@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.bench import report, spark, spark_report
-from tests.bench.growth_report import Summary, summaries
 from tests.docs.tables import DOCS, replace_section, table
+from tests.tools.bench import report, spark, spark_report
+from tests.tools.bench.growth_report import Summary, summaries
 
 BEGIN = (
     "<!-- Made from docs/benchmarks.json and benchmarks-spark.json by `python -m tests.docs`. -->\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aiokafka08.properties import NETWORK, PRODUCE, TLS, PropertyTable
+from aiokafka08._core.properties import NETWORK, PRODUCE, TLS, PropertyTable
 from aiokafka08.spark import properties
 from aiokafka08.spark.options import READ_OPTIONS, WRITE_OPTIONS, LogEnd, read_options
 from tests.docs.tables import DOCS, replace_section, table

@@ -14,10 +14,10 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 from aiokafka08 import errors
-from aiokafka08.properties import NETWORK, PRODUCE, TLS
+from aiokafka08._core.properties import NETWORK, PRODUCE, TLS
 from aiokafka08.spark.options import READ_OPTIONS, WRITE_OPTIONS
 from aiokafka08.spark.properties import FETCH
-from tests.cli.document import generated
+from tests._tools.cli.document import generated
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS
 from tests.docs.diagrams import diagrams
 from tests.docs.pages import PAGES, error_classes, event_classes, metric_names

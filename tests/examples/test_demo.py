@@ -27,7 +27,7 @@ from examples.demo.prerequisites import missing_for_spark
 from examples.demo.run import on_loop
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
-from tests.full import in_full
+from tests.support.full import in_full
 from tests.support.paths import ROOT
 
 DEMO = [sys.executable, "-m", "examples.demo"]

@@ -22,9 +22,9 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
-from tests.full import in_full
+from tests.support.full import in_full
 from tests.support.paths import ROOT
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer, TopicPartition
-from aiokafka08.concurrency.loop_yield import LoopSlice
+from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.testing import EmbeddedCluster
-from tests.clients import OpenConsumer
-from tests.waiting import until
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 HEADERS = (("a", b"b"), ("empty", b""))

@@ -11,7 +11,8 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from aiokafka08 import AIOKafkaProducer, arrow_headers
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08._core import arrow_headers
 from aiokafka08.embedded_headers import embed, extract
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -19,7 +20,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.testing import EmbeddedCluster
-from tests.fake_pandas import imports_pandas
+from tests.support.fake_pandas import imports_pandas
 
 HEADERS = [("a", b"b")]
 ENVELOPE = b'\xff\x01\x01a\x00\x00\x00\x03"b"'
@@ -238,10 +239,10 @@ async def test_arrow_rows_are_embedded(cluster: EmbeddedCluster, type_: pa.DataT
 
 CONVERT_BATCHES = """
 import pyarrow as pa
-from aiokafka08.arrow_headers import (
+from aiokafka08._core.arrow_headers import (
     _binary_array, change_headers, count_rows_with_headers, embed_rows, extract_rows, headers_type
 )
-from aiokafka08.concurrency.loop_yield import finish_steps
+from aiokafka08._core.concurrency.loop_yield import finish_steps
 
 def batch_of(values):
     return pa.RecordBatch.from_arrays([_binary_array(pa, pa.binary(), values)], ["value"])

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.telemetry import Event
 from aiokafka08.testing import EmbeddedCluster
-from tests.clients import OpenProducer
+from tests.support.clients import OpenProducer
 
 MakeProducer = Callable[..., Awaitable[OpenProducer]]
 

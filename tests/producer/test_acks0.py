@@ -17,7 +17,7 @@ from aiokafka08.telemetry import Acks0Unknown, BatchFailed, BatchRetried
 from aiokafka08.testing import LINES, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.simulation import Network, simulate
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

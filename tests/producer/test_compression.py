@@ -17,9 +17,9 @@ from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.telemetry import BatchRetried, Disconnected
 from aiokafka08.testing import EmbeddedCluster
-from tests.gated_offload import GatedOffload, offload_threads
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.gated_offload import GatedOffload, offload_threads
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

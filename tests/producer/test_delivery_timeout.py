@@ -12,7 +12,7 @@ from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 Send = Callable[[Producer], Awaitable[Awaitable[object]]]

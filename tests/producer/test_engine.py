@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from aiokafka08._core.net.router import Router
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.router import Router
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 CRASH = r"producer failed: internal error RuntimeError\('a bug'\).*make a new one"

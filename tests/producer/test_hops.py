@@ -16,8 +16,8 @@ import sys
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.testing import EmbeddedCluster
-from tests.profiling import entered_files
 from tests.support.paths import ROOT
+from tests.tools.profiling import entered_files
 
 MAX_FILES = 12
 COUNTED = ("producer/", "concurrency/")

@@ -24,9 +24,9 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
-from tests.clients import OpenProducer
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.clients import OpenProducer
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

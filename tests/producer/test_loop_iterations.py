@@ -17,7 +17,7 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.producer.conftest import MakeProducer as ProducerFor
-from tests.waiting import until
+from tests.support.waiting import until
 
 MESSAGES = 50
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aiokafka08.concurrency.loop_yield import LoopYield
+from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.batch_delivery import BatchDelivery, CallbackQueue, PureDeliveryFuture
 from aiokafka08.producer.deliveries import Acknowledged, Deliveries, DeliveryGroup

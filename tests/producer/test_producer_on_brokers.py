@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
+from aiokafka08._core.net.config import net_config
+from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -22,8 +24,6 @@ from aiokafka08.errors import (
     UnsupportedCodecError,
     UnsupportedVersionError,
 )
-from aiokafka08.net.config import net_config
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
@@ -33,7 +33,7 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.producer.conftest import Producer
 from tests.support.paths import ROOT
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

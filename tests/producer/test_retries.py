@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from aiokafka08._core.net.limits import NetLimits
+from aiokafka08._core.net.node import Lane
 from aiokafka08.errors import (
     BrokerResponseError,
     KafkaConnectionError,
@@ -20,8 +22,6 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
-from aiokafka08.net.limits import NetLimits
-from aiokafka08.net.node import Lane
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.outcome import MAX_UNEXPLAINED_RETRIES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -41,7 +41,7 @@ from aiokafka08.testing import (
 )
 from aiokafka08.testing.simulation import simulate
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.waiting import until
 
 SHORT = NetLimits(overdue_s=0.1, unresponsive_s=0.1)
 """A silent broker is noticed soon."""

@@ -23,9 +23,9 @@ from aiokafka08.protocol import _murmur2_py
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Answer, EmbeddedCluster
-from tests.fake_pandas import imports_pandas
 from tests.producer.conftest import Producer
 from tests.protocol.twins import TWINS, Twin
+from tests.support.fake_pandas import imports_pandas
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 
@@ -307,7 +307,7 @@ import asyncio
 from array import array
 import pyarrow as pa
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.arrow import scalar
+from aiokafka08._core.arrow import scalar
 from aiokafka08.errors import IllegalArgumentError, MessageSizeTooLargeError
 from aiokafka08.testing import EmbeddedCluster
 

@@ -18,7 +18,7 @@ from aiokafka08.partitioner import murmur2
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from tests.producer.conftest import Producer
-from tests.waiting import until
+from tests.support.waiting import until
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 

@@ -7,14 +7,14 @@ import os
 
 import pytest
 
-from aiokafka08.net.node import Lane
-from aiokafka08.net.send_window import MIN_GROWTH_BYTES, SendWindow
+from aiokafka08._core.net.node import Lane
+from aiokafka08._core.net.send_window import MIN_GROWTH_BYTES, SendWindow
 from aiokafka08.producer.sink import _BATCHES_PER_ITERATION
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.producer.conftest import MakeProducer as ProducerFor
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 async def test_probe_after_one_too_large_waits_until_it_is_alone(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.properties import TlsOptions
 from aiokafka08.errors import (
     CorruptRecordException,
     IllegalArgumentError,
@@ -15,7 +16,6 @@ from aiokafka08.errors import (
     KafkaError,
     RecordTooLargeError,
 )
-from aiokafka08.properties import TlsOptions
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest

@@ -16,9 +16,9 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Omit
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.waiting import wait_for
-from tests.full import in_full
 from tests.spark.conftest import MakeReader, fill, ranges, writing
 from tests.spark.stream_query import Stream
+from tests.support.full import in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.properties import TlsOptions
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
-from aiokafka08.properties import TlsOptions
 from aiokafka08.spark import offsets
 from aiokafka08.spark.options import (
     LogEnd,

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from aiokafka08.arrow import schema
-from aiokafka08.consumer.range_fetches import RangeFetches
+from aiokafka08._core.arrow import schema
+from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08.errors import (
     CorruptRecordException,
     OffsetOutOfRangeError,
@@ -49,10 +49,10 @@ from aiokafka08.spark.writer import write_task
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Close, Delay, EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
-from tests.fake_pandas import imports_pandas
-from tests.full import in_full
 from tests.spark.conftest import batch_options, fill
-from tests.waiting import until
+from tests.support.fake_pandas import imports_pandas
+from tests.support.full import in_full
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
 

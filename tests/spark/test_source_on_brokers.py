@@ -132,7 +132,7 @@ def test_drain_to_modern_broker_is_resumed(
         assert rows(spark, new.bootstrap_servers, topic) == expected
 
 
-@pytest.mark.full  # tests/net and tests/cli start a 4.1.0 anyway, and see the same error
+@pytest.mark.full  # tests/_core/net starts a 4.1.0 anyway, and sees the same error
 def test_too_new_broker_raises_with_its_version(
     spark: Any, broker_clusters: BrokerClusters, tmp_path: Path
 ) -> None:

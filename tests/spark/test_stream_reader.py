@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
-from tests.full import in_full
 from tests.spark.conftest import MakeReader, fill, ranges
 from tests.spark.stream_query import Stream
+from tests.support.full import in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 

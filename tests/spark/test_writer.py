@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from aiokafka08.arrow_headers import headers_type
+from aiokafka08._core.arrow_headers import headers_type
 from aiokafka08.errors import (
     EmbeddedHeadersError,
     IllegalArgumentError,
@@ -25,8 +25,8 @@ from aiokafka08.spark.source import Kafka08DataSource
 from aiokafka08.spark.writer import write_task
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.brokers.ports import free_port
-from tests.full import in_full
 from tests.spark.conftest import fill, writing
+from tests.support.full import in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.full import in_full
 from tests.spark.conftest import fill, reading, writing
+from tests.support.full import in_full
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 

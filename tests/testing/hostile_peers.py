@@ -1,7 +1,7 @@
 """Hostile clients of a broker: many connections that try to exhaust its memory or its time.
 
 `python -m tests.testing.hostile_peers HOST:PORT --connections 1000` runs them until its input ends.
-The test of the embedded cluster and `tests.bench.hostile` start it as a process, so that the
+The test of the embedded cluster and `tests.tools.bench.hostile` start it as a process, so that the
 attackers don't take the time of the client that they measure.
 
 An attack is a coroutine that uses one connection. It is repeated, on a new connection, when it has

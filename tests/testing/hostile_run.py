@@ -1,6 +1,6 @@
 """The embedded cluster as a process that `hostile_peers` attack; its memory, and a good client.
 
-The test of hostile peers and `tests.bench.hostile` use it.
+The test of hostile peers and `tests.tools.bench.hostile` use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.brokers.waiting import wait_for
-from tests.contract.wire.wire_client import WireClient
+from tests.conformance.contract.wire.wire_client import WireClient
 from tests.support.paths import ROOT
 from tests.testing.hostile_peers import FULL_TOPIC
 

@@ -24,7 +24,7 @@ from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, Heartbe
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster, LoggedMessage, runtime
-from tests.contract.wire.requests import (
+from tests.conformance.contract.wire.requests import (
     commit,
     fetch,
     fetch_request,
@@ -35,8 +35,8 @@ from tests.contract.wire.requests import (
     produce,
     produce_request,
 )
-from tests.contract.wire.wire_client import LONG_MS, WireClient
-from tests.waiting import until
+from tests.conformance.contract.wire.wire_client import LONG_MS, WireClient
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 

@@ -46,7 +46,7 @@ from aiokafka08.testing import (
     Truncate,
     WrongCorrelationId,
 )
-from tests.contract.wire.requests import (
+from tests.conformance.contract.wire.requests import (
     fetch,
     fetch_request,
     list_offsets,
@@ -55,7 +55,7 @@ from tests.contract.wire.requests import (
     produce,
     produce_request,
 )
-from tests.contract.wire.wire_client import LONG_MS, WireClient
+from tests.conformance.contract.wire.wire_client import LONG_MS, WireClient
 
 pytestmark = pytest.mark.fast
 

@@ -22,7 +22,7 @@ from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
-from tests.membership.other_clients import KafkaPythonMember
+from tests.consumer.membership.other_clients import KafkaPythonMember
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -29,7 +29,7 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.message_sets import MAX_DECOMPRESSED_BYTES, MAX_REWRITTEN_MESSAGES
 from aiokafka08.testing.server import MAX_REQUEST_ITEMS
-from tests.contract.wire.requests import (
+from tests.conformance.contract.wire.requests import (
     fetch_request,
     find_coordinator,
     metadata,
@@ -38,7 +38,7 @@ from tests.contract.wire.requests import (
     produce_request,
     wrapper,
 )
-from tests.contract.wire.wire_client import WireClient
+from tests.conformance.contract.wire.wire_client import WireClient
 from tests.testing.hostile_peers import ATTACKS
 from tests.testing.hostile_run import attacked, cluster_process, ping
 

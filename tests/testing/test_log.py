@@ -14,7 +14,7 @@ from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import LogConfig
 from aiokafka08.testing.validation import validate_set
-from tests.contract.wire.requests import plain, wrapper
+from tests.conformance.contract.wire.requests import plain, wrapper
 from tests.protocol.entries import entries
 
 pytestmark = pytest.mark.fast

@@ -14,10 +14,10 @@ from types import ModuleType
 
 import pytest
 
-from aiokafka08.cli.connection import _loop_factory
+from aiokafka08._tools.cli.connection import _loop_factory
 from aiokafka08.testing.__main__ import _runner, _short_holds, main
-from tests.contract.wire.requests import metadata
-from tests.contract.wire.wire_client import WireClient
+from tests.conformance.contract.wire.requests import metadata
+from tests.conformance.contract.wire.wire_client import WireClient
 
 
 @contextmanager

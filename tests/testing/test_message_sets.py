@@ -22,7 +22,7 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 from aiokafka08.testing.validation import validate_set
-from tests.contract.wire.requests import plain, wrapper
+from tests.conformance.contract.wire.requests import plain, wrapper
 from tests.protocol.entries import entries
 
 SEEDS = [

@@ -208,7 +208,7 @@ def test_unused_plugin_imports_no_client_and_no_cluster(run: Run) -> None:
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        [f"*imported aiokafka08 aiokafka08.lazy aiokafka08.testing {PLUGIN}"]
+        [f"*imported aiokafka08 aiokafka08._core aiokafka08._core.lazy aiokafka08.testing {PLUGIN}"]
     )
 
 
@@ -218,7 +218,7 @@ def test_plugin_imports_only_what_pytest_imports() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
-    modules = ["lazy", "testing"]
+    modules = ["_core", "_core.lazy", "testing"]
     assert done.stdout.split() == [
         "aiokafka08",
         *(f"aiokafka08.{name}" for name in modules),

@@ -15,7 +15,7 @@ from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
-from tests.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
+from tests.conformance.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.message_sets import walk_entries
-from tests.contract.wire.requests import commit, metadata
-from tests.contract.wire.wire_client import WireClient
+from tests.conformance.contract.wire.requests import commit, metadata
+from tests.conformance.contract.wire.wire_client import WireClient
 from tests.protocol.entries import entries
 from tests.support.paths import ROOT
 

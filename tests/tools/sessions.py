@@ -18,7 +18,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 
 IN_UNITS = ("--dist=loadgroup", "--no-loadscope-reorder")
-"""`tests/schedule.py` decides which tests one process runs, and in which order."""
+"""`tests/support/schedule.py` decides which tests one process runs, and in which order."""
 PARALLEL = ("--numprocesses=6", *IN_UNITS)
 """Six processes on two cores: many tests wait for brokers or Spark."""
 

@@ -21,14 +21,14 @@ def fuzz(session: nox.Session) -> None:
     install(session, "test-client", "fuzz")
     if not session.posargs:
         run_pytest(session, *PARALLEL, "--full", "tests/protocol")
-    session.run("python", "-m", "tests.fuzz", *session.posargs)
+    session.run("python", "-m", "tests.tools.fuzz", *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Run seeds of the mixed scenario in virtual time: `-- --help` lists the options."""
     install(session, "test-client")
-    session.run("python", "-m", "tests.simulation", *session.posargs)
+    session.run("python", "-m", "tests.faults.simulation", *session.posargs)
 
 
 @nox.session
@@ -37,7 +37,7 @@ def soak(session: nox.Session) -> None:
     install(session, "test-client")
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself.
-    session.run("python", "-m", "tests.soak", *session.posargs, interrupt_timeout=30.0)
+    session.run("python", "-m", "tests.tools.soak", *session.posargs, interrupt_timeout=30.0)
 
 
 @nox.session
@@ -46,21 +46,23 @@ def differential(session: nox.Session) -> None:
     install(session, "test-client")
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself.
-    session.run("python", "-m", "tests.differential", *session.posargs, interrupt_timeout=30.0)
+    session.run(
+        "python", "-m", "tests.tools.differential", *session.posargs, interrupt_timeout=30.0
+    )
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
     """Plant bugs, one at a time, and let simulated seeds find them: `-- --help`."""
     install(session, "test-client")
-    session.run("python", "-m", "tests.mutants", *session.posargs)
+    session.run("python", "-m", "tests.tools.mutants", *session.posargs)
 
 
 @nox.session
 def mutation(session: nox.Session) -> None:
     """Change code at random places and list the changes that no test finds: `-- --help`."""
     install(session, "test-client", "mutation")
-    session.run("python", "-m", "tests.mutation", *session.posargs)
+    session.run("python", "-m", "tests.tools.mutation", *session.posargs)
 
 
 @nox.session
@@ -75,21 +77,21 @@ def bench(session: nox.Session) -> None:
         return
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself, which takes longer than the 0.3 s that nox waits.
-    session.run("python", "-m", "tests.bench", *session.posargs, interrupt_timeout=30.0)
+    session.run("python", "-m", "tests.tools.bench", *session.posargs, interrupt_timeout=30.0)
 
 
 def bench_spark(session: nox.Session, *arguments: str) -> None:
     """Measure the data source beside Spark's own: `nox -s bench -- --spark --help`."""
     fetch_brokers(session)
     # On Ctrl-C it stops Spark and its brokers itself.
-    session.run("python", "-m", "tests.bench.spark", *arguments, interrupt_timeout=30.0)
+    session.run("python", "-m", "tests.tools.bench.spark", *arguments, interrupt_timeout=30.0)
 
 
 def bench_bridge(session: nox.Session, *arguments: str) -> None:
     """Measure the bridge beside MirrorMaker 2: `nox -s bench -- --bridge --help`."""
     session.install(*nox.project.dependency_groups(PROJECT, "test-client"))
     # On Ctrl-C it stops its brokers itself.
-    session.run("python", "-m", "tests.bench.bridge", *arguments, interrupt_timeout=30.0)
+    session.run("python", "-m", "tests.tools.bench.bridge", *arguments, interrupt_timeout=30.0)
 
 
 @nox.session(name="bridge-rounds")
@@ -98,7 +100,9 @@ def bridge_rounds(session: nox.Session) -> None:
     install(session, "test-client")
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself.
-    session.run("python", "-m", "tests.bridge.rounds", *session.posargs, interrupt_timeout=30.0)
+    session.run(
+        "python", "-m", "tests.tools.bridge_rounds", *session.posargs, interrupt_timeout=30.0
+    )
 
 
 @nox.session

@@ -45,14 +45,14 @@ def build_artifacts(session: nox.Session, *, pure: bool, suites: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copies = {kind: str(Path(folder, kind)) for kind in ("copy", "pure")}
         for kind, copy in copies.items():
-            session.run("python", "-m", "tests.distribution", kind, copy)
+            session.run("python", "-m", "tests.tools.distribution", kind, copy)
         # Only a build that fails shows its thousands of lines.
         build = ("python", "-m", "build", "--outdir", "dist")
         session.run(*build, "--sdist", copies["copy"], silent=True)
         session.run(*build, "--wheel", copies["pure"], silent=True)
         for version, python in () if pure else pythons.items():
             build_wheel(session, python, copies["copy"], str(Path(folder, version)))
-    session.run("python", "-m", "tests.distribution", "check", "dist")
+    session.run("python", "-m", "tests.tools.distribution", "check", "dist")
     artifacts = sorted(str(path.resolve()) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artifacts)
     for path in artifacts:
@@ -111,7 +111,7 @@ def run_suites(session: nox.Session, wheel: str, python: str, twin: str) -> None
         own = str(Path(folder, "venv", "Scripts" if os.name == "nt" else "bin", "python"))
         session.run(own, "-m", "pip", "install", "--quiet", wheel, *requirements, external=True)
         tests = str(Path(folder, "tests"))
-        session.run("python", "-m", "tests.distribution", "tests", tests)
+        session.run("python", "-m", "tests.tools.distribution", "tests", tests)
         with session.chdir(tests):
             session.run(own, "-W", "error", "-c", CHECK_INSTALLED, folder, twin, external=True)
             arguments = ("--numprocesses=2", *IN_UNITS, *selection("suite", "not real"))
@@ -157,20 +157,22 @@ def release(session: nox.Session) -> None:
                 git(session, "config", name, git(session, "-C", root, "config", name))
             git(session, "switch", "--quiet", "--create", branch)
             session.run("towncrier", "build", "--yes", "--version", version)
-            session.run("python", "-m", "tests.release", "version", version)
+            session.run("python", "-m", "tests.tools.release", "version", version)
             git(session, "commit", "--quiet", "--all", "--message", f"release: {version}")
             git(session, "tag", "--annotate", tag, "--message", f"aiokafka08 {version}")
             build_artifacts(session, pure=False, suites="--suites" in session.posargs)
             # Mirrors have no advisories; the workflow audits again before it publishes.
             audit_dependencies(session, advisories=False)
             shutil.copy("build/sbom.cdx.json", "dist")
-            sums = session.run("python", "-m", "tests.release", "sums", "dist", silent=True)
+            sums = session.run("python", "-m", "tests.tools.release", "sums", "dist", silent=True)
         git(session, "fetch", "--quiet", clone, f"{branch}:{branch}", "tag", tag)
         shutil.rmtree("dist", ignore_errors=True)
         shutil.copytree(Path(clone, "dist"), "dist")
     count = len(list(Path("dist").iterdir()))
     session.log(f"Left to do, after reading {branch}:")
-    missing = str(session.run("python", "-m", "tests.release", "addresses", silent=True)).strip()
+    missing = str(
+        session.run("python", "-m", "tests.tools.release", "addresses", silent=True)
+    ).strip()
     if missing:
         session.log(f"    add {missing} to [project.urls] in pyproject.toml, and begin anew")
     session.log(f"    git merge --ff-only {branch} && git push origin HEAD {tag}")
@@ -199,18 +201,18 @@ def audit_dependencies(session: nox.Session, *, advisories: bool) -> None:
     extras = ",".join(PROJECT["project"]["optional-dependencies"])
     with tempfile.TemporaryDirectory() as folder:
         copy = str(Path(folder, "copy"))
-        session.run("python", "-m", "tests.distribution", "copy", copy)
+        session.run("python", "-m", "tests.tools.distribution", "copy", copy)
         session.run("python", "-m", "venv", folder)
         own = str(Path(folder, "Scripts" if os.name == "nt" else "bin", "python"))
         session.run(own, "-m", "pip", "install", "--quiet", "--upgrade", "pip", external=True)
         session.run(own, "-m", "pip", "install", "--quiet", f"{copy}[{extras}]", external=True)
-        session.run(own, "-m", "tests.release", "licences", external=True)
+        session.run(own, "-m", "tests.tools.release", "licences", external=True)
         [site] = Path(folder, "lib").glob("python*/site-packages")
         report = str(Path(folder, "audit.json"))
         options = ("--skip-editable", "--progress-spinner", "off", "--format", "json")
         session.run("pip-audit", "--path", str(site), *options, "--output", report)
         codes = [0] if advisories else [0, 1]
-        session.run("python", "-m", "tests.release", "audited", report, success_codes=codes)
+        session.run("python", "-m", "tests.tools.release", "audited", report, success_codes=codes)
         sbom = ("--output-reproducible", "--output-file", "build/sbom.cdx.json")
         session.run("cyclonedx-py", "environment", own, "--pyproject", "pyproject.toml", *sbom)
 
@@ -232,7 +234,12 @@ def lowest(session: nox.Session) -> None:
     # The SDK, which only the tests need, works with the API of the same version.
     [api] = re.findall(r"^opentelemetry-api(==\S+)", Path(pins).read_text(), re.MULTILINE)
     session.install("-e", ".", "-r", pins, f"opentelemetry-sdk{api}")
-    suites = ("tests/protocol", "tests/headers", "tests/test_opentelemetry.py", "tests/cli/records")
+    suites = (
+        "tests/protocol",
+        "tests/headers",
+        "tests/test_opentelemetry.py",
+        "tests/_tools/cli/records",
+    )
     run_pytest(session, "-m", "not real", *(session.posargs or suites))
 
 
@@ -252,10 +259,10 @@ def wheelhouse(session: nox.Session) -> None:
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as copies:  # a build here could take modules of earlier ones
         copy = str(Path(copies, "copy"))
-        session.run("python", "-m", "tests.distribution", "copy", copy)
+        session.run("python", "-m", "tests.tools.distribution", "copy", copy)
         project = f"{copy}[{','.join(extras)}]" if extras else copy
         session.run("python", "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), project)
-    session.run("python", "-m", "tests.release", "pin", str(folder))
+    session.run("python", "-m", "tests.tools.release", "pin", str(folder))
     with tempfile.TemporaryDirectory() as test:
         session.run("python", "-m", "venv", test)
         own = str(Path(test, "Scripts" if os.name == "nt" else "bin", "python"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aiokafka08.bridge.offset_runs import OffsetRun
+from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 

@@ -9,7 +9,7 @@ from operator import length_hint
 from typing import Any
 
 from aiokafka08.bridge.sink.transaction import Callback, timestamps_of
-from aiokafka08.bridge.target import import_confluent
+from aiokafka08.bridge.target.target_cluster import import_confluent
 from aiokafka08.structs import ConsumerRecord
 
 

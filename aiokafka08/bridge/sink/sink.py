@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.offset_runs import RunLog
 from aiokafka08.bridge.errors import BridgeFencedError, TargetError, TargetUnavailableError
-from aiokafka08.bridge.offset_runs import RunLog
 from aiokafka08.bridge.sink.claims import (
     CLAIM_KEY,
     Claim,
@@ -31,7 +31,7 @@ from aiokafka08.bridge.sink.claims import (
 )
 from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
 from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, WorkerSettings
-from aiokafka08.bridge.target import Target, client_settings
+from aiokafka08.bridge.target.target_cluster import Target, client_settings
 from aiokafka08.structs import TopicPartition
 
 _log = logging.getLogger("aiokafka08.bridge")

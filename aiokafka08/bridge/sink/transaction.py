@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from aiokafka08.bridge.config import CopyConfig
-from aiokafka08.bridge.offset_runs import OffsetMap, OffsetRun, runs_of
+from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun, runs_of
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
+from aiokafka08.bridge.copy.offset_runs import RunLog, RunRecord
+from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs_key
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
-from aiokafka08.bridge.formats import RunsKey, encode_runs, encode_runs_key
-from aiokafka08.bridge.offset_runs import RunLog, RunRecord
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
@@ -46,7 +46,7 @@ from aiokafka08.bridge.sink.transaction import (
     SentChunk,
     callbacks_of,
 )
-from aiokafka08.bridge.target import import_confluent, is_transient, target_error
+from aiokafka08.bridge.target.target_cluster import import_confluent, is_transient, target_error
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 

@@ -32,7 +32,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08._core.net.node import Lane
+from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import NO_GENERATION, NO_MEMBER, MemberState
 from aiokafka08.consumer.membership import Assignee
@@ -58,9 +61,6 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
 )
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
-from aiokafka08.net.node import Lane
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.requests.groups import (
     GroupProtocol,
     JoinGroupRequest,

@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee, Membership
 from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import UnsupportedVersionError
-from aiokafka08.net.router import Router
-from aiokafka08.net.versions import BrokerLine
 
 if TYPE_CHECKING:  # a consumer without a group imports nothing of groups
+    from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
     from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
-    from aiokafka08.net.coordinator_lookup import CoordinatorLookup
 
 
 def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAssignor]:
@@ -43,8 +43,8 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
 
     assignors = make_assignors(config.assignment_strategies)
     if config.zookeeper_connect is not None:
+        from aiokafka08._core.zookeeper.session import check_node_name, require_kazoo
         from aiokafka08.consumer.membership.scala_assignment import scala_strategy
-        from aiokafka08.zookeeper.session import check_node_name, require_kazoo
 
         require_kazoo()
         check_node_name("group_id", config.group_id)

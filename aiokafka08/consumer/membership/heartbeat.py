@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.membership.generation import Generation, NextStep, next_step
 from aiokafka08.errors import KafkaError
-from aiokafka08.net.coordinator_lookup import CoordinatorLookup
-from aiokafka08.net.router import Router
 from aiokafka08.protocol.requests.groups import HeartbeatRequest
 
 

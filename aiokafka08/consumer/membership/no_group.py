@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.membership import Assignee
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import BrokerResponseError, KafkaError
-from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from aiokafka08._core.zookeeper.scala_registry import GroupSnapshot
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
-from aiokafka08.zookeeper.scala_registry import GroupSnapshot
 
 RANGE, ROUNDROBIN = "range", "roundrobin"
 

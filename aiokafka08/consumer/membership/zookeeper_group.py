@@ -27,18 +27,18 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from aiokafka08 import environment
-from aiokafka08.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
+from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee
 from aiokafka08.consumer.membership.scala_assignment import assign_to_member, scala_strategy
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import BrokerResponseError, KafkaError, KafkaUnavailableError
-from aiokafka08.net.router import Router
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
-from aiokafka08.zookeeper.scala_registry import ScalaRegistry
-from aiokafka08.zookeeper.session import ZookeeperSession
 
 P = ParamSpec("P")
 T = TypeVar("T")

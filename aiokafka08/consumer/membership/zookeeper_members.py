@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka08 import environment
+from aiokafka08._core.zookeeper.group_nodes import members_of
+from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.errors import KafkaError, KafkaUnavailableError
 from aiokafka08.telemetry import GroupJoinFailed, Telemetry
-from aiokafka08.zookeeper.groups import members_of
-from aiokafka08.zookeeper.session import ZookeeperSession
 
 
 class ZookeeperMembers:

@@ -6,9 +6,10 @@ group's coordinator; `group` does the rest.
 Invariant: only the group's coordinator carries out a request for a group. Other brokers respond
 with NotCoordinatorForGroup, or leave the group out (ListGroups).
 
-Models: all that 0.9.0.1 and 0.10.2.2 were observed to do (tests/contract/wire/test_groups.py).
-Doesn't model: the limit of a group's members and the delay of its first rebalance (0.11 and later),
-GroupLoadInProgress while a new coordinator loads, the expiry of empty groups.
+Models: all that 0.9.0.1 and 0.10.2.2 were observed to do
+(tests/conformance/contract/wire/test_groups.py). Doesn't model: the limit of a group's members and
+the delay of its first rebalance (0.11 and later), GroupLoadInProgress while a new coordinator
+loads, the expiry of empty groups.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from aiokafka08.testing.history import calls, delivery, groups, order
+from aiokafka08.testing.history import calls, delivery, order
+from aiokafka08.testing.history import group_checks as groups
 from aiokafka08.testing.history.logs import History
 from aiokafka08.testing.history.operations import Anomaly, Operation
 

@@ -8,8 +8,8 @@ A scenario drives the faults. `zookeeper_client` is what the package takes for k
 `zookeeper_tree` has the nodes; `zookeeper_brokers` is what brokers write.
 
 Invariant: nothing blocks and nothing runs in a thread. A request of a connected client has its
-result at once; callbacks and all that takes time are timers of the loop. tests/contract/zookeeper
-runs the same tests on a real server.
+result at once; callbacks and all that takes time are timers of the loop.
+tests/conformance/contract/zookeeper runs the same tests on a real server.
 """
 
 from __future__ import annotations

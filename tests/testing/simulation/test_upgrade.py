@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08.errors import KafkaUnavailableError
-from aiokafka08.net.config import OffsetsStorage
 from aiokafka08.telemetry import Event, GroupJoined
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.simulation import World, simulate

@@ -1,0 +1,299 @@
+"""The cluster as an immutable snapshot, and how Metadata responses merge into it.
+
+Pure: no I/O, no clock. Also the checks of topic names and partitions that users pass in. `metadata`
+decides when to refresh, and keeps the current snapshot.
+
+Invariant: an empty list in a response is a sign of a failure, not of an empty cluster. A response
+without brokers keeps all known brokers and topics; a topic without partitions in the response keeps
+its known partitions (docs/brokers.md 4.1, 4.4, 4.5). Topics are removed only if all topics were
+requested and the response has brokers: then the topics that it doesn't list are dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08.errors import (
+    BrokerResponseError,
+    IllegalArgumentError,
+    InvalidTopicError,
+    NoError,
+    ReplicaNotAvailableError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+    broker_error,
+)
+from aiokafka08.protocol.requests.metadata import Broker, MetadataResponse, TopicState
+from aiokafka08.structs import TopicPartition
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+"""Topics that brokers use themselves; Metadata 0 doesn't mark them."""
+
+_TOPIC_NAME = r"[a-zA-Z0-9._-]{1,255}"
+
+
+class PartitionInfo(NamedTuple):
+    """A partition. `leader` is None during an election. Don't rely on `isr`: it is stale on 0.8."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error_code: int
+
+
+class TopicInfo(NamedTuple):
+    """A topic, with the `error_code` of the last response and the last known `partitions`."""
+
+    topic: str
+    error_code: int
+    is_internal: bool
+    partitions: Mapping[int, PartitionInfo]
+
+    @property
+    def error(self) -> BrokerResponseError:
+        """The exception for `error_code`."""
+        where = f"topic {self.topic!r}"
+        if self.error_code == UnknownTopicOrPartitionError.errno:
+            return UnknownTopicOrPartitionError(
+                f"{where} doesn't exist, and the brokers don't create it"
+            )
+        return broker_error(self.error_code, where)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The brokers and topics at one moment."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
+    controller_id: int = -1
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
+        """Return the partitions of a topic by number; none if the topic is unknown."""
+        info = self.topics.get(topic)
+        return {} if info is None else info.partitions
+
+    def leader(self, tp: TopicPartition) -> int | None:
+        """Return the node id of a partition's leader.
+
+        None if the partition is unknown, has no leader, or has a leader whose address is unknown.
+        """
+        partition = self.partitions(tp.topic).get(tp.partition)
+        if partition is None or partition.leader not in self.brokers:
+            return None
+        return partition.leader
+
+    def no_leader_reason(self, tp: TopicPartition) -> str | None:
+        """Return why `leader()` is None, as text; None if there is no metadata of the topic yet."""
+        info = self.topics.get(tp.topic)
+        if info is None:
+            return None
+        partition = info.partitions.get(tp.partition)
+        if partition is None and info.error_code:
+            return info.error.text
+        if partition is None:
+            return (
+                f"topic {tp.topic!r} has no partition {tp.partition}; it has "
+                f"{sorted(info.partitions)}"
+            )
+        if partition.leader is None:
+            return "the partition has no leader now"
+        return f"its leader, node {partition.leader}, isn't among the known brokers"
+
+    def merge(self, response: MetadataResponse, *, all_topics: bool) -> ClusterSnapshot:
+        """Return the snapshot after this response; `all_topics`: all topics were requested."""
+        brokers = {broker.node_id: broker for broker in response.brokers}
+        topics = dict(self.topics)
+        if all_topics and brokers:
+            named = {state.topic for state in response.topics}
+            topics = {name: info for name, info in topics.items() if name in named}
+        if not brokers:
+            brokers = dict(self.brokers)
+        elif not all_topics and (unnamed := self.brokers.keys() - brokers.keys()):
+            # 0.8.0 and 0.8.1 name only the brokers of the requested topics (docs/brokers.md 4.11).
+            # Keep the known brokers that lead partitions of other topics.
+            for node_id in unnamed & _leaders(topics.keys() - _described(response), topics):
+                brokers[node_id] = self.brokers[node_id]
+        for state in response.topics:
+            topics[state.topic] = _merge_topic(topics.get(state.topic), state)
+        return replace(
+            self,
+            brokers=MappingProxyType(dict(sorted(brokers.items()))),
+            topics=MappingProxyType(topics),
+            controller_id=response.controller_id if response.brokers else self.controller_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeaders:
+    """The leaders of some partitions, with their addresses and versions.
+
+    Picklable. A router in another process starts with them instead of a Metadata request.
+
+    Attributes:
+        by_partition: node ids.
+        brokers: the addresses of these nodes.
+        versions: the versions of those nodes whose version is known.
+    """
+
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
+
+    def select(self, partitions: Iterable[TopicPartition]) -> PartitionLeaders:
+        """Return what concerns these partitions; those without a known leader are left out."""
+        leaders = {
+            tp: self.by_partition[tp] for tp in dict.fromkeys(partitions) if tp in self.by_partition
+        }
+        nodes = set(leaders.values())
+        return PartitionLeaders(
+            leaders,
+            {node_id: broker for node_id, broker in self.brokers.items() if node_id in nodes},
+            {node_id: found for node_id, found in self.versions.items() if node_id in nodes},
+        )
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return a snapshot with these partitions and brokers only."""
+        topics: dict[str, dict[int, PartitionInfo]] = {}
+        for (topic, partition), leader in self.by_partition.items():
+            info = PartitionInfo(partition, leader, (), (), NoError.errno)
+            topics.setdefault(topic, {})[partition] = info
+        return ClusterSnapshot(
+            MappingProxyType(dict(self.brokers)),
+            MappingProxyType(
+                {
+                    name: TopicInfo(
+                        name, NoError.errno, name in INTERNAL_TOPICS, MappingProxyType(partitions)
+                    )
+                    for name, partitions in topics.items()
+                }
+            ),
+        )
+
+
+def _described(response: MetadataResponse) -> set[str]:
+    """Return the topics whose partitions the response lists."""
+    return {state.topic for state in response.topics if state.partitions}
+
+
+def _leaders(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> set[int]:
+    """Return the brokers that lead a partition of these topics."""
+    return {
+        partition.leader
+        for name in names
+        for partition in topics[name].partitions.values()
+        if partition.leader is not None
+    }
+
+
+def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
+    """Return the topic after a response; `known` itself if nothing has changed."""
+    partitions: Mapping[int, PartitionInfo]
+    if not state.partitions and known is not None:
+        partitions = known.partitions
+    else:
+        partitions = {
+            one.partition: PartitionInfo(
+                one.partition,
+                # Error code 9 (ReplicaNotAvailable) with a leader is normal while a replica is
+                # down (docs/brokers.md 4.7).
+                one.leader
+                if one.leader >= 0
+                and one.error_code in (NoError.errno, ReplicaNotAvailableError.errno)
+                else None,
+                tuple(one.replicas),
+                tuple(one.isr),
+                one.error_code,
+            )
+            for one in sorted(state.partitions, key=lambda one: one.partition)
+        }
+    merged = TopicInfo(
+        state.topic,
+        state.error_code,
+        state.is_internal or state.topic in INTERNAL_TOPICS,
+        MappingProxyType(dict(partitions)),
+    )
+    return known if known is not None and known == merged else merged
+
+
+def is_failed_by_one_topic(response: MetadataResponse, requested: Collection[str]) -> bool:
+    """Return whether a single bad topic may have caused the errors of all requested topics.
+
+    On 0.8, a topic is bad if its name is invalid or if it can't be created. The response then has
+    the bad topic's error code for every topic, and no brokers (docs/brokers.md 4.4, 4.5).
+    """
+    return len(requested) > 1 and has_only_errors(response)
+
+
+def has_only_errors(response: MetadataResponse) -> bool:
+    """Return whether the response has no brokers, and an error code of a bad topic for each topic.
+
+    A bad topic causes UnknownError or InvalidTopicError.
+    """
+    bad_topic_codes = (UnknownError.errno, InvalidTopicError.errno)
+    return (
+        not response.brokers
+        and bool(response.topics)
+        and all(state.error_code in bad_topic_codes for state in response.topics)
+    )
+
+
+def check_topic_name(topic: object) -> str:
+    """Return `topic` if it is a valid topic name.
+
+    Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
+
+    Raises:
+        InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
+    """
+    if not isinstance(topic, str) or not re.fullmatch(_TOPIC_NAME, topic) or topic in (".", ".."):
+        raise InvalidTopicError(
+            f"invalid topic name {_shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
+            '. _ -, but not "." or ".."'
+        )
+    return topic
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 300 else f"{text[:297]}…"
+
+
+def check_topic_names(topics: Iterable[object]) -> list[str]:
+    """Return the topics if all names are valid. A single string is an error: it isn't a list."""
+    if isinstance(topics, str):
+        raise InvalidTopicError(
+            f"topics={_shortened(topics)}: expected a list of topics, not a string"
+        )
+    return [check_topic_name(topic) for topic in topics]
+
+
+def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Return each of them as a `TopicPartition`; plain pairs are accepted.
+
+    Raises:
+        TypeError: an item is something else, or the argument isn't a list.
+        InvalidTopicError: a topic name is invalid.
+        IllegalArgumentError: a partition number is invalid.
+    """
+    expected = "expected a list of TopicPartition(topic, partition)"
+    if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
+        raise TypeError(f"partitions={_shortened(partitions)}: {expected}")
+    checked = []
+    for one in partitions:
+        if not isinstance(one, tuple) or len(one) != 2:
+            raise TypeError(f"partitions: {_shortened(one)} in the list; {expected}")
+        topic, partition = one
+        check_topic_name(topic)
+        if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
+            raise IllegalArgumentError(
+                f"topic {topic!r}, partition {_shortened(partition)}: expected an integer >= 0"
+            )
+        checked.append(TopicPartition(topic, partition))
+    return checked

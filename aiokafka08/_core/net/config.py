@@ -1,0 +1,343 @@
+"""The options that producer, consumer and admin share: parsed and checked once, here.
+
+`net_config()` returns them as a `NetConfig`. Each client checks the options that only it has, with
+the helpers at the end of this module; the Spark data source uses these helpers too.
+
+Invariant: a wrong option raises an error when the client is created. The text names the option and
+what is expected. It also shows the value, except that of a SASL option, which may be a secret.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aiokafka08 import environment
+from aiokafka08._core.net.backoff import Backoff
+from aiokafka08._core.net.limits import DEFAULT_LIMITS, NetLimits
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
+
+DEFAULT_PORT = 9092
+
+_NOT_IN_HOST = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
+
+Address = tuple[str, int]
+BootstrapServers = str | Iterable[str | Address]
+ApiVersion = str | tuple[int, ...] | None
+SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
+
+
+def address_text(address: Address) -> str:
+    """Return an address in its usual notation: host:port, [::1]:9092."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NetConfig:
+    """The checked options of the network layer, with times in seconds."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str
+    request_timeout_s: float
+    start_timeout_s: float
+    retry_backoff_s: float
+    retry_backoff_max_s: float
+    metadata_max_age_s: float
+    connections_max_idle_s: float
+    pinned_version: BrokerVersion | None
+    ssl_context: ssl.SSLContext | None
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    limits: NetLimits = DEFAULT_LIMITS
+
+    def backoff(self, at_least_s: float = 0.0) -> Backoff:
+        """Return new retry delays as configured.
+
+        The first and the longest delay are raised to `at_least_s` if they are shorter; the jitter
+        is applied after that.
+        """
+        return Backoff(
+            max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
+        )
+
+
+def net_config(
+    *,
+    bootstrap_servers: BootstrapServers,
+    client_id: str | None,
+    request_timeout_ms: int,
+    retry_backoff_ms: int,
+    metadata_max_age_ms: int,
+    connections_max_idle_ms: int | None,
+    api_version: ApiVersion,
+    security_protocol: str,
+    ssl_context: ssl.SSLContext | None,
+    sasl_mechanism: str = "PLAIN",
+    sasl_plain_username: str | None = None,
+    sasl_plain_password: str | None = None,
+    sasl_kerberos_service_name: str = "kafka",
+    sasl_kerberos_domain_name: str | None = None,
+    sasl_oauth_token_provider: object = None,
+    retry_backoff_max_ms: int = 1000,
+    start_timeout_ms: int | None = None,
+) -> NetConfig:
+    """Check the shared options.
+
+    `connections_max_idle_ms=None` never closes idle connections, and `start_timeout_ms=None` is
+    `request_timeout_ms`.
+
+    Raises:
+        IllegalArgumentError: a value is wrong, or the `ssl_context` for "SSL" is missing.
+        KafkaConfigurationError: there is an `ssl_context` without "SSL".
+        UnsupportedVersionError: an option asks for SASL, which this client doesn't support.
+    """
+    if security_protocol not in ("PLAINTEXT", "SSL"):
+        if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+            raise UnsupportedVersionError(
+                f"security_protocol={security_protocol!r}: SASL needs SaslHandshake (brokers from "
+                "0.10 on), which this client doesn't support; expected 'PLAINTEXT' or 'SSL'"
+            )
+        raise IllegalArgumentError(
+            f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
+        )
+    for option, given, default in (
+        ("sasl_mechanism", sasl_mechanism, "PLAIN"),
+        ("sasl_plain_username", sasl_plain_username, None),
+        ("sasl_plain_password", sasl_plain_password, None),
+        ("sasl_kerberos_service_name", sasl_kerberos_service_name, "kafka"),
+        ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
+        ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
+    ):
+        if given != default:  # the value may be a secret: the text leaves it out
+            raise UnsupportedVersionError(
+                f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
+                "doesn't support; expected no SASL options"
+            )
+    if security_protocol == "SSL" and ssl_context is None:
+        raise IllegalArgumentError(
+            "security_protocol='SSL': expected an ssl_context too. Create one with "
+            "aiokafka08.helpers.create_ssl_context()"
+        )
+    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+        raise IllegalArgumentError(
+            f"ssl_context={ssl_context!r}: expected an ssl.SSLContext. Create one with "
+            "aiokafka08.helpers.create_ssl_context()"
+        )
+    if security_protocol == "PLAINTEXT" and ssl_context is not None:
+        raise KafkaConfigurationError(
+            "security_protocol='PLAINTEXT': expected 'SSL', since an ssl_context is given. Set "
+            "security_protocol='SSL'"
+        )
+    return NetConfig(
+        bootstrap=parse_bootstrap_servers(bootstrap_servers),
+        client_id=_client_id(client_id),
+        request_timeout_s=positive("request_timeout_ms", request_timeout_ms) / 1000,
+        start_timeout_s=(
+            request_timeout_ms
+            if start_timeout_ms is None
+            else positive("start_timeout_ms", start_timeout_ms)
+        )
+        / 1000,
+        retry_backoff_s=not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
+        retry_backoff_max_s=max(
+            retry_backoff_ms, not_negative("retry_backoff_max_ms", retry_backoff_max_ms)
+        )
+        / 1000,
+        metadata_max_age_s=positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
+        connections_max_idle_s=(
+            math.inf
+            if connections_max_idle_ms is None
+            else positive("connections_max_idle_ms", connections_max_idle_ms) / 1000
+        ),
+        pinned_version=BrokerVersion.pinned(api_version),
+        ssl_context=ssl_context,
+    )
+
+
+def numbered_client_id(prefix: str, client_id: str | None) -> str | None:
+    """Return the client id; without one, the prefix and a number of this process."""
+    return f"{prefix}-{environment.new_number()}" if client_id in (None, "") else client_id
+
+
+def _client_id(client_id: object) -> str:
+    if client_id is None or client_id == "":
+        return "aiokafka08"  # 0.9.0.0 crashed on an empty one (KAFKA-3088)
+    try:
+        if isinstance(client_id, str) and len(client_id.encode()) <= 0x7FFF:
+            return client_id
+    except UnicodeEncodeError:
+        pass
+    raise IllegalArgumentError(
+        f"client_id={str(client_id)[:40]!r}: expected a string of at most 32767 bytes in UTF-8"
+    )
+
+
+def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
+    """Return the addresses in "host:port,host", ["host:port", …] or [("host", port), …].
+
+    An IPv6 address with a port needs brackets: "[::1]:9092". Without a port, they are optional.
+
+    Raises:
+        IllegalArgumentError: there is no address, or one can't be parsed.
+    """
+    if isinstance(servers, str):
+        parts: Sequence[object] = servers.split(",")
+    elif isinstance(servers, Iterable):
+        parts = list(servers)
+    else:
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: expected a string or a list")
+    addresses = tuple(
+        dict.fromkeys(
+            _parse_address(part)
+            for part in parts
+            if not isinstance(part, str) or part.strip()  # "kafka1,,kafka2,"
+        )
+    )
+    if not addresses:
+        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: expected at least one address")
+    return addresses
+
+
+def _parse_address(part: object) -> Address:
+    match part:
+        case str():
+            return _parse_text(part.strip())
+        case [str(host), port]:
+            return _host(part, host), _port(part, port)
+    raise IllegalArgumentError(
+        f"bootstrap_servers: {part!r} in the list; expected 'host:port' or a pair (host, port)"
+    )
+
+
+def _parse_text(text: str) -> Address:
+    if "://" in text:
+        raise IllegalArgumentError(f"bootstrap_servers: {text!r} is a URL; expected 'host:port'")
+    if text.startswith("["):  # [::1]:9092
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")) or (host and ":" not in host):
+            raise IllegalArgumentError(
+                f"bootstrap_servers: {text!r} can't be parsed; expected '[host]:port'"
+            )
+        port = rest[1:]
+        colon = rest[:1]
+    elif text.count(":") > 1:  # a bare IPv6 address
+        host, colon, port = text, "", ""
+    else:
+        host, colon, port = text.partition(":")
+    return _host(text, host), _port(text, port if colon else DEFAULT_PORT)
+
+
+def _host(where: object, host: str) -> str:
+    if not host:
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has no host; expected 'host:port'"
+        )
+    if ":" in host:
+        import ipaddress  # takes milliseconds, and few addresses are of IPv6
+
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError as error:
+            raise IllegalArgumentError(
+                f"bootstrap_servers: {where!r} has more than one colon, but isn't an IPv6 address: "
+                f"{error}; expected 'host:port' or '[IPv6 address]:port'. Separate addresses by "
+                "commas"
+            ) from None
+        return host
+    if found := re.search(_NOT_IN_HOST, host):
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has {found[0]!r} in the host name; expected "
+            "'host:port'. Separate addresses by commas"
+        )
+    try:
+        host.encode("idna")
+    except UnicodeError as error:  # an empty label, or one that is too long
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has an invalid host name: {error}"
+        ) from None
+    return host
+
+
+def _port(where: object, port: object) -> int:
+    number = 0
+    if isinstance(port, int) and not isinstance(port, bool):
+        number = port
+    elif isinstance(port, str) and len(port) <= 5 and port.isascii() and port.isdigit():
+        number = int(port)
+    if not 1 <= number <= 65535:
+        raise IllegalArgumentError(
+            f"bootstrap_servers: {where!r} has the port {port!r}; expected 1 to 65535"
+        )
+    return number
+
+
+def positive(option: str, value: object) -> int:
+    """Return `value` if it is an integer >= 1.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    return at_least(option, value, 1)
+
+
+def not_negative(option: str, value: object) -> int:
+    """Return `value` if it is an integer >= 0.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    return at_least(option, value, 0)
+
+
+def at_least(option: str, value: object, least: int) -> int:
+    """Return `value` if it is an integer >= `least`.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
+        raise IllegalArgumentError(f"{option}={value!r}: expected an integer >= {least}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def boolean(option: str, value: object) -> bool:
+    """Return `value` as a boolean if it equals True or False; so 1, 0 and 0.0 are accepted.
+
+    Other values are errors: `bool("no")` would be True.
+
+    Raises:
+        IllegalArgumentError: it equals neither.
+    """
+    if value not in (False, True):
+        raise IllegalArgumentError(f"{option}={value!r}: expected True or False")
+    return bool(value)
+
+
+def callable_or_none(option: str, value: object) -> None:
+    """Check that `value` is callable or None.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    if value is not None and not callable(value):
+        raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
+
+
+def one_of(option: str, value: object, allowed: Sequence[object]) -> None:
+    """Check that `value` is one of `allowed`.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
+    if value not in allowed:
+        raise IllegalArgumentError(
+            f"{option}={value!r}: expected one of {', '.join(map(repr, allowed))}"
+        )

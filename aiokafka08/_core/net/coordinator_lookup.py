@@ -1,0 +1,147 @@
+"""Find the broker that coordinates a consumer group, and remember it.
+
+A consumer and its offset store share one `CoordinatorLookup`; the admin client creates one for each
+operation on a group. The coordinator may be a broker that no metadata has named, so the lookup
+registers its address at the router.
+
+Invariant: a `CoordinatorLookup` runs at most one lookup at a time. The node id that it returns is
+reused until `invalidate()` is called with this id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka08._core.net.retry import retry
+from aiokafka08._core.net.router import Router
+from aiokafka08.errors import (
+    GroupCoordinatorNotAvailableError,
+    IllegalArgumentError,
+    KafkaError,
+    KafkaProtocolError,
+    broker_error,
+)
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+
+ATTEMPT_S = 5.0
+"""How long one lookup request may take."""
+
+
+def check_group_id(group: object) -> str:
+    """Return `group` if it can be the name of a group.
+
+    Raises:
+        IllegalArgumentError: it can't.
+    """
+    if isinstance(group, str) and group:
+        try:
+            if len(group.encode()) <= 0x7FFF:
+                return group
+        except UnicodeEncodeError:
+            pass
+    text = repr(group)
+    raise IllegalArgumentError(
+        f"group_id={text if len(text) <= 100 else text[:99] + '…'}: expected a non-empty string of "
+        "at most 32767 bytes in UTF-8"
+    )
+
+
+class CoordinatorLookup:
+    """Look up and remember the coordinator of one group.
+
+    Args:
+        router: sends the lookup requests.
+        group: the group's name.
+        node_id: the coordinator, if the caller knows it already.
+    """
+
+    def __init__(self, router: Router, group: str, node_id: int | None = None) -> None:
+        self.group = group
+        self._router = router
+        self._node_id = node_id
+        self._lock = asyncio.Lock()
+
+    async def node_id(self, *, timeout_s: float | None = None) -> int:
+        """Return the coordinator's node id, for `Router.request()`; look it up if necessary.
+
+        The first lookup on a cluster makes the brokers create their offsets topic, which takes a
+        moment.
+
+        Args:
+            timeout_s: in seconds; by default `request_timeout_ms`.
+
+        Raises:
+            GroupCoordinatorNotAvailableError: no broker named the coordinator in time; the text has
+                the last error.
+            UnsupportedVersionError: the brokers are older than 0.8.2, and have no coordinators.
+            BrokerResponseError: the brokers reject the group.
+            IllegalStateError: the client was stopped.
+        """
+        if self._node_id is not None:
+            return self._node_id
+        limit_s = self._router.config.request_timeout_s if timeout_s is None else timeout_s
+        deadline = asyncio.get_running_loop().time() + limit_s
+
+        def timed_out(last: KafkaError | None) -> KafkaError:
+            error_class = GroupCoordinatorNotAvailableError
+            return error_class(
+                f"group {self.group!r}: no coordinator within {limit_s * 1000:.0f} ms"
+                + (f"; last error: {last.nested_text(error_class)}" if last is not None else "")
+                + _hint(last)
+            )
+
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise timed_out(None) from None
+        try:
+            if self._node_id is None:
+                self._node_id = await retry(
+                    self._look_up,
+                    deadline=deadline,
+                    backoff=self._router.config.backoff(at_least_s=0.01),
+                    timed_out=timed_out,
+                    attempt_s=ATTEMPT_S,
+                )
+            return self._node_id
+        finally:
+            self._lock.release()
+
+    def invalidate(self, node_id: int) -> None:
+        """Forget the coordinator if it is this node; the next `node_id()` looks it up again.
+
+        Callers use this if the node doesn't respond, or reports that it isn't the coordinator (any
+        more): error codes 15 (GroupCoordinatorNotAvailable) and 16 (NotCoordinatorForGroup).
+        """
+        if self._node_id == node_id:
+            self._node_id = None
+
+    async def _look_up(self, timeout_s: float) -> int | KafkaError:
+        """Send one lookup request; return the node id, or an error."""
+        response = await self._router.request(
+            GroupCoordinatorRequest(self.group), timeout_s=timeout_s
+        )
+        if response.error_code:
+            return broker_error(response.error_code, f"the coordinator of group {self.group!r}")
+        _check(response)
+        self._router.register_broker(response.node_id, (response.host, response.port))
+        return response.node_id
+
+
+def _check(response: GroupCoordinatorResponse) -> None:
+    if response.node_id < 0 or not response.host or not 0 < response.port < 65536:
+        raise KafkaProtocolError(
+            f"invalid coordinator in a response: node {response.node_id} at "
+            f"{response.host!r}, port {response.port}"
+        )
+
+
+def _hint(last: KafkaError | None) -> str:
+    if not isinstance(last, GroupCoordinatorNotAvailableError):
+        return ""
+    # docs/brokers.md 8.9
+    return (
+        ". A cluster of 0.8.2 brokers without any topic never names a coordinator: create a topic. "
+        "If it has topics, the brokers may be unable to create __consumer_offsets: see their logs"
+    )

@@ -1,0 +1,338 @@
+"""Request offsets from the leaders of many partitions, and follow leaders that move.
+
+`list_offsets()` returns earliest and latest offsets and starts of segments (ListOffsets 0);
+consumer, admin and Spark call it. `list_reachable_offsets()` does the same for as many partitions
+as it can, and returns the errors of the others; the admin client's overviews call it.
+`find_first_messages()` finds messages by their timestamps (ListOffsets 1); only `offsets_for_times`
+calls it, and combines the two. The consumer's `start_offsets` retries by itself, and calls
+`list_offsets_of_leader()`.
+
+Invariant: a partition that has its result isn't requested again. Partitions without a result are
+requested again: by `list_reachable_offsets()` once, by the others until the deadline, or until one
+of them fails with a final error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
+
+from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NoBrokersAvailable,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+    broker_error,
+)
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.list_offsets import (
+    ListedOffsets,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+
+_NOT_SUPPORTED = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
+"""Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
+message set.
+"""
+
+PartitionResults = dict[TopicPartition, T | KafkaError]
+"""Per partition its result, or why there is none."""
+
+LeaderRequest = Callable[[int, Collection[TopicPartition], float], Awaitable[PartitionResults[T]]]
+"""Sends a request for some partitions to one leader; the last argument is the timeout in seconds.
+"""
+
+
+async def list_offsets(
+    router: Router,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    max_num_offsets: int = 1,
+    timeout_s: float | None = None,
+    is_final: Callable[[KafkaError], bool] = is_final,
+) -> dict[TopicPartition, list[int]]:
+    """Return for each partition the offsets at the timestamp that is given for it.
+
+    Args:
+        router: sends the requests.
+        timestamps: per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. The latter
+            gives the starts of segments last written at or before that time, newest first.
+        max_num_offsets: the maximum number of offsets per partition.
+        timeout_s: seconds for the whole call; by default `request_timeout_ms`.
+        is_final: returns whether to raise an error of a partition at once.
+
+    Raises:
+        KafkaTimeoutError: a partition has no result in time; the text names each and its error.
+        UnknownTopicOrPartitionError: a topic or a partition doesn't exist.
+        InvalidTopicError: a topic name is invalid.
+        BrokerResponseError: a partition failed with an error that a retry can't fix.
+        IllegalStateError: the client was stopped.
+    """
+
+    def send(
+        leader: int, tps: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[PartitionResults[list[int]]]:
+        return list_offsets_of_leader(
+            router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s
+        )
+
+    return await _request_until_complete(router, timestamps, send, timeout_s, is_final)
+
+
+async def list_reachable_offsets(
+    router: Router, tps: Collection[TopicPartition], timestamp: int
+) -> PartitionResults[int]:
+    """Return one offset per partition, or the error of a partition that has none now.
+
+    It sends one request per leader. Partitions that fail with an error that may pass are requested
+    once more, after a metadata refresh. So a partition without a leader, or on a dead broker,
+    delays the others by that, and doesn't fail them.
+
+    Args:
+        router: sends the requests; its metadata has these partitions.
+        tps: the partitions.
+        timestamp: `LATEST` or `EARLIEST`.
+
+    Raises:
+        IllegalStateError: the client was stopped.
+    """
+    timestamps = dict.fromkeys(tps, timestamp)
+    limit_s = attempt_timeout(router.config.request_timeout_s)
+
+    def send(
+        leader: int, led: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[PartitionResults[list[int]]]:
+        return list_offsets_of_leader(router, leader, led, timestamps, timeout_s=timeout_s)
+
+    results = await request_from_leaders(router, tps, send, limit_s)
+    failed = [
+        tp for tp, one in results.items() if isinstance(one, KafkaError) and not is_final(one)
+    ]
+    if failed:
+        try:
+            await router.metadata.fetch_all()
+        except NoBrokersAvailable:
+            pass  # the first errors say more
+        else:
+            results |= await request_from_leaders(router, failed, send, limit_s)
+    return {
+        tp: one
+        if isinstance(one, KafkaError)
+        else (one[0] if one else KafkaProtocolError("the leader listed no offset"))
+        for tp, one in results.items()
+    }
+
+
+async def find_first_messages(
+    router: Router, timestamps_ms: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Find for each partition the first message with the given timestamp or a later one (KIP-79).
+
+    Args:
+        router: sends the requests.
+        timestamps_ms: per partition, in milliseconds since the epoch.
+
+    Returns:
+        offset and timestamp of the message, per partition. None: the leader searched and found no
+        message (there may be one all the same, see `offsets_for_times`). Not in the result: the
+        leader couldn't search. It is older than 0.10.1, stores the topic in format 0, can't read a
+        message set, or didn't respond in time.
+
+    Raises:
+        KafkaError: as `list_offsets`.
+    """
+
+    def send(
+        leader: int, tps: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[PartitionResults[ListedOffsets | None]]:
+        return _find_on_leader(router, leader, tps, timestamps_ms, timeout_s)
+
+    return {
+        tp: OffsetAndTimestamp(one.offset, one.timestamp) if one.offset >= 0 else None
+        for tp, one in (await _request_until_complete(router, timestamps_ms, send)).items()
+        if one is not None
+    }
+
+
+async def _request_until_complete(
+    router: Router,
+    tps: Collection[TopicPartition],
+    send: LeaderRequest[T],
+    timeout_s: float | None = None,
+    is_final: Callable[[KafkaError], bool] = is_final,
+) -> dict[TopicPartition, T]:
+    """Send requests to the leaders until each partition has its result.
+
+    Raises:
+        KafkaError: as `list_offsets`.
+    """
+    if not tps:
+        return {}
+    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    deadline = asyncio.get_running_loop().time() + limit_s
+    found: dict[TopicPartition, T] = {}
+    errors: dict[TopicPartition, KafkaError] = {}
+
+    async def attempt(attempt_s: float) -> dict[TopicPartition, T] | KafkaError:
+        missing = [tp for tp in tps if tp not in found]
+        for tp, result in (await request_from_leaders(router, missing, send, attempt_s)).items():
+            if not isinstance(result, KafkaError):
+                found[tp] = result
+            elif is_final(result):
+                return result
+            else:
+                errors[tp] = result
+        if len(found) == len(tps):
+            return found
+        router.metadata.request_refresh()
+        return next(errors[tp] for tp in missing if tp not in found)
+
+    def timed_out(last: KafkaError | None) -> KafkaError:
+        reasons = [
+            f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no response')}"
+            for tp in tps
+            if tp not in found
+        ]
+        return KafkaTimeoutError(
+            f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
+        )
+
+    await _ensure_known(router, tps, deadline)
+    return await retry(
+        attempt,
+        deadline=deadline,
+        backoff=router.config.backoff(),
+        timed_out=timed_out,
+        attempt_s=attempt_timeout(limit_s),
+        is_final=is_final,
+    )
+
+
+async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadline: float) -> None:
+    """Wait until the metadata has these partitions.
+
+    Raises:
+        UnknownTopicOrPartitionError: a partition doesn't exist, even after a refresh.
+    """
+    metadata = router.metadata
+    for topic in dict.fromkeys(tp.topic for tp in tps):
+        left_s = max(deadline - asyncio.get_running_loop().time(), 0)
+        await metadata.wait_for_topic(topic, timeout_s=left_s)
+    if all(tp.partition in metadata.snapshot.partitions(tp.topic) for tp in tps):
+        return
+    snapshot = await metadata.refresh()  # the partition may be new
+    for tp in tps:
+        if tp.partition not in snapshot.partitions(tp.topic):
+            raise UnknownTopicOrPartitionError(
+                f"topic {tp.topic!r} has no partition {tp.partition}; it has "
+                f"{sorted(snapshot.partitions(tp.topic))}"
+            )
+
+
+async def request_from_leaders(
+    router: Router, tps: Collection[TopicPartition], send: LeaderRequest[T], timeout_s: float
+) -> PartitionResults[T]:
+    """Send one request to each leader, for all its partitions; all leaders at once.
+
+    A partition without a known leader gets a `LeaderNotAvailableError` as its result.
+    """
+    snapshot = router.metadata.snapshot
+    results: PartitionResults[T] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in tps:
+        leader = snapshot.leader(tp)
+        if leader is None:
+            results[tp] = LeaderNotAvailableError("no leader")
+        else:
+            by_leader.setdefault(leader, []).append(tp)
+    for result in await asyncio.gather(
+        *(send(leader, led, timeout_s) for leader, led in by_leader.items())
+    ):
+        results.update(result)
+    return results
+
+
+async def list_offsets_of_leader(
+    router: Router,
+    leader: int,
+    tps: Collection[TopicPartition],
+    timestamps: Mapping[TopicPartition, int],
+    max_num_offsets: int = 1,
+    *,
+    timeout_s: float | None = None,
+) -> PartitionResults[list[int]]:
+    """Send one ListOffsets request to one leader; return offsets or an error per partition.
+
+    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `timeout_s` limits this one
+    request. The other arguments are those of `list_offsets`.
+    """
+    request = _request(tps, timestamps, max_num_offsets)
+    try:
+        response = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
+    except KafkaError as error:
+        return dict.fromkeys(tps, error)
+    return {
+        tp: one if isinstance(one, KafkaError) else one.offsets or []
+        for tp, one in _results(leader, tps, response).items()
+    }
+
+
+async def _find_on_leader(
+    router: Router,
+    leader: int,
+    tps: Collection[TopicPartition],
+    timestamps_ms: Mapping[TopicPartition, int],
+    timeout_s: float,
+) -> PartitionResults[ListedOffsets | None]:
+    """Search by timestamp on one leader; None for partitions that it can't search."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    try:
+        connection = await router.connection(leader, Lane.CONTROL, timeout_s=timeout_s)
+        if not connection.version.supports(ListOffsetsRequest, 1):
+            return dict.fromkeys(tps)
+        request = _request(tps, timestamps_ms)
+        left_s = max(deadline - loop.time(), 0)
+        response = await connection.request(request, version=1, timeout_s=left_s)
+    except KafkaTimeoutError:
+        # Without a time index, a search may take long. Don't repeat it: treat it as not supported.
+        return dict.fromkeys(tps)
+    except KafkaError as error:
+        return dict.fromkeys(tps, error)
+    return {
+        tp: None if isinstance(one, _NOT_SUPPORTED) else one
+        for tp, one in _results(leader, tps, response).items()
+    }
+
+
+def _request(
+    tps: Collection[TopicPartition], timestamps: Mapping[TopicPartition, int], count: int = 1
+) -> ListOffsetsRequest:
+    parts = ((tp.topic, ListOffsetsPartition(tp.partition, timestamps[tp], count)) for tp in tps)
+    return ListOffsetsRequest(-1, by_topic(parts))
+
+
+def _results(
+    leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
+) -> PartitionResults[ListedOffsets]:
+    results: PartitionResults[ListedOffsets] = {}
+    for topic in response.topics:
+        for one in topic.partitions:
+            tp = TopicPartition(topic.topic, one.partition)
+            where = f"ListOffsets of {tp.topic}/{tp.partition}"
+            results[tp] = broker_error(one.error_code, where) if one.error_code else one
+    missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
+    return {tp: results.get(tp, missing) for tp in tps}

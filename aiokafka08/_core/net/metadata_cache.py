@@ -1,0 +1,381 @@
+"""The metadata cache: the current snapshot of the cluster, and its refreshes.
+
+A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
+NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
+the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
+responses into snapshots.
+
+Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
+`wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
+topics that are known. `fetch_all()` isn't a refresh and may run beside one: both merge their
+responses into the snapshot that is current by then. A snapshot object never
+changes. A failed response removes nothing from the cache (see `cluster`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from aiokafka08._core.net.backoff import Backoff
+from aiokafka08._core.net.cluster import (
+    ClusterSnapshot,
+    TopicInfo,
+    check_topic_name,
+)
+from aiokafka08._core.net.config import NetConfig
+from aiokafka08._core.net.metadata_fetcher import MetadataFetcher, MetadataReply
+from aiokafka08._core.net.node_registry import NodeRegistry
+from aiokafka08._core.net.retry import is_final, retry
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08.errors import (
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
+
+_logger = logging.getLogger("aiokafka08.net")
+
+
+class Metadata:
+    """Keep a snapshot of the cluster, for the tracked topics or for all.
+
+    Attributes:
+        snapshot: the cluster as of the last response.
+        all_topics: request every topic on each refresh (pattern subscriptions).
+        may_create_topics: set it to False only with `all_topics`. If True, a topic that a caller
+            waits for is requested by name if the brokers don't list it; they may then create it. If
+            False, it isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and
+            awaited topics are always requested by name.
+    """
+
+    def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
+        self.snapshot = ClusterSnapshot()
+        self.all_topics = False
+        self.may_create_topics = True
+        self._topics: set[str] = set()
+        self._waiting: Counter[str] = Counter()  # callers of `wait_for_topic()`, by topic
+        self._fetcher = MetadataFetcher(nodes, config)
+        self._nodes = nodes
+        self._config = config
+        self._telemetry = telemetry
+        self._refreshing: asyncio.Task[None] | None = None
+        self._started_refreshes = 0
+        self._failure: KafkaError | None = None  # the error of the last refresh, if it failed
+        self._tracked_wanted = False  # the next refresh requests the tracked topics too
+        self._wanted = asyncio.Event()
+        self._refresher: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._listeners: list[Callable[[ClusterSnapshot], object]] = []
+        self._backoff = config.backoff()
+
+    def start(self) -> None:
+        """Start the background refreshes.
+
+        Raises:
+            IllegalStateError: it was stopped.
+        """
+        self._check()
+        self._refresher = asyncio.get_running_loop().create_task(self._refresh_loop())
+
+    def close(self) -> None:
+        """Stop the refreshes; callers that wait for one get an error."""
+        self._stopped = True
+        for task in self._tasks():
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Stop the refreshes, and wait until the background tasks have ended."""
+        self.close()
+        await asyncio.gather(*self._tasks(), return_exceptions=True)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in (self._refresher, self._refreshing) if task is not None]
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise IllegalStateError("the client was stopped")
+
+    def add_listener(self, listener: Callable[[ClusterSnapshot], object]) -> None:
+        """Call `listener` with each new snapshot."""
+        self._listeners.append(listener)
+
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Track these topics too, from the next refresh on.
+
+        Raises:
+            InvalidTopicError: a topic name is invalid.
+        """
+        self._topics.update(map(check_topic_name, topics))
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Track exactly these topics; raises as `add_topics()`."""
+        self._topics = set(map(check_topic_name, topics))
+
+    def request_refresh(self) -> None:
+        """Refresh soon in the background: something in the snapshot is stale."""
+        self._wanted.set()
+
+    async def refresh(self) -> ClusterSnapshot:
+        """Refresh now and return the new snapshot.
+
+        The refresh begins after the call. If an earlier refresh is running, the caller waits for
+        its end and then for the next one, which it shares with all callers in the same situation.
+        The earlier refresh isn't enough: it may lack topics that were added since, and its response
+        may be older than the error that the caller has met (NotLeaderForPartition, say).
+
+        Raises:
+            NoBrokersAvailable: no broker responded.
+            IllegalStateError: the client was stopped.
+        """
+        self._tracked_wanted = True
+        return await self._next_refresh()
+
+    async def _next_refresh(self) -> ClusterSnapshot:
+        """Wait for a refresh that begins after this call; start it if necessary."""
+        needed = self._started_refreshes + 1
+        while True:
+            self._check()
+            if self._refreshing is None:
+                self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+                self._refreshing.add_done_callback(self._on_refreshed)
+            task = self._refreshing
+            await asyncio.wait((task,))
+            self._check()
+            if self._started_refreshes >= needed:
+                task.result()
+                return self.snapshot
+
+    async def wait_for_topic(
+        self,
+        topic: str,
+        *,
+        timeout_s: float,
+        leaders: Callable[[Iterable[bool]], bool] = all,
+        leaders_s: float = math.inf,
+        until_unknown: bool = False,
+    ) -> TopicInfo:
+        """Return a topic with its partitions; request it, if necessary (brokers may create it).
+
+        If the snapshot has partitions of the topic, return at once, even if they have no leaders.
+
+        Args:
+            topic: its name.
+            timeout_s: otherwise, how long to wait until the topic exists and its partitions have
+                leaders. If some have none at the deadline, return them as they are.
+            leaders: when to end that wait: `all` if every partition must have a leader, `any` if
+                one such partition is enough.
+            leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
+            until_unknown: end the wait when brokers have said for a second, or for five seconds if
+                they may be creating the topic, that it doesn't exist.
+
+        Raises:
+            InvalidTopicError: the name is invalid.
+            UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
+            KafkaTimeoutError: no broker reported the topic in time; the text has the last error.
+            IllegalStateError: the client was stopped.
+        """
+        check_topic_name(topic)
+        info = self.snapshot.topics.get(topic)
+        if info is None or not info.partitions:
+            # The topic is tracked after it was found, not before: otherwise a missing topic would
+            # be requested for ever.
+            self._waiting[topic] += 1
+            try:
+                info = await self._wait_for_topic(
+                    topic, timeout_s, leaders, leaders_s, until_unknown=until_unknown
+                )
+            finally:
+                self._waiting[topic] -= 1
+                if not self._waiting[topic]:
+                    del self._waiting[topic]
+        self._topics.add(topic)
+        return info
+
+    def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
+        """Return the error of a caller that has waited in vain for a topic.
+
+        Args:
+            topic: its name.
+            timeout_s: how long the caller has waited.
+            last: the last error; None for what the last refresh says.
+        """
+        info = self.snapshot.topics.get(topic)
+        last = last or self._failure or (None if info is None else self._unusable_error(info))
+        if isinstance(last, UnknownTopicOrPartitionError | InvalidTopicError):
+            return last
+        return KafkaTimeoutError(
+            f"topic {topic!r}: no metadata within {timeout_s * 1000:.0f} ms"
+            + (f"; last error: {last.nested_text(KafkaTimeoutError)}" if last else "")
+        )
+
+    async def _wait_for_topic(
+        self,
+        topic: str,
+        timeout_s: float,
+        leaders: Callable[[Iterable[bool]], bool],
+        leaders_s: float,
+        *,
+        until_unknown: bool,
+    ) -> TopicInfo:
+        loop = asyncio.get_running_loop()
+        leaders_by = loop.time() + leaders_s
+        info: TopicInfo | None = None
+        unknown_since: float | None = None
+        is_unknown = False  # for long enough, by at least two fresh responses
+
+        async def attempt(limit_s: float) -> TopicInfo | KafkaError:
+            nonlocal info, unknown_since, is_unknown
+            failure: KafkaError | None = None
+            exists = info is not None and bool(info.partitions)
+            if exists:
+                limit_s = min(limit_s, max(leaders_by - loop.time(), 0.0))
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._next_refresh()
+            except TimeoutError:
+                if not exists:
+                    raise
+            except KafkaError as error:
+                if is_final(error):
+                    raise
+                failure = error
+            info = self.snapshot.topics.get(topic)
+            if info is not None:
+                if info.partitions and (
+                    leaders(one.leader is not None for one in info.partitions.values())
+                    or loop.time() >= leaders_by
+                ):
+                    return info
+                unusable = self._unusable_error(info)
+                if not isinstance(unusable, UnknownTopicOrPartitionError):
+                    unknown_since = None
+                elif failure is None and unknown_since is None:
+                    unknown_since = loop.time()
+                elif failure is None and unknown_since is not None and until_unknown:
+                    is_unknown = loop.time() - unknown_since >= self._unknown_s()
+                return unusable
+            if not self.may_create_topics:
+                return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+            return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
+
+        first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
+        try:
+            return await retry(
+                attempt,
+                deadline=loop.time() + timeout_s,
+                backoff=Backoff(first_s, max(self._config.retry_backoff_max_s, first_s)),
+                timed_out=lambda last: self.timed_out(topic, timeout_s, last),
+                is_final=lambda error: is_unknown or is_final(error),
+            )
+        except KafkaTimeoutError:
+            if info is not None and info.partitions:
+                return info
+            raise
+
+    def _unknown_s(self) -> float:
+        versions = (node.version for node in self._nodes)
+        if any(one is not None and one.line >= BrokerLine.V0_10 for one in versions):
+            return self._config.limits.topic_creating_s
+        return self._config.limits.topic_unknown_s
+
+    def _unusable_error(self, info: TopicInfo) -> KafkaError:
+        if info.error_code:
+            return info.error
+        leaderless = [one.partition for one in info.partitions.values() if one.leader is None]
+        return LeaderNotAvailableError(
+            f"topic {info.topic!r}: partitions {leaderless} have no leader"
+        )
+
+    def _on_refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # mark it as retrieved: the callers of `refresh()` raise it
+
+    async def _refresh(self) -> None:
+        self._started_refreshes += 1
+        needed = self._topics | self._waiting.keys()
+        topics = sorted(needed if self._tracked_wanted else self._waiting)
+        self._tracked_wanted = False
+        try:
+            if self.all_topics:
+                by_name = self._waiting if self.may_create_topics else ()
+                replies = await self._fetcher.all_topics(by_name)
+            else:
+                replies = await self._fetcher.topics(topics, needed)
+        except KafkaError as error:
+            self._failure = error
+            self._telemetry.emit(MetadataFailed(str(error)))
+            raise
+        self._failure = None
+        self._merge(replies)
+
+    async def fetch_all(self) -> MetadataResponse:
+        """Request all topics once, merge the response into the snapshot, and return it.
+
+        Raises:
+            NoBrokersAvailable: no broker responded.
+            IllegalStateError: the client was stopped.
+        """
+        self._check()
+        replies = await self._fetcher.all_topics()
+        self._merge(replies)
+        return replies[0].response
+
+    def _merge(self, replies: Iterable[MetadataReply]) -> None:
+        # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
+        # a refresh may overlap.
+        snapshot = self.snapshot
+        for reply in replies:
+            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics)
+        if not self._stopped and snapshot != self.snapshot:
+            self.adopt(snapshot)
+
+    def adopt(self, snapshot: ClusterSnapshot) -> None:
+        """Use this snapshot from now on."""
+        self.snapshot = snapshot
+        self._telemetry.emit(MetadataChanged(tuple(snapshot.brokers), len(snapshot.topics)))
+        self._nodes.follow(snapshot)
+        for listener in self._listeners:
+            try:
+                listener(snapshot)
+            except Exception:
+                _logger.exception(
+                    "%s: metadata listener failed: %r", self._config.client_id, listener
+                )
+
+    async def _refresh_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout(self._config.metadata_max_age_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            # Refresh at once, unless the last refresh has only just ended. Then back off: during an
+            # outage, callers request a refresh again and again.
+            if loop.time() - last > self._config.retry_backoff_max_s:
+                self._backoff.reset()
+            else:
+                await asyncio.sleep(self._backoff.next())
+            self._wanted.clear()
+            try:
+                await self.refresh()
+            except KafkaError:
+                self._wanted.set()  # `MetadataFailed` has reported the error; try again
+            except Exception:
+                self._wanted.set()
+                _logger.exception(
+                    "%s: metadata not refreshed: internal error", self._config.client_id
+                )
+            last = loop.time()

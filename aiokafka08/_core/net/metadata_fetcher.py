@@ -1,0 +1,117 @@
+"""Request metadata: choose a broker, limit its time, and request bad topics alone.
+
+A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
+all topics of the request into errors. `metadata` decides when to refresh and merges the responses.
+
+Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with no
+brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
+topic that even then gets such a response stays out of requests for other topics. It is forgotten
+when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
+4.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import NamedTuple
+
+from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic
+from aiokafka08._core.net.config import NetConfig
+from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.node_registry import NodeRegistry
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
+
+
+class MetadataReply(NamedTuple):
+    """A Metadata response, and whether all topics were requested."""
+
+    response: MetadataResponse
+    all_topics: bool
+
+
+class MetadataFetcher:
+    """Send metadata requests; each call ends within `request_timeout_ms`."""
+
+    def __init__(self, nodes: NodeRegistry, config: NetConfig) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._isolated: set[str] = set()  # bad topics, to be requested alone
+
+    async def all_topics(self, by_name: Collection[str] = ()) -> list[MetadataReply]:
+        """Request all topics, and then by name those of `by_name` that the brokers don't list.
+
+        Raises:
+            NoBrokersAvailable: no broker responded.
+        """
+        deadline = self._deadline()
+        listing = await self._request_any([], True, deadline)
+        replies = [MetadataReply(listing, True)]
+        # The listing creates no topic, and may lack one that was just created.
+        listed = {state.topic for state in listing.topics}
+        if missing := sorted(set(by_name) - listed):
+            replies += await self._request_topics(missing, deadline)
+            self._isolated.intersection_update(by_name)
+        return replies
+
+    async def topics(self, topics: list[str], needed: Collection[str]) -> list[MetadataReply]:
+        """Request these topics: in one request, or one by one if one of them is bad.
+
+        Args:
+            topics: their names.
+            needed: all topics that the client needs now; forget the other bad ones.
+
+        Raises:
+            NoBrokersAvailable: no broker responded.
+        """
+        self._isolated.intersection_update(needed)
+        return await self._request_topics(topics, self._deadline())
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _request_topics(self, topics: list[str], deadline: float) -> list[MetadataReply]:
+        alone = [topic for topic in topics if topic in self._isolated]
+        together = [topic for topic in topics if topic not in self._isolated]
+        replies = []
+        if together or not alone:
+            response = await self._request_any(together, False, deadline)
+            if is_failed_by_one_topic(response, together):
+                alone = topics
+            else:
+                replies.append(MetadataReply(response, False))
+        for topic in alone:
+            response = await self._request_any([topic], False, deadline)
+            replies.append(MetadataReply(response, False))
+            if has_only_errors(response):
+                self._isolated.add(topic)
+            else:
+                self._isolated.discard(topic)
+        return replies
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._config.request_timeout_s
+
+    async def _request_any(
+        self, topics: list[str], all_topics: bool, deadline: float
+    ) -> MetadataResponse:
+        """Return the response of the first broker that sends one."""
+        attempt_s = self._config.limits.attempt_s
+        return await self._nodes.request_any(
+            lambda node, limit_s: self._request(node, topics, all_topics, min(attempt_s, limit_s)),
+            deadline - asyncio.get_running_loop().time(),
+        )
+
+    async def _request(
+        self, node: Node, topics: list[str], all_topics: bool, timeout_s: float
+    ) -> MetadataResponse:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        connection = await node.connection(Lane.CONTROL, timeout_s=timeout_s)
+        version = connection.version.highest(MetadataRequest)
+        request = MetadataRequest(topics)
+        if all_topics:
+            request = MetadataRequest([] if version == 0 else None)
+        elif not topics and version == 0:
+            # In version 0, [] requests all topics. No request returns the brokers alone.
+            return MetadataResponse([], -1, [])
+        return await connection.request(request, version=version, timeout_s=deadline - loop.time())

@@ -1,0 +1,248 @@
+"""All known brokers by node id, and the bootstrap addresses for when no known broker responds.
+
+`metadata` passes each new snapshot to `follow()`. The router creates the registry, and registers
+the coordinators of groups, whose addresses come from lookup responses: if the client tracks no
+topic, the snapshots may not name any broker. `request_any()` is for requests that any broker can
+process: the router's without a node id, and `metadata_fetcher`'s.
+
+Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
+broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at
+least half of the time of `request_any()` to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from aiokafka08 import environment
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.staggered_race import (
+    AllAttemptsFailedError,
+    stagger_delay,
+    staggered_race,
+)
+from aiokafka08.errors import (
+    CertificateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    UnsupportedVersionError,
+)
+from aiokafka08.telemetry import Telemetry
+
+T = TypeVar("T")
+
+_FINAL = (KafkaProtocolError, CertificateError)
+"""Failures of a bootstrap address that another attempt doesn't change."""
+
+
+class NodeRegistry:
+    """The `Node` objects of one client."""
+
+    def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
+        self._config = config
+        self._telemetry = telemetry
+        self._needs_exact_line = False
+        self._bootstrap = {address: self._make(None, address) for address in config.bootstrap}
+        self._by_id: dict[int, Node] = {}
+        self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
+        self._registered: dict[int, Address] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter([*self._by_id.values(), *self._bootstrap.values()])
+
+    def get(self, node_id: int) -> Node | None:
+        """Return the node with this id; None if neither a snapshot nor the router named it."""
+        return self._by_id.get(node_id)
+
+    def require_exact_lines(self) -> None:
+        """Probe the exact line with the version from now on, of nodes that are created later too.
+
+        See `Node.exact_version()`.
+        """
+        self._needs_exact_line = True
+        for node in self:
+            node.needs_exact_line = True
+
+    def candidates(self) -> list[Node]:
+        """Return one node per address; those that are likely to respond soon come first."""
+        by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
+        return sorted(
+            by_address.values(),
+            key=lambda node: (
+                node.is_unresponsive,
+                not node.is_connected,
+                node.is_backing_off,
+                environment.random.random(),
+            ),
+        )
+
+    async def request_any(
+        self, request: Callable[[Node, float], Awaitable[T]], timeout_s: float
+    ) -> T:
+        """Send a request to one broker after another, and return the first response.
+
+        Args:
+            request: sends it to a node; its second argument is the timeout in seconds.
+            timeout_s: seconds for all brokers together.
+
+        Raises:
+            NoBrokersAvailable: no broker responded; the text has each one's error.
+            KafkaError: no broker can process the request (UnsupportedVersionError).
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        attempt_s = self._config.limits.attempt_s
+        errors: list[KafkaError] = []
+        candidates = self.candidates()
+        while candidates and (left_s := deadline - clock()) > 0:
+            node = candidates.pop(0)
+            try:
+                return await request(node, min(attempt_s, left_s / 2) if candidates else left_s)
+            except KafkaError as error:
+                errors.append(error)
+        if not candidates and not any(error.retriable for error in errors):
+            raise errors[0]
+        reasons = sorted({error.text for error in errors})
+        if candidates:
+            reasons.append("no time left to try other brokers")
+        raise NoBrokersAvailable("no broker responded: " + "; ".join(reasons))
+
+    async def bootstrap(self) -> Node:
+        """Connect to the bootstrap addresses and return the first one that is a broker.
+
+        The addresses are tried in order with staggered starts, so a dead or silent one costs a
+        second at most. Those that fail are tried again, each with its node's backoff, until
+        `start_timeout_ms` is over: brokers may be starting, and connections are lost. An address
+        that isn't a broker's, or whose certificate isn't trusted, is tried once. After a 4.x
+        broker, no address is tried again.
+
+        Raises:
+            UnsupportedVersionError: all brokers found are 4.x.
+            NoBrokersAvailable: no address is a broker; the text has the last error of each.
+        """
+        limit_s = self._config.start_timeout_s
+        deadline = asyncio.get_running_loop().time() + limit_s
+        nodes = list(self._bootstrap.values())
+        failures: dict[Node, KafkaError] = {}
+        is_too_new = False
+
+        def again(error: Exception) -> bool:
+            nonlocal is_too_new
+            is_too_new |= isinstance(error, UnsupportedVersionError)
+            is_over = self._closed or asyncio.get_running_loop().time() >= deadline
+            return not (is_too_new or is_over or isinstance(error, _FINAL))
+
+        try:
+            return await staggered_race(
+                {node: partial(_connect, node, deadline, failures) for node in nodes},
+                delay_s=stagger_delay(min(limit_s, self._config.request_timeout_s), len(nodes)),
+                expected=(KafkaError,),
+                again=again,
+            )
+        except AllAttemptsFailedError as failed:
+            errors = [error for error in failed.errors.values() if isinstance(error, KafkaError)]
+        for error in errors:
+            if isinstance(error, UnsupportedVersionError):
+                raise error
+        raise NoBrokersAvailable(
+            "no broker among bootstrap_servers: " + "; ".join(error.text for error in errors)
+        )
+
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Update the nodes to the brokers of a new snapshot."""
+        self._in_snapshot = {
+            node_id: (broker.host, broker.port) for node_id, broker in snapshot.brokers.items()
+        }
+        for node_id in self._in_snapshot:
+            self._registered.pop(node_id, None)
+        self._update_nodes()
+
+    def register_broker(self, node_id: int, address: Address) -> None:
+        """Add a broker, or change its address, without waiting for a snapshot that names it.
+
+        The broker stays known with this address until a snapshot names it. From then on, the
+        snapshots determine whether it is known, and its address.
+        """
+        if self._in_snapshot.get(node_id) == address:
+            self._registered.pop(node_id, None)
+        else:
+            self._registered[node_id] = address
+        self._update_nodes()
+
+    def _update_nodes(self) -> None:
+        """Create and close nodes so that there is one for each known broker."""
+        if self._closed:
+            return
+        addresses = self._in_snapshot | self._registered
+        for node_id, node in list(self._by_id.items()):
+            if addresses.get(node_id) != node.address:
+                del self._by_id[node_id]
+                reason = "the broker left, or moved to another address"
+                node.close(reason)
+                self._spawn(node.stop(reason))
+        for node_id, address in addresses.items():
+            if node_id not in self._by_id:
+                self._by_id[node_id] = self._new(node_id, address)
+
+    def close(self) -> None:
+        """Close every connection for good, without waiting for the sockets."""
+        self._closed = True
+        for node in self:
+            node.close()
+
+    async def stop(self) -> None:
+        """Close every connection for good, and wait until the sockets are closed."""
+        self.close()
+        await asyncio.gather(*(node.stop() for node in self))
+        await asyncio.gather(*self._tasks)
+
+    def _new(self, node_id: int, address: Address) -> Node:
+        """Return the node of a broker: a connected bootstrap node at its address, or a new one.
+
+        A bootstrap node keeps its connections when it gets its id. A new bootstrap node takes its
+        place, so the address then has two nodes.
+        """
+        known = self._bootstrap.get(address)
+        if known is None or not known.is_connected:
+            return self._make(node_id, address)
+        self._bootstrap[address] = self._make(None, address)
+        known.node_id = node_id
+        return known
+
+    def _make(self, node_id: int | None, address: Address) -> Node:
+        node = Node(node_id, address, self._config, self._telemetry)
+        node.needs_exact_line = self._needs_exact_line
+        return node
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]) -> Node:
+    """Connect to a node. At the deadline, the error names the node's last failure, if any."""
+    left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
+    try:
+        connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
+    except KafkaError as error:
+        earlier = failures.get(node)
+        if isinstance(error, KafkaTimeoutError) and earlier is not None:
+            if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
+                raise earlier from None
+            raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
+        failures[node] = error
+        raise
+    if connection.close_reason is not None:
+        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
+    return node

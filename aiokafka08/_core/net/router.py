@@ -1,0 +1,322 @@
+"""The only door to the network for producer, consumer, admin and Spark.
+
+The router combines the node registry and the metadata, and holds no other state. Callers name a
+broker by its node id, or name none if any broker will do. The node id is in the metadata snapshot,
+or the caller has registered the broker.
+
+Invariant: if `connection()`, or `request()` with a node id, fails with a connection error, a
+timeout or a protocol error, the broker may be lost, so the router requests a metadata refresh. A
+request without a node id goes to the next broker instead, while time is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionLeaders
+from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.metadata_cache import Metadata
+from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.node_registry import NodeRegistry
+from aiokafka08._core.net.retry import attempt_timeout, retry
+from aiokafka08._core.net.transport import BrokerConnection
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+    NoBrokersAvailable,
+)
+from aiokafka08.protocol.api import Request, Response
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import Telemetry
+
+__all__ = ["Lane", "Router"]
+
+R = TypeVar("R", bound=Response)
+
+_LOST = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
+"""The broker is gone or hangs: other brokers may lead its partitions now."""
+
+
+class Router:
+    """Send requests to brokers by node id. The client that owns the router starts and stops it.
+
+    Attributes:
+        config: the options of the network layer.
+        telemetry: the client's events and counters.
+        nodes: the known brokers.
+        metadata: the metadata cache.
+    """
+
+    def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
+        self.config = config
+        self.telemetry = telemetry
+        self.nodes = NodeRegistry(config, telemetry)
+        self.metadata = Metadata(self.nodes, config, telemetry)
+        self._stopped = False
+
+    async def start(self, leaders: PartitionLeaders | None = None) -> None:
+        """Find a broker and request the tracked topics from it, within `start_timeout_ms` in all.
+
+        Args:
+            leaders: what another router knows of the cluster (`leaders()`): start with it, without
+                a request. The metadata is refreshed when a leader has moved, as always.
+
+        Raises:
+            NoBrokersAvailable: no bootstrap address is a broker, or none responds; the text has the
+                last error of each.
+            UnsupportedVersionError: all brokers found are 4.x.
+        """
+        if leaders is not None and leaders.by_partition:
+            self.metadata.adopt(leaders.snapshot())
+            for node_id, version in leaders.versions.items():
+                self._node(node_id).adopt_version(version)
+            self.metadata.start()
+            return
+        deadline = asyncio.get_running_loop().time() + self.config.start_timeout_s
+        try:
+            node = await self.nodes.bootstrap()
+            await retry(
+                self._refresh,
+                deadline=deadline,
+                backoff=self.config.backoff(),
+                timed_out=lambda last: last or self._no_metadata(node),
+            )
+            self.metadata.start()
+        except BaseException as error:
+            stopped = self._stopped
+            await self.stop()
+            if stopped and isinstance(error, KafkaError):
+                raise IllegalStateError("the client was stopped during its start") from error
+            raise
+
+    async def _refresh(self, limit_s: float) -> ClusterSnapshot:
+        async with asyncio.timeout(limit_s):
+            return await self.metadata.refresh()
+
+    def _no_metadata(self, node: Node) -> NoBrokersAvailable:
+        return NoBrokersAvailable(
+            f"{address_text(node.address)}: is a broker, but the start got no metadata within "
+            f"{self.config.start_timeout_s * 1000:.0f} ms"
+        )
+
+    async def stop(self) -> None:
+        """Close all connections and stop the background tasks; a second call does no harm.
+
+        If the call is cancelled while it waits, everything is closed all the same.
+        """
+        self._stopped = True
+        self.metadata.close()
+        self.nodes.close()
+        await self.metadata.stop()
+        await self.nodes.stop()
+
+    async def request(
+        self,
+        request: Request[R],
+        *,
+        node_id: int | None = None,
+        lane: Lane = Lane.CONTROL,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        """Send a request to a node and return the response.
+
+        Args:
+            request: what to send.
+            node_id: the broker; None sends to one broker after another until one responds.
+            lane: which connection of the broker to use.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: seconds for the whole call; by default `request_timeout_ms`.
+
+        Raises:
+            KafkaConnectionError: the node isn't known, or its connection was lost.
+            NoBrokersAvailable: no broker responded (only with `node_id=None`).
+            IllegalStateError: the client was stopped.
+            KafkaError: as `Node.request`.
+        """
+        if node_id is None:
+            return await self._request_any(request, lane, version, timeout_s)
+        try:
+            return await self._node(node_id).request(
+                request, lane=lane, version=version, timeout_s=timeout_s
+            )
+        except _LOST:
+            self.metadata.request_refresh()
+            raise
+
+    def open_lane(self, node_id: int, lane: Lane) -> BrokerConnection | None:
+        """Return the connection of a lane if it is open."""
+        node = self.nodes.get(node_id)
+        return None if node is None else node.open_lane(lane)
+
+    async def connection(
+        self, node_id: int, lane: Lane, *, exact: bool = False, timeout_s: float | None = None
+    ) -> BrokerConnection:
+        """Return the open connection of a lane, for callers that must know which one they use.
+
+        Args:
+            node_id: the broker.
+            lane: which connection of the broker.
+            exact: find the exact line of the connection; see `exact_version()`.
+            timeout_s: seconds until it is open; by default `request_timeout_ms`.
+
+        Raises:
+            KafkaUnavailableError: the exact line can't be told yet (only with `exact`).
+            KafkaError: as `Node.connection`.
+        """
+        try:
+            connection = await self._node(node_id).connection(lane, timeout_s=timeout_s)
+        except _LOST:
+            self.metadata.request_refresh()
+            raise
+        if exact and not connection.version.is_exact:
+            await self.exact_version(node_id)
+            if not connection.version.is_exact:
+                raise KafkaUnavailableError(f"node {node_id}: its line isn't known yet")
+        return connection
+
+    def register_broker(self, node_id: int, address: Address) -> None:
+        """Make a broker reachable by its node id, whether or not the metadata names it.
+
+        `CoordinatorLookup` registers coordinators with the address in the lookup response. The
+        metadata may lack them: a client that tracks no topic learns of no brokers from Metadata 0
+        (docs/brokers.md 4.11). A later snapshot that names the node replaces the address; if it
+        differs, connections to the old one are closed.
+
+        Raises:
+            IllegalStateError: the client was stopped.
+        """
+        self._check()
+        self.nodes.register_broker(node_id, address)
+
+    def leaders(self) -> PartitionLeaders:
+        """Return the known leaders of all partitions, for `start()` of another router."""
+        snapshot = self.metadata.snapshot
+        by_partition = {
+            TopicPartition(topic, number): partition.leader
+            for topic, info in snapshot.topics.items()
+            for number, partition in info.partitions.items()
+            if partition.leader is not None and partition.leader in snapshot.brokers
+        }
+        versions = {node_id: self.version(node_id) for node_id in snapshot.brokers}
+        return PartitionLeaders(
+            by_partition,
+            dict(snapshot.brokers),
+            {node_id: found for node_id, found in versions.items() if found is not None},
+        )
+
+    def version(self, node_id: int | None = None) -> BrokerVersion | None:
+        """Return what a node supports; None if its version isn't known yet.
+
+        Without an id, return the version of the oldest broker: the lowest `BrokerLine` among the
+        nodes whose version is known. The line may be `BrokerLine.V0_8`: see `exact_version()`.
+        """
+        if node_id is not None:
+            node = self.nodes.get(node_id)
+            return None if node is None else node.version
+        known = [node.version for node in self.nodes if node.version is not None]
+        return min(known, key=lambda version: version.line, default=None)
+
+    async def exact_version(
+        self, node_id: int | None = None, *, timeout_s: float | None = None
+    ) -> BrokerVersion:
+        """Return what a node supports, or the oldest broker, with the exact line.
+
+        Call it only where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace for
+        each request that asks. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
+        Without a node id, brokers that don't respond are left out if another one does.
+
+        Args:
+            node_id: the broker; None stands for the oldest one of those whose version is known.
+            timeout_s: seconds for the whole call; by default `request_timeout_ms`.
+
+        Raises:
+            KafkaUnavailableError: no broker's version is known, or the node hasn't learnt of the
+                cluster's topics in time.
+            IllegalStateError: the client was stopped.
+            KafkaError: as `Node.exact_version`.
+        """
+        limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
+
+        async def ask(node: Node, left_s: float) -> BrokerVersion | KafkaError:
+            try:
+                return await node.exact_version(timeout_s=left_s)
+            except KafkaError as error:
+                if isinstance(error, _LOST):
+                    self.metadata.request_refresh()
+                return error
+
+        async def attempt(left_s: float) -> BrokerVersion | KafkaError:
+            self._check()
+            if node_id is None:
+                self.nodes.require_exact_lines()
+                known = [node for node in self.nodes if node.version is not None]
+                # One that failed just now would take its backoff, and then probably fail again.
+                nodes = [node for node in known if not node.is_backing_off] or known
+            else:
+                nodes = [self._node(node_id)]
+            found = await asyncio.gather(*(ask(node, left_s) for node in nodes))
+            versions = [one for one in found if isinstance(one, BrokerVersion)]
+            if not versions:
+                errors = [one for one in found if isinstance(one, KafkaError)]
+                unknown = KafkaUnavailableError("no broker's version is known yet")
+                return errors[0] if errors else unknown
+            oldest = min(versions, key=lambda version: version.line)
+            topics = self.metadata.snapshot.topics.values()
+            if oldest.is_exact or not any(topic.partitions for topic in topics):
+                return oldest
+            return KafkaUnavailableError(
+                "a broker of 0.8.1 or 0.8.2 lists no topic yet, so its line isn't known"
+            )
+
+        return await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=self.config.backoff(at_least_s=0.01),
+            timed_out=lambda last: last or KafkaTimeoutError("no broker responded in time"),
+            attempt_s=attempt_timeout(limit_s),
+        )
+
+    def expected_round_trip_s(self, node_id: int | None) -> float:
+        """Return the round trip to a broker that the probe of its version has measured.
+
+        If it wasn't probed, or without an id, return the shortest one of all; 0 if there is none.
+        """
+        node = None if node_id is None else self.nodes.get(node_id)
+        if node is not None and node.round_trip_s is not None:
+            return node.round_trip_s
+        known = (one.round_trip_s for one in self.nodes)
+        return min((seconds for seconds in known if seconds is not None), default=0.0)
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise IllegalStateError("the client was stopped")
+
+    def _node(self, node_id: int) -> Node:
+        self._check()
+        node = self.nodes.get(node_id)
+        if node is None:
+            self.metadata.request_refresh()
+            raise KafkaConnectionError(f"node {node_id} isn't in the cluster's metadata")
+        return node
+
+    async def _request_any(
+        self, request: Request[R], lane: Lane, version: int | None, timeout_s: float | None
+    ) -> R:
+        self._check()
+        try:
+            return await self.nodes.request_any(
+                lambda node, limit_s: node.request(
+                    request, lane=lane, version=version, timeout_s=limit_s
+                ),
+                self.config.request_timeout_s if timeout_s is None else timeout_s,
+            )
+        except KafkaError:
+            self._check()
+            raise

@@ -1,0 +1,428 @@
+"""One connection to a broker: `asyncio.BufferedProtocol` around the sans-I/O `ClientConnection`.
+
+`node` opens connections with `open_connection()`, and chooses the connection for each request. A
+producer's sink, which sends the batches for one broker, calls `send()` on a connection directly.
+
+Invariant: every `request()` ends with its response, with an error when the connection is lost, or
+at its deadline. (`send()` leaves the deadline to its caller.) A request that timed out or was
+cancelled keeps its place in flight: its response is read and dropped, so the later responses still
+match their requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.connect import connect_to_any_ip, describe_error, timeout_text
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
+from aiokafka08.protocol.api import Request, Response
+from aiokafka08.protocol.connection import ClientConnection
+
+R = TypeVar("R", bound=Response)
+
+HIGH_WATER_BYTES = 64 * 1024
+"""How many bytes a socket may buffer before callers have to wait."""
+
+_SILENCE_CHECK_FACTOR = 1.05
+"""How many times `request_timeout_ms` to wait before a check for silence.
+
+The check then comes a little after the callers' own deadlines.
+"""
+
+_SHORTEST_SILENCE_CHECK_S = 0.001
+"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
+
+
+class ResponseWaiter(Protocol):
+    """Waits for the outcome of one request: an `asyncio.Future`, or an object that acts at once."""
+
+    def done(self) -> bool:
+        """Return True if the waiter has given up, or has an outcome."""
+
+    def set_result(self, response: Any) -> object:
+        """Take the response. Must neither raise nor close the connection."""
+
+    def set_exception(self, error: KafkaConnectionError) -> object:
+        """Take the error after the connection was lost. Must not raise."""
+
+
+class _PendingRequest(NamedTuple):
+    """A request in flight; its caller may have given it up."""
+
+    waiter: ResponseWaiter
+    sent_at: float
+    timeout_s: float
+    """How long the broker may be silent before the connection counts as dead.
+
+    At least `request_timeout_ms`, even if the caller gives up earlier.
+    """
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """A pipelined connection to a broker; `open_connection()` makes it.
+
+    Attributes:
+        version: what the broker supports.
+        close_reason: why the connection is closed; None while it is open.
+        has_responded: the broker has sent at least one response.
+        on_received: called after data was received, once the waiters have all responses in it. May
+            run any code, for example close the connection; must not raise.
+        last_used: loop time of the last request or response.
+        response_began: loop time when the first bytes of the last response came.
+        socket_closed: done when the socket is really closed.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        config: NetConfig,
+        version: BrokerVersion,
+        on_close: Callable[[BrokerConnection, str, int], None],
+        protocol: ClientConnection | None = None,
+    ) -> None:
+        self.address = address
+        self.version = version
+        self.close_reason: str | None = None
+        self.has_responded = False
+        self.on_received: Callable[[], object] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.last_used = self._loop.time()
+        self._last_received = self.response_began = self.last_used
+        self._receiving = False  # a part of a response has come
+        self._config = config
+        self._on_close = on_close
+        self._name = address_text(address)
+        self._protocol = protocol or ClientConnection(
+            config.client_id, max_frame_bytes=config.max_frame_bytes, peer=self._name
+        )
+        self._pending: dict[int, _PendingRequest] = {}
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._blocked_since: float | None = None  # loop time when the buffer became full
+        self._write_lock = asyncio.Lock()  # FIFO: requests are written in order
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self.socket_closed: asyncio.Future[None] = self._loop.create_future()
+
+    def __repr__(self) -> str:
+        state = self.close_reason or f"{self.in_flight} in flight"
+        return f"<BrokerConnection {self._name} {state}>"
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests that await a response, including those that their callers gave up."""
+        return self._protocol.in_flight
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Number of bytes that were written and that the socket hasn't taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def response_wait_s(self) -> float:
+        """Seconds for which the broker has owed the next response; 0 if nothing is in flight.
+
+        The time counts from when the request was sent, or from when the broker last sent data,
+        whichever is later: a broker processes one request at a time.
+        """
+        if not self._pending:
+            return 0.0
+        oldest = next(iter(self._pending.values()))
+        return self._loop.time() - max(oldest.sent_at, self._last_received)
+
+    async def request(
+        self,
+        request: Request[R],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        """Send a request and wait for its response; many callers may do so at once.
+
+        Args:
+            request: what to send.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: seconds until the caller gives up; by default `request_timeout_ms`.
+
+        Raises:
+            KafkaConnectionError: the connection was lost before the response arrived. A response
+                that doesn't match its request also closes the connection; the text says so.
+            KafkaTimeoutError: the deadline passed. The broker may have processed the request.
+            UnsupportedVersionError: the broker line doesn't have this API.
+            ValueError: the request can't be encoded, or has no response.
+        """
+        limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
+        name = type(request).__name__
+        if not request.expects_response:
+            raise ValueError(f"{name}: brokers never respond to it. Use send()")
+        if limit_s <= 0:  # spare the broker a request whose response no caller waits for
+            raise KafkaTimeoutError(f"{self._name}: no time left to send {name}")
+        try:
+            async with asyncio.timeout(limit_s):
+                async with self._write_lock:
+                    await self.wait_writable()
+                    response: asyncio.Future[R] = self._loop.create_future()
+                    self._write(request, response, version, limit_s)
+                return await response
+        except TimeoutError:
+            self.close_if_silent(self._config.request_timeout_s)
+            raise KafkaTimeoutError(
+                f"{self._name}: no response to {name} within {limit_s * 1000:.0f} ms"
+            ) from None
+
+    @property
+    def writable(self) -> bool:
+        """Whether a write would neither wait nor fail."""
+        return self.close_reason is None and self._writable.is_set()
+
+    async def wait_writable(self) -> None:
+        """Wait until the socket has taken most of what was written.
+
+        Raises:
+            KafkaConnectionError: the connection is closed.
+        """
+        # In a loop: a task that was woken earlier may have filled the buffer again.
+        while not self._writable.is_set():
+            await self._writable.wait()
+        if self.close_reason is not None:
+            raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
+
+    def send(
+        self,
+        request: Request[Any],
+        waiter: ResponseWaiter,
+        *,
+        version: int | None = None,
+        timeout_s: float = 0.0,
+    ) -> None:
+        """Write a request at once; the waiter gets its response.
+
+        For callers that check `writable` and keep their own deadlines. To give a request up, let
+        the waiter be `done()` (the response is then read and dropped) and call `close_if_silent()`.
+        When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
+        response (Produce with required_acks=0), the waiter gets nothing.
+
+        Args:
+            request: what to send.
+            waiter: gets the response.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: how long the broker may be silent until the connection counts as dead, if
+                that is longer than `request_timeout_ms`.
+
+        Raises:
+            KafkaConnectionError: the connection is closed.
+            ValueError: the request can't be encoded.
+        """
+        if self.close_reason is not None:
+            raise KafkaConnectionError(f"{self._name}: {self.close_reason}")
+        self._write(request, waiter, version, timeout_s)
+
+    def close_if_silent(self, timeout_s: float) -> None:
+        """Close the connection if the broker has been silent for too long.
+
+        The limit is `timeout_s`, but at least `request_timeout_ms` and the timeout of the oldest
+        request. It counts from when that request was sent or from the last data received, whichever
+        is later: a slow response doesn't close the connection as long as other data arrives. A
+        write into a full socket buffer has a limit too. The connection also checks all this by
+        itself, a little after the callers' deadlines.
+        """
+        overdue_s = self._overdue_s(timeout_s)
+        # 1 % of tolerance: a caller's deadline may begin a little before its request is sent.
+        if self.close_reason is None and overdue_s is not None and overdue_s >= -0.01 * timeout_s:
+            self.close(f"no response for {timeout_s * 1000:.0f} ms")
+
+    def close(self, reason: str) -> None:
+        """Close at once; callers that wait for a response get a `KafkaConnectionError`."""
+        if self.close_reason is None:
+            self._mark_closed(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- called by asyncio ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        self._writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
+            return memoryview(bytearray(65536))
+        return self._protocol.frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.close_reason is not None:
+            return
+        self.last_used = self._last_received = self._loop.time()
+        if not self._receiving:
+            self._receiving, self.response_began = True, self.last_used
+        try:
+            for matched in self._protocol.received(nbytes):
+                self.has_responded, self._receiving = True, False
+                waiter = self._pending.pop(matched.correlation_id).waiter
+                if not waiter.done():  # else it timed out or was cancelled
+                    waiter.set_result(matched.response)
+        except KafkaProtocolError as error:
+            self.close(str(error))
+        finally:  # also if memory is short: the waiters may have left work for `on_received`
+            if self.on_received is not None:
+                self.on_received()
+
+    def eof_received(self) -> bool:
+        # Abort the transport here. If asyncio closed it, it would first write the buffered data,
+        # and wait for ever if the peer reads no more.
+        self.close(self._lost_reason("closed by the broker"))
+        return False
+
+    def pause_writing(self) -> None:
+        if self.close_reason is not None:
+            return
+        self._writable.clear()
+        self._blocked_since = self._loop.time()
+        self._schedule_silence_check()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self._blocked_since = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.close_reason is None:
+            reason = f"connection lost: {describe_error(exc)}" if exc else "closed by the broker"
+            self._mark_closed(self._lost_reason(reason))
+        if not self.socket_closed.done():
+            self.socket_closed.set_result(None)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _write(
+        self, request: Request[Any], waiter: ResponseWaiter, version: int | None, timeout_s: float
+    ) -> None:
+        if version is None:
+            version = self.version.highest(type(request))
+        correlation_id, buffers = self._protocol.send(request, version)
+        now = self.last_used = self._loop.time()
+        if correlation_id is not None:
+            timeout_s = max(timeout_s, self._config.request_timeout_s)
+            self._pending[correlation_id] = _PendingRequest(waiter, now, timeout_s)
+            self._schedule_silence_check()
+        assert self._transport is not None
+        # Don't use writelines(): on Python 3.11 it joins the buffers too, and on Python 3.12.0 -
+        # 3.12.8, 3.13.0 and 3.13.1 it doesn't pause the protocol when the buffer is full (CPython
+        # gh-127655).
+        self._transport.write(b"".join(buffers))
+
+    def _lost_reason(self, reason: str) -> str:
+        """Add a hint to `reason`: brokers close the connection on requests that they don't know."""
+        pinned = self._config.pinned_version
+        if pinned is None or self.has_responded or not self._pending:
+            return reason
+        return (
+            f"{reason} without a response. api_version pins the line {pinned.line}: check that it "
+            "is the broker's"
+        )
+
+    def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
+        """Return by how many seconds the broker's silence exceeds the limit.
+
+        Negative: the limit isn't reached yet. None: no request is in flight and the socket buffer
+        has room. The limit is the timeout of the oldest request, or `request_timeout_ms` for a
+        write into a full buffer, but at least `timeout_s`.
+        """
+        overdue = []
+        if self._pending:
+            oldest = next(iter(self._pending.values()))
+            overdue.append(self.response_wait_s - max(oldest.timeout_s, timeout_s))
+        if self._blocked_since is not None:
+            blocked_s = self._loop.time() - max(self._blocked_since, self._last_received)
+            overdue.append(blocked_s - max(self._config.request_timeout_s, timeout_s))
+        return max(overdue, default=None)
+
+    def _schedule_silence_check(self) -> None:
+        if self._silence_timer is None:
+            self._silence_timer = self._loop.call_later(
+                self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
+            )
+
+    def _check_silence(self) -> None:
+        """Close a dead connection even if all callers have given up.
+
+        It runs after the callers' own deadlines, so that they report a timeout, not this close.
+        """
+        self._silence_timer = None
+        overdue_s = self._overdue_s()
+        if overdue_s is None:
+            return  # the next write schedules a check
+        check_in_s = next_silence_check_s(overdue_s, self._config.request_timeout_s)
+        if check_in_s is None:
+            self.close(f"no response for {self._config.request_timeout_s * 1000:.0f} ms")
+        else:
+            self._silence_timer = self._loop.call_later(check_in_s, self._check_silence)
+
+    def _mark_closed(self, reason: str) -> None:
+        self.close_reason = reason
+        self._writable.set()  # wakes the tasks that wait to write; they find it closed
+        self._blocked_since = None
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+        waiters = [self._pending[one].waiter for one in self._protocol.eof()]
+        self._pending.clear()
+        # A cancelled request, such as the long poll of a consumer that stops, has lost nothing.
+        lost = sum(not waiter.done() for waiter in waiters)
+        for waiter in waiters:
+            if not waiter.done():  # else an earlier waiter has ended it
+                waiter.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
+        self._on_close(self, reason, lost)
+
+
+def next_silence_check_s(overdue_s: float, request_timeout_s: float) -> float | None:
+    """Return in how many seconds to check for silence again; None: close the connection now.
+
+    Args:
+        overdue_s: by how many seconds the silence exceeds its limit.
+        request_timeout_s: `request_timeout_ms`, in seconds.
+    """
+    grace_s = request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
+    return None if overdue_s >= grace_s else max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S)
+
+
+async def open_connection(
+    address: Address,
+    config: NetConfig,
+    version: BrokerVersion,
+    on_close: Callable[[BrokerConnection, str, int], None],
+) -> BrokerConnection:
+    """Connect to a broker; the host name is resolved anew each time.
+
+    Args:
+        address: host and port.
+        config: the options of the network layer.
+        version: what the broker supports.
+        on_close: called once when the connection is closed, with the reason and the number of
+            requests without a response whose callers still wait for it.
+
+    Raises:
+        KafkaConnectionError: the connection can't be made.
+        KafkaTimeoutError: it can't be made within `request_timeout_ms`.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def connect(ip: str) -> BrokerConnection:
+        _, connection = await loop.create_connection(
+            lambda: BrokerConnection(address, config, version, on_close),
+            ip,
+            address[1],
+            ssl=config.ssl_context,
+            server_hostname=None if config.ssl_context is None else address[0],
+        )
+        return connection
+
+    try:
+        async with asyncio.timeout(config.request_timeout_s):
+            return await connect_to_any_ip(
+                address, config, connect, lambda one: one.close("another address was faster")
+            )
+    except TimeoutError:
+        raise KafkaTimeoutError(timeout_text(address, config, config.request_timeout_s)) from None

@@ -1,0 +1,164 @@
+"""Commit and fetch offsets by requests to brokers, and retry until each partition has a result.
+
+`kafka_store` and `zookeeper_v0_store` call it; each passes a `RequestTarget`, which knows the
+broker and the version. `responses` builds the requests and interprets the responses.
+
+Invariant: a partition that has succeeded, or failed for good, isn't sent again. The others are
+retried until the deadline. The retries end early if the broker has fenced the member, or if a whole
+request fails with an error that isn't retriable. If partitions fail, the error names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol, TypeVar
+
+from aiokafka08._core.net.retry import is_final, retry
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.offset_store import CommitIdentity
+from aiokafka08._core.offset_store.responses import (
+    FENCED,
+    CommittedOffset,
+    OffsetsToCommit,
+    combined_error,
+    commit_request,
+    fetch_request,
+    group_by_reason,
+    read_commit_response,
+    read_fetch_response,
+    with_text,
+)
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.protocol.api import Request, Response
+from aiokafka08.structs import TopicPartition
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+
+class RequestTarget(Protocol):
+    """The broker that a store sends its requests to."""
+
+    async def send(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
+        """Return the response, and the id of the node for `on_refused`.
+
+        Raises:
+            KafkaError: `retriable` says whether another attempt may succeed.
+        """
+
+    def on_refused(self, error: KafkaError, node_id: int) -> None:
+        """React to a partition's error in a response of this node; the partition is retried."""
+
+
+async def commit(
+    router: Router,
+    group: str,
+    target: RequestTarget,
+    offsets: OffsetsToCommit,
+    identity: CommitIdentity,
+    timeout_s: float | None,
+    *,
+    timestamp_ms: int = -1,
+) -> None:
+    """Commit these offsets; see `OffsetStore.commit`, and `commit_request` for the timestamp."""
+
+    async def send(
+        tps: Collection[TopicPartition], attempt_s: float
+    ) -> tuple[Mapping[TopicPartition, KafkaError | None], int]:
+        some = {tp: offsets[tp] for tp in tps}
+        request = commit_request(group, some, identity, timestamp_ms)
+        response, node_id = await target.send(request, attempt_s)
+        return read_commit_response(response, tps), node_id
+
+    what_failed = f"offsets of group {group!r} not committed"
+    await _complete(router, target, offsets.keys(), send, what_failed, timeout_s)
+
+
+async def fetch(
+    router: Router,
+    group: str,
+    target: RequestTarget,
+    partitions: Collection[TopicPartition],
+    timeout_s: float | None,
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what is committed; see `OffsetStore.fetch`."""
+
+    async def send(
+        tps: Collection[TopicPartition], attempt_s: float
+    ) -> tuple[Mapping[TopicPartition, CommittedOffset | KafkaError], int]:
+        response, node_id = await target.send(fetch_request(group, tps), attempt_s)
+        return read_fetch_response(response, tps), node_id
+
+    what_failed = f"committed offsets of group {group!r} not fetched"
+    return await _complete(router, target, dict.fromkeys(partitions), send, what_failed, timeout_s)
+
+
+Send = Callable[
+    [Collection[TopicPartition], float],
+    Awaitable[tuple[Mapping[TopicPartition, T | KafkaError], int]],
+]
+"""Sends one request for the partitions, with a timeout in seconds; returns results and node id."""
+
+
+async def _complete(
+    router: Router,
+    target: RequestTarget,
+    tps: Collection[TopicPartition],
+    send: Send[T],
+    what_failed: str,
+    timeout_s: float | None,
+) -> dict[TopicPartition, T]:
+    """Send requests until each partition has succeeded or failed for good."""
+    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
+    # send the request to another one, such as the next coordinator.
+    attempt_s = max(limit_s / 4, 1.0)
+    succeeded: dict[TopicPartition, T] = {}
+    failed: dict[TopicPartition, KafkaError] = {}
+    last_errors: dict[TopicPartition, KafkaError] = {}
+
+    def pending() -> list[TopicPartition]:
+        return [tp for tp in tps if tp not in succeeded and tp not in failed]
+
+    async def attempt(timeout_s: float) -> KafkaError | None:
+        try:
+            results, node_id = await send(pending(), timeout_s)
+        except KafkaError as error:
+            if not error.retriable:
+                raise with_text(error, f"{what_failed}: {error.text}") from error
+            for tp in pending():
+                # If the deadline left this attempt less than `attempt_s`, its error says less than
+                # the responses before it.
+                if timeout_s >= attempt_s or tp not in last_errors:
+                    last_errors[tp] = error
+            return error
+        for tp, result in results.items():
+            if not isinstance(result, KafkaError):
+                succeeded[tp] = result
+            elif isinstance(result, FENCED) or is_final(result):
+                failed[tp] = result
+            else:
+                last_errors[tp] = result
+                target.on_refused(result, node_id)
+        if any(isinstance(error, FENCED) for error in failed.values()):
+            return None  # the same identity would be fenced again
+        return next((last_errors[tp] for tp in pending()), None)
+
+    def timed_out(last: KafkaError | None) -> KafkaError:
+        no_response = KafkaTimeoutError("no response")
+        late = {tp: last_errors.get(tp, no_response) for tp in pending()}
+        reasons = group_by_reason({**failed, **late}, KafkaTimeoutError)
+        return KafkaTimeoutError(f"{what_failed} within {limit_s * 1000:.0f} ms: {reasons}")
+
+    if tps:
+        await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=router.config.backoff(),
+            timed_out=timed_out,
+            attempt_s=attempt_s,
+        )
+    if failed:
+        raise combined_error(what_failed, failed)
+    return succeeded

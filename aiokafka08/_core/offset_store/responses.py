@@ -1,0 +1,181 @@
+"""Build OffsetCommit and OffsetFetch requests, and interpret the responses for each partition.
+
+Pure. `requests` sends them and retries; the stores that send metadata call `check_metadata`. Error
+codes get their meaning from the table in `errors`.
+
+Invariant: the many forms of "no offset is committed" become None (docs/brokers.md 8.8). A partition
+that is missing from a response becomes an error: 0.8.1 responds with no partitions to a commit in a
+version that it doesn't know, and commits nothing (8.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.offset_store import CommitIdentity
+from aiokafka08.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    KafkaProtocolError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    broker_error,
+)
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+FENCED = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError)
+"""The errors of a commit whose generation has ended."""
+
+OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata]
+CommittedOffset = OffsetAndMetadata | None
+
+
+def commit_request(
+    group: str, offsets: OffsetsToCommit, identity: CommitIdentity, timestamp_ms: int = -1
+) -> OffsetCommitRequest:
+    """Return the request that commits these offsets.
+
+    Its retention is -1, the broker's own setting. `timestamp_ms` is the time of the commit, for
+    version 1 only; -1 means the broker's clock.
+    """
+    topics = by_topic(
+        (tp.topic, CommitPartition(tp.partition, offset, timestamp_ms, metadata))
+        for tp, (offset, metadata) in offsets.items()
+    )
+    return OffsetCommitRequest(group, identity.generation, identity.member, -1, topics)
+
+
+def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """Return the request for the committed offsets of these partitions."""
+    return OffsetFetchRequest(group, by_topic(partitions))
+
+
+def fetch_all_request(group: str, version: int) -> OffsetFetchRequest:
+    """Return the request for all committed offsets of a group, for version 1 or 2."""
+    return OffsetFetchRequest(group, None if version >= 2 else [])
+
+
+def read_commit_response(
+    response: OffsetCommitResponse, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, KafkaError | None]:
+    """Return for each partition None if it is committed, otherwise its error."""
+    results: dict[TopicPartition, KafkaError | None] = {}
+    for topic in response.topics:
+        for one in topic.partitions:
+            error = broker_error(one.error_code) if one.error_code else None
+            results[TopicPartition(topic.topic, one.partition)] = error
+    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+
+
+def read_fetch_response(
+    response: OffsetFetchResponse, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, CommittedOffset | KafkaError]:
+    """Return for each partition what is committed, None if nothing is, or its error."""
+    if response.error_code:
+        return dict.fromkeys(partitions, broker_error(response.error_code))
+    results = _fetch_results(response)
+    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+
+
+def read_fetch_all_response(
+    response: OffsetFetchResponse,
+) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
+    """Return all offsets that a group has committed, or the error."""
+    if response.error_code:
+        return broker_error(response.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, result in _fetch_results(response).items():
+        if isinstance(result, KafkaError):
+            return result
+        if result is not None:
+            found[tp] = result
+    return found
+
+
+def _fetch_results(
+    response: OffsetFetchResponse,
+) -> dict[TopicPartition, CommittedOffset | KafkaError]:
+    results: dict[TopicPartition, CommittedOffset | KafkaError] = {}
+    for topic in response.topics:
+        for one in topic.partitions:
+            result: CommittedOffset | KafkaError
+            if one.error_code not in (0, UnknownTopicOrPartitionError.errno):
+                result = broker_error(one.error_code)
+            elif one.offset < 0:  # no offset is -1; version 0 also stores other negative ones (8.4)
+                result = None
+            elif one.error_code:
+                result = broker_error(one.error_code)
+            else:
+                result = OffsetAndMetadata(one.offset, one.metadata or "")
+            results[TopicPartition(topic.topic, one.partition)] = result
+    return results
+
+
+def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
+    """Check the length of the metadata, before a request is sent.
+
+    If the metadata is too long, a broker of 0.8.2 responds with an error, but commits the new
+    offset nevertheless (docs/brokers.md 8.7).
+
+    Raises:
+        OffsetMetadataTooLargeError: a partition's metadata is longer than the broker line accepts.
+    """
+    limit = 1024 if line <= BrokerLine.V0_8_1 else 4096
+    for tp, (_, metadata) in offsets.items():
+        length = len(metadata.encode("utf-16-le", "surrogatepass")) // 2  # as Java counts
+        if length > limit:
+            raise OffsetMetadataTooLargeError(
+                f"metadata committed with {tp.topic}/{tp.partition}: {length} characters; expected "
+                f"at most {limit} for brokers of the {line} line"
+            )
+
+
+def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]) -> KafkaError:
+    """Return one error that names each partition with its reason.
+
+    It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first.
+    """
+    for error in errors.values():
+        if isinstance(error, FENCED):
+            reasons = group_by_reason(errors, CommitFailedError)
+            fenced = CommitFailedError(
+                f"{what_failed}: {reasons}. The group has rebalanced without this member, which "
+                "was away for longer than session_timeout_ms or is joining just now. Other members "
+                "may own its partitions now and start at the offsets committed before"
+            )
+            fenced.__cause__ = error
+            return fenced
+    first = next(iter(errors.values()))
+    return with_text(first, f"{what_failed}: {group_by_reason(errors, type(first))}")
+
+
+def with_text(error: KafkaError, text: str) -> KafkaError:
+    """Return an error of the same type with another text, and the original as its cause."""
+    errno = getattr(error, "errno", None)
+    copy = type(error)(text) if errno is None else type(error)(text, errno=errno)  # type: ignore[call-arg]
+    copy.__cause__ = error
+    return copy
+
+
+def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[KafkaError]) -> str:
+    """Return a text like "t/0, t/1: reason; t/2: other reason" for an error of class `outer`."""
+    reasons: dict[str, list[str]] = {}
+    for tp, error in errors.items():
+        reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")
+    return "; ".join(f"{', '.join(tps)}: {reason}" for reason, tps in reasons.items())
+
+
+def _left_out() -> KafkaError:
+    return KafkaProtocolError("the broker left the partition out of its response")

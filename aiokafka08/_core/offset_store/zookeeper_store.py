@@ -1,0 +1,156 @@
+"""Committed offsets in ZooKeeper, read and written directly, without going through a broker.
+
+This module implements `OffsetStore` with `zookeeper.offsets`, which reads and writes the nodes, as
+the Scala consumer does. `choose` picks it where `zookeeper_connect` is given. The nodes have no
+place for metadata, and ZooKeeper doesn't fence members of an older generation.
+
+Why not through brokers: any broker writes a commit to ZooKeeper (`zookeeper_v0_store`). If it hangs
+with the request, the commit is repeated at another broker; once the first one goes on, it writes
+the older offset over all newer ones. Here no third party holds a commit.
+
+Invariants:
+
+- If `commit` returns, all offsets are written; otherwise its error names those that aren't.
+- Before each attempt to write, the versions of the nodes are known, and only then the member's
+  session is checked. So a member that lost its partitions writes nothing over the offsets of the
+  members that own them now: either the check refuses the attempt, or the versions have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
+
+from aiokafka08._core.net.config import NetConfig
+from aiokafka08._core.net.retry import is_final, retry
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.offset_store import CommitIdentity
+from aiokafka08._core.offset_store.responses import (
+    CommittedOffset,
+    OffsetsToCommit,
+    check_metadata,
+    combined_error,
+    group_by_reason,
+)
+from aiokafka08._core.zookeeper.offsets import OffsetNodes
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, KafkaUnavailableError
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+
+
+class ZookeeperOffsetStore:
+    """Committed offsets of one group in ZooKeeper, without the brokers.
+
+    Args:
+        connect: "host:port,host:port/chroot".
+        group: the group's name.
+        line: the brokers' line, which limits the length of the metadata.
+        config: the limits of a call without a timeout of its own, and the delays between attempts.
+        check_session: raises `CommitFailedError` if this member may own its partitions no longer.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        group: str,
+        line: BrokerLine,
+        config: NetConfig,
+        check_session: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._connect = connect
+        self._group = group
+        self._line = line
+        self._config = config
+        self._check_session = check_session
+        self._nodes = OffsetNodes(connect, group)
+
+    async def start(self) -> None:
+        """Open the ZooKeeper session; raises as `OffsetNodes.open`."""
+        await self._nodes.open(self._config.request_timeout_s)
+
+    async def stop(self) -> None:
+        """Close the session."""
+        await self._nodes.close()
+
+    async def fetch(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """See `OffsetStore`.
+
+        Raises:
+            KafkaUnavailableError: a node holds something else than an offset; names the node.
+        """
+        committed: dict[TopicPartition, CommittedOffset] = {}
+
+        async def read(left_s: float) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
+            return await self._nodes.read(partitions, left_s)
+
+        for tp, found in (await self._retry(read, "fetched", timeout_s)).items():
+            if isinstance(found, KafkaError):
+                raise found
+            committed[tp] = None if found is None else OffsetAndMetadata(found, "")
+        return committed
+
+    async def commit(
+        self, offsets: OffsetsToCommit, identity: CommitIdentity, *, timeout_s: float | None = None
+    ) -> None:
+        """See `OffsetStore`; ZooKeeper stores neither identity nor metadata."""
+        check_metadata(offsets, self._line)
+        pending = {tp: offset for tp, (offset, _) in offsets.items()}
+        final: dict[TopicPartition, KafkaError] = {}
+
+        async def write(left_s: float) -> KafkaError | None:
+            clock = asyncio.get_running_loop().time
+            end = clock() + left_s
+            try:
+                await self._nodes.find_versions(pending, left_s)
+                self._check_session()
+                failed = await self._nodes.write(pending, max(end - clock(), 0.0))
+            except KafkaError as error:
+                if is_final(error):
+                    raise
+                failed = dict.fromkeys(pending, error)
+            final.update({tp: error for tp, error in failed.items() if is_final(error)})
+            for tp in [tp for tp in pending if tp not in failed or tp in final]:
+                del pending[tp]
+            if not pending:
+                return None
+            late = {tp: failed[tp] for tp in pending}
+            return KafkaTimeoutError(group_by_reason({**final, **late}, KafkaTimeoutError))
+
+        await self._retry(write, "committed", timeout_s)
+        if final:
+            raise combined_error(self._what_failed("committed"), final)
+
+    async def _retry(
+        self,
+        attempt: Callable[[float], Awaitable[T | KafkaError]],
+        what: str,
+        timeout_s: float | None,
+    ) -> T:
+        """Repeat an attempt until it succeeds or the time is over.
+
+        One attempt may take all the time: kazoo sends what waits as soon as ZooKeeper is back.
+        """
+        limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
+
+        def timed_out(last: KafkaError | None) -> KafkaError:
+            reason = "no response" if last is None else last.nested_text(KafkaTimeoutError)
+            return KafkaTimeoutError(
+                f"{self._what_failed(what)} within {limit_s * 1000:.0f} ms: {reason}"
+            )
+
+        return await retry(
+            attempt,
+            deadline=asyncio.get_running_loop().time() + limit_s,
+            backoff=self._config.backoff(),
+            timed_out=timed_out,
+        )
+
+    def _what_failed(self, what: str) -> str:
+        return f"offsets of group {self._group!r} not {what} in ZooKeeper {self._connect}"

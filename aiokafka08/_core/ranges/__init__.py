@@ -1,0 +1,1 @@
+"""Read ranges of partitions, without a group: from an offset to an offset."""

@@ -1,0 +1,336 @@
+"""Decide where the next fetch of one partition begins and how many bytes it requests.
+
+Pure, and the only place of this algorithm: `cursor` (the consumer) and `range` (bounded reads) each
+own a `NextFetch` per partition and pass every fetch response to `apply_response`.
+
+A response may bring no whole message at or after the fetch offset, although the high watermark is
+above it. What it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8,
+7.11, 11.3):
+
+- A partial message with its header. Grow the fetch size, at least to the size that the header
+  states; above the limit the message is too large.
+- Only messages from before the offset, or only a filler: an entry with offset -1 and a size that
+  exceeds the rest, with which brokers from 0.11 on end a set. If messages came and they take the
+  whole fetch size, more may follow: double the size, up to the limit. Otherwise the offset is empty
+  (a transaction marker, or removed by compaction): continue at the next offset, one at a time.
+- Nothing at all. Fetch once more, since the watermark may have moved between the read and the
+  response. Brokers below 0.10 show a part of any message, so a second such response of the same
+  leader shows that the log is empty up to the watermark of the first one. A newer broker may hide a
+  message that doesn't fit: grow to the limit, then fetch the partition alone, and see how long the
+  broker waits. Two responses in a row at once mean that a message is there that doesn't fit: too
+  large. Several responses, each after the whole wait, mean that the log is empty up to the
+  watermark.
+
+No CRC covers an offset, so offsets are checked against the response's high watermark. One at or
+above it is damaged, or was written while the broker read the log (docs/brokers.md 7.14). The
+messages before it are used, and the rest is fetched again. If it comes before all usable messages,
+they are used only if the first one is at the fetch offset: then nothing is missing. Otherwise fetch
+once more; if the next response is like this too, the bytes are corrupt.
+
+Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, uses
+up one of a fixed number of retries, or ends in an error. An offset is passed over only after a
+response has shown that no message is there.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
+from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MIN_MESSAGE_BYTES,
+    MessageSetReader,
+    Survey,
+    corrupt,
+    survey,
+)
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.structs import LAST_OFFSET, TopicPartition
+
+EMPTY_WAITS = 3
+"""How many responses without any message, each after the whole wait, show that the log is empty up
+to the watermark. One isn't enough, since the broker may just have been slow. The requests contain
+this partition only."""
+
+EARLY_RESPONSES = 2
+"""How many responses in a row without any message, before the wait is over, show that the broker
+hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
+
+_OFFSET_SIZE = struct.Struct(">qi")
+
+
+class FetchStep(enum.Enum):
+    """What a response means for the partition."""
+
+    DATA = "whole messages came; `offset` is after them"
+    END = "the log ends at the offset"
+    RETRY = "nothing usable: fetch again at once"
+    RETRY_ALONE = "nothing usable: fetch again, with no other partition in the request"
+    TOO_LARGE = "the next message is larger than the limit"
+    CORRUPT = "the bytes at the offset are no message"
+
+
+class FetchFinding(NamedTuple):
+    """A step with its details."""
+
+    step: FetchStep
+    message_bytes: int | None = None
+    """TOO_LARGE: the size that the message states, if the response shows it."""
+    message_set: Buffer | None = None
+    """DATA: the part of the response to use; usually all of it."""
+    next_offset: int | None = None
+    """CORRUPT: the offset of the next message, if it is known."""
+
+
+_END, _RETRY = FetchFinding(FetchStep.END), FetchFinding(FetchStep.RETRY)
+
+
+class NextFetch:
+    """Offset and size of the next fetch of one partition; see the module.
+
+    Attributes:
+        offset: the next offset to fetch.
+        size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
+        alone: whether the next request must contain this partition only.
+    """
+
+    __slots__ = (
+        "_above_watermark",
+        "_early_responses",
+        "_empty_waits",
+        "_lowest_watermark",
+        "_was_empty",
+        "alone",
+        "offset",
+        "size_bytes",
+    )
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.size_bytes = 0
+        self.alone = False
+        self._above_watermark = False  # the last response had an offset above the watermark
+        self._was_empty = False  # the last response was empty, with the watermark above
+        self._empty_waits = 0
+        self._early_responses = 0  # in a row
+        self._lowest_watermark = 0  # of the responses since the first empty one
+
+    def __repr__(self) -> str:
+        return f"<NextFetch {self.offset} size={self.size_bytes or 'base'} alone={self.alone}>"
+
+    def apply_response(
+        self,
+        message_set: Buffer,
+        high_watermark: int,
+        *,
+        requested_bytes: int,
+        limit_bytes: int,
+        waited: bool | None,
+        hides_large: bool = True,
+    ) -> FetchFinding:
+        """Update offset and size from the response to a fetch at `offset`.
+
+        Args:
+            message_set: the bytes of the response.
+            high_watermark: that of the response.
+            requested_bytes: max_bytes of the request.
+            limit_bytes: the largest size to grow to.
+            waited: whether the broker responded only after the whole wait; None if the request may
+                have contained other partitions (it wasn't sent with `alone`).
+            hides_large: whether this broker may show nothing at all of a message that doesn't fit.
+        """
+        found = survey(message_set)
+        if found.next_offset is not None and found.next_offset > self.offset:
+            if found.next_offset > high_watermark >= 0:
+                return self._use_below_watermark(message_set, high_watermark)
+            if found.next_offset > LAST_OFFSET:
+                return FetchFinding(FetchStep.CORRUPT)
+            self.offset = found.next_offset
+            self._shrink(found.whole_bytes)
+            self.reset_search()
+            return FetchFinding(FetchStep.DATA, message_set=message_set)
+        if high_watermark <= self.offset:
+            self.size_bytes = 0
+            self.reset_search()
+            return _END
+        rest = len(message_set) - found.whole_bytes
+        if found.tail_size is not None:
+            return self._grow_to_partial(found, requested_bytes, limit_bytes)
+        if rest >= _OFFSET_SIZE.size and not _is_filler(message_set, found.whole_bytes):
+            return FetchFinding(FetchStep.CORRUPT)
+        if found.whole_bytes or rest >= _OFFSET_SIZE.size:
+            if found.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
+                # The response was cut at the requested size, which may still grow: more messages
+                # may follow.
+                self.size_bytes = min(2 * requested_bytes, limit_bytes)
+            else:
+                self.offset += 1
+            self.reset_search()
+            return _RETRY
+        return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
+
+    def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
+        """Use the messages before the first offset that is at or above the watermark."""
+        start, stop, last, damaged = 0, 0, -1, False
+        for pos, end, offset in _whole_entries(message_set):
+            if offset < self.offset:
+                continue
+            if offset < high_watermark:
+                if last < 0:
+                    start = pos
+                stop, last = end, max(last, offset)
+            elif last < 0:
+                damaged = True
+            else:
+                break
+        usable = message_set[start:stop]
+        first = _first_offset(usable, self.offset) if damaged else None
+        # Nothing is usable, or messages may be missing where the damaged offset stands.
+        if last < 0 or (damaged and first != self.offset):
+            self._above_watermark = not self._above_watermark
+            return (
+                _RETRY
+                if self._above_watermark
+                else FetchFinding(FetchStep.CORRUPT, next_offset=first)
+            )
+        self.offset = last + 1
+        self._shrink(stop)
+        self.reset_search()
+        return FetchFinding(FetchStep.DATA, message_set=usable)
+
+    def _grow_to_partial(
+        self, found: Survey, requested_bytes: int, limit_bytes: int
+    ) -> FetchFinding:
+        """Grow to the size that a partial message states."""
+        assert found.tail_size is not None
+        needed = found.whole_bytes + found.tail_size
+        if needed > limit_bytes or requested_bytes >= limit_bytes:
+            return FetchFinding(FetchStep.TOO_LARGE, found.tail_size)
+        self.size_bytes = min(max(2 * requested_bytes, needed), limit_bytes)
+        return _RETRY
+
+    def _search_empty(
+        self,
+        high_watermark: int,
+        requested_bytes: int,
+        limit_bytes: int,
+        waited: bool | None,
+        hides_large: bool,
+    ) -> FetchFinding:
+        """Find out why a response has nothing although the watermark is above the offset."""
+        if not self._was_empty:
+            self._was_empty = True
+            self._lowest_watermark = high_watermark
+            return _RETRY
+        self._lowest_watermark = min(self._lowest_watermark, high_watermark)
+        if not hides_large:
+            return self._pass_hole()
+        if requested_bytes < limit_bytes:
+            self.size_bytes = min(2 * requested_bytes, limit_bytes)
+            return _RETRY
+        if waited is None:
+            self.alone = True
+            return FetchFinding(FetchStep.RETRY_ALONE)
+        if not waited:
+            self._early_responses += 1
+            if self._early_responses < EARLY_RESPONSES:
+                return FetchFinding(FetchStep.RETRY_ALONE)
+            self._early_responses = 0
+            self.alone = False
+            return FetchFinding(FetchStep.TOO_LARGE)
+        self._early_responses = 0
+        self._empty_waits += 1
+        if self._empty_waits < EMPTY_WAITS:
+            return FetchFinding(FetchStep.RETRY_ALONE)
+        return self._pass_hole()
+
+    def _pass_hole(self) -> FetchFinding:
+        """Continue at the lowest watermark since the first empty response."""
+        self.offset = self._lowest_watermark
+        self.size_bytes = 0
+        self.reset_search()
+        return _RETRY
+
+    def _shrink(self, used_bytes: int) -> None:
+        """Halve the size when half of it would do. Halving, in place of a reset, saves a topic of
+        large messages from growing anew for each message."""
+        if used_bytes * 2 <= self.size_bytes:
+            self.size_bytes //= 2
+
+    def reset_search(self) -> None:
+        """Forget what the last responses have shown: call this when another broker leads."""
+        self.alone = self._was_empty = self._above_watermark = False
+        self._empty_waits = self._early_responses = 0
+
+
+def may_hide_large(version: BrokerVersion | None) -> bool:
+    """Whether such a broker may show nothing of a message that doesn't fit the fetch size.
+
+    Brokers from 0.11 on do. `BrokerLine` doesn't distinguish them from 0.10, so the result is True
+    for 0.10 too. It is also True for an unknown version (None).
+    """
+    return version is None or version.line >= BrokerLine.V0_10
+
+
+def too_large(
+    topic_partition: TopicPartition, offset: int, message_bytes: int | None, limit_bytes: int
+) -> RecordTooLargeError:
+    """Return the error for `FetchStep.TOO_LARGE`."""
+    topic, partition = topic_partition
+    size = (
+        f"takes {message_bytes} bytes"
+        if message_bytes is not None
+        else "has a size that the broker doesn't show"  # docs/brokers.md 7.11
+    )
+    return RecordTooLargeError(
+        f"topic {topic!r}, partition {partition}: the message (or compressed set) at offset "
+        f"{offset} {size}; at most {limit_bytes} bytes are fetched at once. Raise "
+        "fetch_max_bytes, or seek() past it",
+        topic_partition,
+        offset,
+    )
+
+
+def not_a_message(
+    topic_partition: TopicPartition, offset: int, next_offset: int | None
+) -> CorruptRecordException:
+    """Return the error for `FetchStep.CORRUPT`."""
+    return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
+
+
+def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Yield start, end and offset of each whole entry; stop where `survey` does."""
+    pos = 0
+    while len(message_set) - pos >= _OFFSET_SIZE.size:
+        offset, size = _OFFSET_SIZE.unpack_from(message_set, pos)
+        end = pos + _OFFSET_SIZE.size + size
+        if end > len(message_set) or size < MIN_MESSAGE_BYTES[0]:
+            return
+        yield pos, end, offset
+        pos = end
+
+
+def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
+    """Return the first offset from `fetch_offset` on, also inside a compressed set."""
+    reader = MessageSetReader(
+        TopicPartition("", 0),
+        message_set,
+        fetch_offset,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+    )
+    try:
+        return next((record.offset for record in reader.read(1)), None)
+    except CorruptRecordException as error:
+        return error.offset  # raised again when the record is read
+
+
+def _is_filler(message_set: Buffer, at: int) -> bool:
+    """Whether the entry is a filler: offset -1 and a size that exceeds the rest (brokers from 0.11
+    on end a set with it)."""
+    offset, size = _OFFSET_SIZE.unpack_from(message_set, at)
+    return bool(offset < 0 and size > len(message_set) - at - _OFFSET_SIZE.size)

@@ -1,0 +1,190 @@
+"""Send the fetches of several bounded reads, with one request per leader for all that are due.
+
+`range` has one reader per range, and each reader sends its fetches through the `RangeFetches` that
+it shares with the others. Fetches of the same event-loop iteration that go to the same leader leave
+in one request, or in several if they name a partition more than once. Several requests may be in
+flight.
+
+Invariant: a request waits for no data, so a partition without new messages delays no other one. The
+exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only
+while no other request to that broker is, so that the time until the response is the broker's wait.
+If the event loop stood still in that time, the time says nothing, and the request is sent again.
+A request whose callers have all gone is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiokafka08 import environment
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
+from aiokafka08.structs import TopicPartition
+
+WAIT_S = 0.5
+"""How long a broker may wait for data that are fetched alone."""
+_PAUSE_S = 0.05
+"""An event loop that stood still for longer (as between two Spark batches) hides a wait."""
+
+
+@dataclass(slots=True, eq=False)
+class _DueFetch:
+    """A fetch of one partition, and the future of its response."""
+
+    tp: TopicPartition
+    offset: int
+    max_bytes: int
+    timeout_s: float
+    alone: bool
+    response: asyncio.Future[tuple[FetchedPartition, float]]
+
+
+class RangeFetches:
+    """The fetches of bounded reads through one router.
+
+    Attributes:
+        large: held by the one reader that fetches more than its usual size, for a large message.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.large = asyncio.Lock()
+        self._router = router
+        self._leaders: dict[int, _LeaderFetches] = {}
+
+    def fetch(
+        self,
+        node_id: int,
+        tp: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        timeout_s: float,
+        alone: bool,
+    ) -> asyncio.Future[tuple[FetchedPartition, float]]:
+        """Fetch from one partition; the result also has the seconds until the response.
+
+        Args:
+            node_id: the leader.
+            tp: the partition.
+            offset: where the fetch begins.
+            max_bytes: the maximum size of the message set.
+            timeout_s: seconds to connect, and again for the response.
+            alone: send no other partition in the same request, and let the broker wait for data.
+
+        Raises:
+            KafkaError: by way of the future: the request failed.
+        """
+        leader = self._leaders.get(node_id)
+        if leader is None:
+            leader = self._leaders[node_id] = _LeaderFetches(self._router, node_id)
+        response = asyncio.get_running_loop().create_future()
+        leader.add(_DueFetch(tp, offset, max_bytes, timeout_s, alone, response))
+        return response
+
+
+class _LeaderFetches:
+    """The fetches from one broker: those that are due, and the requests in flight."""
+
+    def __init__(self, router: Router, node_id: int) -> None:
+        self._router = router
+        self._node_id = node_id
+        self._due: list[_DueFetch] = []
+        self._requests: set[asyncio.Task[None]] = set()
+        self._is_alone = False  # a fetch is in flight alone, or waits for the other requests to end
+
+    def add(self, fetch: _DueFetch) -> None:
+        """Send a fetch after the callbacks that are ready now, with those that they add."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._send_due)
+        self._due.append(fetch)
+
+    def _send_due(self) -> None:
+        due, self._due = [one for one in self._due if not one.response.done()], []
+        while due and not self._is_alone:
+            if due[0].alone:
+                self._is_alone = True
+                self._start_request(due[:1])
+                due = due[1:]
+                continue
+            request: dict[TopicPartition, _DueFetch] = {}
+            for one in due:
+                if not one.alone:
+                    request.setdefault(one.tp, one)
+            self._start_request(list(request.values()))
+            sent = set(request.values())
+            due = [one for one in due if one not in sent]
+        self._due = due
+
+    def _start_request(self, fetches: Sequence[_DueFetch]) -> None:
+        task = asyncio.get_running_loop().create_task(self._request(fetches))
+        self._requests.add(task)
+        waiting = len(fetches)
+
+        def caller_left(_: object) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                task.cancel()  # no effect after the response
+
+        def ended(_: object) -> None:
+            self._requests.discard(task)
+            error = None if task.cancelled() else task.exception()
+            for one in fetches:
+                if error is not None and not one.response.done():
+                    one.response.set_exception(error)
+                one.response.cancel()  # no effect after the response
+            if fetches[0].alone:
+                self._is_alone = False
+                self._send_due()
+
+        for one in fetches:
+            one.response.add_done_callback(caller_left)
+        task.add_done_callback(ended)
+
+    async def _request(self, fetches: Sequence[_DueFetch]) -> None:
+        """Send one request, and pass its response to the callers."""
+        if fetches[0].alone and len(self._requests) > 1:
+            await asyncio.wait(self._requests - {asyncio.current_task()})
+        responses, elapsed_s = await self._exchange(fetches)
+        for one in fetches:
+            fetched = responses.get(one.tp)
+            if one.response.done():
+                continue  # the caller is gone
+            if fetched is None:
+                where = f"{one.tp.topic}/{one.tp.partition}"
+                error = f"node {self._node_id} left {where} out of its response"
+                one.response.set_exception(KafkaProtocolError(error))
+            else:
+                one.response.set_result((fetched, elapsed_s))
+
+    async def _exchange(
+        self, fetches: Sequence[_DueFetch]
+    ) -> tuple[dict[TopicPartition, FetchedPartition], float]:
+        """Send one request; return the response by partition, and the seconds that it took.
+
+        A fetch alone is sent again until the event loop runs all the time until its response.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_s = max(one.timeout_s for one in fetches)
+        wait_s = WAIT_S if fetches[0].alone else 0.0
+        partitions = (
+            (one.tp.topic, FetchPartition(one.tp.partition, one.offset, one.max_bytes))
+            for one in fetches
+        )
+        request = FetchRequest(-1, round(wait_s * 1000), 1, by_topic(partitions))
+        connection = await self._router.connection(self._node_id, Lane.FETCH, timeout_s=timeout_s)
+        while True:
+            sent, began = loop.time(), environment.monotonic()
+            response = await connection.request(request, timeout_s=wait_s + timeout_s)
+            elapsed_s = loop.time() - sent
+            if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
+                break
+        return {
+            TopicPartition(topic.topic, one.partition): one
+            for topic in response.topics
+            for one in topic.partitions
+        }, elapsed_s

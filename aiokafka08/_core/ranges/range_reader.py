@@ -1,0 +1,467 @@
+"""Read one bounded range of one partition as raw message sets, with several requests in flight.
+
+For Spark, the demo and the command line, which decode the sets in their own way. `read_range` is
+the only entry; it needs a started `Router`, and nothing else of the consumer but `next_fetch`, the
+algorithm for fetch sizes and empty offsets, and `range_fetches`, which sends the fetches. Readers
+of several ranges that share a `RangeFetches` share requests.
+
+Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
+counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
+last offset is passed or with an error, also if offsets are empty.
+
+The caller chooses an end that isn't above the high watermark. If `range` nevertheless reaches the
+watermark before the end, it fetches at the end of the range, to see whether the log itself is long
+enough. If the broker refuses that offset, the log is shorter than the range, and the missing
+messages are gone. If it doesn't refuse, the messages exist, and `range` waits for the watermark to
+rise: it lags for a moment after a failover (docs/brokers.md 9.5).
+
+The offset after a set is known only when the set is there. To have several requests in flight
+anyway, each further request begins at a guessed offset. The guess assumes that each set spans as
+many offsets as the shortest of the recent sets. A guessed offset that is too low costs a few bytes
+that are fetched twice; one that is too high costs a request for the gap. If too many guesses are
+wrong (large compressed sets, messages of very different sizes), there is one request at a time.
+What is fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up
+to `limit_bytes`. Of the readers that share a `RangeFetches`, one at a time fetches such a message.
+After a request without a response in time, as on a slow link, fetches are smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.retry import is_final
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.next_fetch import (
+    FetchFinding,
+    FetchStep,
+    NextFetch,
+    may_hide_large,
+    not_a_message,
+    too_large,
+)
+from aiokafka08._core.ranges.range_fetches import WAIT_S, RangeFetches
+from aiokafka08.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+    broker_error,
+)
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MessageSetReader,
+    survey,
+)
+from aiokafka08.protocol.requests.fetch import FetchedPartition
+from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.structs import TopicPartition
+
+DEFAULT_FETCH_BYTES = 1048576
+_MIN_FETCH_BYTES = 65536
+_FETCHES_OF_A_SIZE = 8
+"""After a timeout: how many smaller fetches have data until their size is doubled."""
+MAX_IN_FLIGHT = 3
+
+_WAITED_SHARE = 0.8
+"""A broker that responds after this share of the wait counts as having waited to the end: the two
+clocks may run at different speeds."""
+
+_SPANS = 8
+"""From how many recent sets the next offsets are guessed."""
+
+_WRONG_GUESSES = 4
+"""How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
+made, which is a quarter of them. Beyond that, there is one request at a time."""
+
+_SPARE_BYTES = 16 * 1024
+"""Added to the estimated size of a gap."""
+
+
+class RawSet(NamedTuple):
+    """A message set as it was fetched.
+
+    It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
+    range: read it with `reader()`, or drop messages at or after `end_offset`.
+    """
+
+    message_set: Buffer
+    fetch_offset: int
+    end_offset: int
+    """The offset after the set, but at most the end of the range."""
+
+    def reader(self, tp: TopicPartition) -> MessageSetReader:
+        """Return what decodes the set; it leaves large compressed messages to the caller.
+
+        Args:
+            tp: the partition, for errors.
+        """
+        return MessageSetReader(
+            tp,
+            self.message_set,
+            self.fetch_offset,
+            check_crcs=True,
+            leave_long=True,
+            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            end_offset=self.end_offset,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _RangeFetch:
+    """A fetch request in flight, or with a response that wasn't used yet."""
+
+    offset: int
+    max_bytes: int
+    task: asyncio.Task[tuple[FetchedPartition, float]]
+    node_id: int | None
+
+
+async def read_range(
+    router: Router,
+    topic_partition: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    fetches: RangeFetches | None = None,
+    max_bytes: int = DEFAULT_FETCH_BYTES,
+    limit_bytes: int = 52428800,
+    in_flight: int = MAX_IN_FLIGHT,
+    timeout_s: float | None = None,
+    missing_s: float | None = None,
+) -> AsyncGenerator[RawSet, None]:
+    """Yield the message sets of the offsets from `start` to before `end`, in order.
+
+    Close the generator (`contextlib.aclosing`) if you don't iterate to its end.
+
+    Args:
+        router: a started router whose fetch lanes no consumer uses for long polls.
+        topic_partition: the partition to read.
+        start: the first offset.
+        end: the offset after the last one; not above the high watermark.
+        fetches: sends the fetches; by default, no other reader shares the requests.
+        max_bytes: the usual size of a fetch. Each time that a request has timed out it is divided
+            by 8, down to 64 KiB; after every eight such fetches it is doubled again.
+        limit_bytes: the limit for the size of a message; a larger one is an error.
+        in_flight: how many fetches may be in flight or waiting to be yielded.
+        timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
+        missing_s: seconds for which metadata may lack the partition until it counts as deleted (a
+            broker that has just started may not know all of them); by default as `timeout_s`.
+
+    Raises:
+        OffsetOutOfRangeError: the log doesn't have the range (any more); names what it has.
+        UnknownTopicOrPartitionError: the partition was deleted.
+        KafkaTimeoutError: no progress in time; names the last failure.
+        RecordTooLargeError: a message is larger than `limit_bytes`.
+        CorruptRecordException: the bytes at an offset are no message.
+        KafkaError: another error that a retry can't help.
+    """
+    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    reader = _RangeReader(
+        router,
+        fetches or RangeFetches(router),
+        topic_partition,
+        start,
+        end,
+        max_bytes,
+        limit_bytes,
+        in_flight,
+        limit_s,
+        limit_s if missing_s is None else missing_s,
+    )
+    try:
+        while (raw := await reader.next_set()) is not None:
+            yield raw
+    finally:
+        reader.release_large()
+        await reader.cancel_fetches()
+
+
+class _RangeReader:
+    def __init__(
+        self,
+        router: Router,
+        shared: RangeFetches,
+        topic_partition: TopicPartition,
+        start: int,
+        end: int,
+        max_bytes: int,
+        limit_bytes: int,
+        in_flight: int,
+        limit_s: float,
+        missing_s: float,
+    ) -> None:
+        self._router = router
+        self._shared = shared
+        self._holds_large = False
+        self._tp = topic_partition
+        self._end = end
+        self._usual_bytes = self._max_bytes = max_bytes
+        self._smaller_fetches = 0  # how many had data since a request timed out
+        self._limit_bytes = max(limit_bytes, max_bytes)
+        self._in_flight = in_flight
+        self._limit_s = limit_s
+        self._missing_s = missing_s
+        self._missing_since: float | None = None
+        self._refusals = 0  # of the same offset, one after the other
+        self._next_fetch = NextFetch(start)
+        self._node_id: int | None = None  # sent the last response that was applied
+        self._fetches: deque[_RangeFetch] = deque()  # by offset
+        self._spans: deque[int] = deque(maxlen=_SPANS)  # how many offsets each recent set had
+        self._guesses = self._wrong_guesses = 0
+
+    async def next_set(self) -> RawSet | None:
+        """Return the next set; None at the end of the range. The caller has used the last one."""
+        self.release_large()
+        limit_s = self._limit_s
+        loop = asyncio.get_running_loop()
+        backoff = self._router.config.backoff()
+        deadline = loop.time() + limit_s
+        while self._next_fetch.offset < self._end:
+            offset = refused = self._next_fetch.offset
+            try:
+                fetch, (fetched, elapsed_s) = await self._next_response()
+                self._raise_error_code(fetched, fetch.offset)
+                finding = self._apply_response(fetch, fetched, elapsed_s)
+                if finding.step is FetchStep.END:
+                    # Not committed yet, or gone: a shorter log refuses the end of the range.
+                    refused = self._end
+                    at_end, _ = await self._response_to(self._send(refused, 1))
+                    self._raise_error_code(at_end, refused)
+            except KafkaError as error:
+                if isinstance(error, OffsetOutOfRangeError):
+                    await self._verify_bounds(offset, refused)
+                elif is_final(error):
+                    raise
+                if loop.time() >= deadline:
+                    raise self._timed_out(error) from error
+                self.release_large()
+                await self.cancel_fetches()
+                if isinstance(error, KafkaTimeoutError):
+                    self._fetch_less()
+                await self._refresh_leader(deadline)
+                await asyncio.sleep(backoff.next())
+                continue
+            self._refusals = 0
+            if finding.step is FetchStep.DATA:
+                end = min(self._next_fetch.offset, self._end)
+                self._send_ahead()  # requests are in flight while the caller decodes this set
+                assert finding.message_set is not None
+                return RawSet(finding.message_set, offset, end)
+            if finding.step is FetchStep.TOO_LARGE:
+                raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
+            if finding.step is FetchStep.CORRUPT:
+                raise not_a_message(self._tp, offset, finding.next_offset)
+            if finding.step is FetchStep.END:
+                if loop.time() >= deadline:
+                    reason = KafkaError(f"the log ends at {fetched.high_watermark}")
+                    raise self._timed_out(reason)
+                self.release_large()
+                await asyncio.sleep(backoff.next())
+            elif self._next_fetch.offset != offset:
+                deadline = loop.time() + limit_s  # passing a hole is progress too
+        return None
+
+    async def cancel_fetches(self) -> None:
+        """Cancel all fetches, and wait until they have ended."""
+        tasks = [fetch.task for fetch in self._fetches]
+        self._fetches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def release_large(self) -> None:
+        """Let another reader fetch a large message."""
+        if self._holds_large:
+            self._shared.large.release()
+            self._holds_large = False
+
+    # --- fetches and responses --------------------------------------------------------------------
+
+    async def _next_response(self) -> tuple[_RangeFetch, tuple[FetchedPartition, float]]:
+        """Return the fetch to apply next, with its response.
+
+        It began at the next offset, or at an earlier offset if its response reaches beyond that.
+        """
+        wanted, fetches = self._next_fetch, self._fetches
+        while fetches and fetches[0].offset < wanted.offset:
+            fetch = fetches.popleft()
+            fetched, elapsed_s = await self._response_to(fetch)
+            next_offset = survey(fetched.message_set).next_offset
+            if next_offset is not None and next_offset > wanted.offset:
+                return fetch, (fetched, elapsed_s)
+            self._wrong_guesses += 1
+        size = max(self._max_bytes, wanted.size_bytes)
+        if size > self._max_bytes:
+            if not self._holds_large:
+                await self._shared.large.acquire()
+                self._holds_large = True
+            size = min(max(size, DEFAULT_FETCH_BYTES), self._limit_bytes)
+        if wanted.alone:
+            # Let the other fetches end first: a broker responds to one request at a time, so the
+            # time for those would look like a wait of this one.
+            await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
+            fetches.clear()
+        elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:
+            fetches.popleft().task.cancel()
+        elif fetches and fetches[0].offset > wanted.offset:
+            self._wrong_guesses += 1
+            gap_bytes = size * (fetches[0].offset - wanted.offset) // min(self._spans)
+            size = max(wanted.size_bytes, min(size, gap_bytes + _SPARE_BYTES))
+        if not fetches or fetches[0].offset != wanted.offset:
+            fetches.appendleft(self._send(wanted.offset, size, alone=wanted.alone))
+        self._send_ahead()
+        fetch = fetches.popleft()
+        return fetch, await self._response_to(fetch)
+
+    def _raise_error_code(self, fetched: FetchedPartition, offset: int) -> None:
+        if fetched.error_code:
+            topic, partition = self._tp
+            where = f"fetch of {topic}/{partition} at offset {offset}"
+            raise broker_error(fetched.error_code, where)
+
+    def _apply_response(
+        self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float
+    ) -> FetchFinding:
+        if fetch.node_id is None or fetch.node_id != self._node_id:
+            self._next_fetch.reset_search()
+        self._node_id = fetch.node_id
+        alone = self._next_fetch.alone
+        finding = self._next_fetch.apply_response(
+            fetched.message_set,
+            fetched.high_watermark,
+            requested_bytes=fetch.max_bytes,
+            limit_bytes=self._limit_bytes,
+            waited=elapsed_s >= WAIT_S * _WAITED_SHARE if alone else None,
+            hides_large=may_hide_large(self._router.version(fetch.node_id)),
+        )
+        if finding.step is FetchStep.DATA and fetch.max_bytes == self._max_bytes:
+            # Also after a guess that was too low: one short set, as at the end of a segment, would
+            # otherwise make all later guesses too low.
+            self._spans.append(self._next_fetch.offset - fetch.offset)
+            if self._max_bytes < self._usual_bytes:
+                self._fetch_more()
+        return finding
+
+    def _send_ahead(self) -> None:
+        """Send fetches at the offsets where the following sets are guessed to begin."""
+        wanted = self._next_fetch
+        if not self._spans or wanted.alone or wanted.size_bytes > self._max_bytes:
+            return
+        if self._wrong_guesses > _WRONG_GUESSES + self._guesses // _WRONG_GUESSES:
+            return
+        span = min(self._spans)
+        while len(self._fetches) < self._in_flight:
+            offset = self._fetches[-1].offset + span if self._fetches else wanted.offset
+            if offset >= self._end:
+                return
+            self._guesses += bool(self._fetches)
+            self._fetches.append(self._send(offset, self._max_bytes))
+
+    def _send(self, offset: int, max_bytes: int, *, alone: bool = False) -> _RangeFetch:
+        leader = self._router.metadata.snapshot.leader(self._tp)
+        work = self._fetch(leader, offset, max_bytes, alone)
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return _RangeFetch(offset, max_bytes, task, leader)
+
+    async def _response_to(self, fetch: _RangeFetch) -> tuple[FetchedPartition, float]:
+        """Wait for a response; if this is cancelled, cancel the fetch."""
+        try:
+            return await fetch.task
+        except asyncio.CancelledError:
+            fetch.task.cancel()
+            await asyncio.gather(fetch.task, return_exceptions=True)
+            raise
+
+    async def _fetch(
+        self, leader: int | None, offset: int, max_bytes: int, alone: bool
+    ) -> tuple[FetchedPartition, float]:
+        """Send one fetch; return the partition's response, and the seconds that it took."""
+        topic, partition = self._tp
+        if leader is None:
+            await self._router.metadata.wait_for_topic(topic, timeout_s=self._missing_s / 4)
+            leader = self._router.metadata.snapshot.leader(self._tp)
+        if leader is None:
+            raise LeaderNotAvailableError(f"{topic}/{partition} has no known leader")
+        # A leader that hangs must leave time to find and use the next one.
+        attempt_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
+        return await self._shared.fetch(
+            leader, self._tp, offset, max_bytes, timeout_s=attempt_s, alone=alone
+        )
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def _fetch_less(self) -> None:
+        """Make fetches smaller, for the case that the link is too slow for their size."""
+        self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
+        self._smaller_fetches = 0
+        self._spans.clear()
+
+    def _fetch_more(self) -> None:
+        """Double the smaller size after some fetches of it: perhaps only a broker hung."""
+        self._smaller_fetches += 1
+        if self._smaller_fetches == _FETCHES_OF_A_SIZE:
+            self._smaller_fetches = 0
+            self._max_bytes = min(2 * self._max_bytes, self._usual_bytes)
+            self._spans.clear()
+
+    async def _refresh_leader(self, deadline: float) -> None:
+        """Refresh the metadata, for the case that another broker leads now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the partition has been missing for `missing_s`.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                snapshot = await self._router.metadata.refresh()
+        except (KafkaError, TimeoutError):
+            self._missing_since = None
+            return  # the refresh logs it; the next request shows what is wrong
+        topic, partition = self._tp
+        now = asyncio.get_running_loop().time()
+        if partition in snapshot.partitions(topic):
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since >= self._missing_s:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r}, partition {partition}: no longer in the cluster; the range from "
+                f"{self._next_fetch.offset} to {self._end} wasn't read"
+            )
+
+    async def _verify_bounds(self, offset: int, refused: int) -> None:
+        """Raise if the log doesn't have `offset`, or ends before `refused`.
+
+        A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. A log end before
+        `refused` must be seen twice, with a metadata refresh in between: the first one may come
+        from a broker that doesn't lead any more.
+        """
+        limit_s, tp = self._limit_s, self._tp
+        first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
+        last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
+        self._refusals += 1
+        if not first or not last:
+            return
+        if offset < first[0] or (last[0] < refused and self._refusals > 1):
+            topic, partition = self._tp
+            raise OffsetOutOfRangeError(
+                f"topic {topic!r}, partition {partition}: offset {offset} of the range up to "
+                f"{self._end} isn't there any more; the log goes from {first[0]} to {last[0]}"
+            )
+
+    def _timed_out(self, reason: KafkaError) -> KafkaError:
+        topic, partition = self._tp
+        if isinstance(reason, OffsetOutOfRangeError):
+            return reason
+        return KafkaTimeoutError(
+            f"topic {topic!r}, partition {partition}: no progress at offset "
+            f"{self._next_fetch.offset} of the range up to {self._end} within "
+            f"{self._limit_s * 1000:.0f} ms; last error: {reason.nested_text(KafkaTimeoutError)}"
+        )

@@ -1,0 +1,53 @@
+"""`open_range_router`: a router for programs that read ranges of offsets without a consumer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.router import Router
+from aiokafka08.telemetry import Telemetry
+
+_DEFAULTS = {
+    "request_timeout_ms": 40_000,
+    "retry_backoff_ms": 100,
+    "metadata_max_age_ms": 300_000,
+    "connections_max_idle_ms": 540_000,
+    "api_version": None,
+    "security_protocol": "PLAINTEXT",
+}
+
+
+def router_config(network: Mapping[str, Any]) -> NetConfig:
+    """Return the checked options of a router.
+
+    Args:
+        network: arguments of a client that are about its connections, such as `bootstrap_servers`;
+            others have the client's defaults.
+
+    Raises:
+        KafkaError: a value is wrong, or isn't supported.
+    """
+    return net_config(**{**_DEFAULTS, **network})
+
+
+@asynccontextmanager
+async def open_range_router(network: Mapping[str, Any]) -> AsyncIterator[Router]:
+    """Yield a started router for `range.read_range`; it requests all topics, and creates none.
+
+    Args:
+        network: as in `router_config`.
+
+    Raises:
+        KafkaError: no broker responds.
+    """
+    config = router_config(network)
+    router = Router(config, Telemetry(client_id=config.client_id))
+    router.metadata.all_topics, router.metadata.may_create_topics = True, False
+    await router.start()
+    try:
+        yield router
+    finally:
+        await router.stop()

@@ -1,0 +1,253 @@
+"""Read and write a group's committed offsets as ZooKeeper nodes, without going through a broker.
+
+The node `/consumers/<group>/offsets/<topic>/<partition>` holds the offset in decimal digits. The
+Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same format, which has
+no place for metadata. `offset_store.zookeeper_store` builds an `OffsetStore` on these nodes.
+
+Invariants:
+
+- A node is written only if it still has the version that `find_versions` or `read` found, or that
+  the last write left. So a write that takes effect late, after its caller has given up, never goes
+  over what another client has written since.
+- Once `open` has returned, `read`, `find_versions` and `write` end within their `timeout_s`, also
+  while ZooKeeper can't be reached. kazoo blocks, so each call runs in a thread; `OffsetNodes`
+  itself belongs to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka08 import environment
+from aiokafka08._core.zookeeper.session import (
+    ZookeeperSession,
+    check_node_name,
+    require_kazoo,
+    result_of,
+    results_of,
+    translate_errors,
+    wait_for_last,
+)
+from aiokafka08.errors import (
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+)
+from aiokafka08.structs import LAST_OFFSET, TopicPartition
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+T = TypeVar("T")
+
+_NUMBER = re.compile(rb"\s*-?[0-9]{1,19}\s*")
+
+SESSION_TIMEOUT_S = 6.0
+"""The Scala consumer's default for zookeeper.session.timeout.ms. No node here is ephemeral, so an
+expired session loses nothing."""
+
+
+class OffsetNodes:
+    """The offset nodes of one group, read and written in one ZooKeeper session.
+
+    Args:
+        connect: "host:port,host:port/chroot".
+        group: the group's name.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+    """
+
+    def __init__(self, connect: str, group: str) -> None:
+        require_kazoo()
+        self._connect = connect
+        self._group = group
+        self._session = ZookeeperSession(connect, "aiokafka08.consumer.kazoo")
+        self._requests: dict[asyncio.Future[Any], None] = {}  # in threads
+        self._versions: dict[TopicPartition, int | None] = {}  # of the nodes; None: no node
+
+    async def open(self, timeout_s: float) -> None:
+        """Open the session.
+
+        Raises:
+            IllegalArgumentError: the group's name can't be the name of a node.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaUnavailableError: the chroot doesn't exist.
+        """
+        check_node_name("group_id", self._group)
+        await self._session.open(min(timeout_s, SESSION_TIMEOUT_S))
+
+    async def close(self) -> None:
+        """Close the session, and wait for the threads of cancelled calls; safe to call twice."""
+        await self._session.close()
+        if self._requests:  # without a session they soon end
+            await asyncio.wait(self._requests)
+
+    async def read(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
+        """Return the offset of each partition; None where there is no node.
+
+        The error of a node that holds something else than an offset is returned in its place.
+
+        Raises:
+            KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
+            KafkaConnectionError: ZooKeeper can't be reached.
+            KafkaUnavailableError: ZooKeeper refuses.
+            GroupAuthorizationFailedError: a node's ACL refuses this client.
+        """
+        found = await self._run(
+            lambda client, deadline: results_of(
+                {tp: client.get_async(self._path(tp)) for tp in partitions}, deadline
+            ),
+            timeout_s,
+        )
+        offsets: dict[TopicPartition, int | KafkaUnavailableError | None] = {}
+        for tp in partitions:
+            if tp not in found:
+                offsets[tp] = self._versions[tp] = None
+                continue
+            data, stat = found[tp]
+            self._versions[tp] = stat.version
+            try:
+                offsets[tp] = decode_offset(self._connect, self._path(tp), data)
+            except KafkaUnavailableError as error:
+                offsets[tp] = error
+        return offsets
+
+    async def find_versions(self, partitions: Collection[TopicPartition], timeout_s: float) -> None:
+        """Find out the versions of these nodes, as far as they aren't known; raises as `read`."""
+        unknown = [tp for tp in partitions if tp not in self._versions]
+        if unknown:
+            found = await self._run(
+                lambda client, deadline: results_of(
+                    {tp: client.exists_async(self._path(tp)) for tp in unknown}, deadline
+                ),
+                timeout_s,
+            )
+            for tp, stat in found.items():
+                self._versions[tp] = None if stat is None else stat.version
+
+    async def write(
+        self, offsets: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Write these offsets to nodes of known versions, but to none whose version has changed.
+
+        Returns:
+            The partitions that failed, each with its error, and those with another version too.
+            Their versions count as unknown from now on.
+
+        Raises:
+            KafkaConnectionError: ZooKeeper can't be reached.
+        """
+        versions = {tp: self._versions.pop(tp, None) for tp in offsets}
+        written, failed = await self._run(
+            lambda client, deadline: self._write(client, offsets, versions, deadline), timeout_s
+        )
+        self._versions |= written
+        return failed
+
+    # --- in a thread ------------------------------------------------------------------------------
+
+    async def _run(self, work: Callable[[KazooClient, float], T], timeout_s: float) -> T:
+        client = await self._session.client()
+        if client is None:
+            raise IllegalStateError(
+                f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
+            )
+        deadline = environment.monotonic() + timeout_s
+
+        def run() -> T:
+            from kazoo.exceptions import NoAuthError
+
+            with translate_errors(self._connect):
+                try:
+                    return work(client, deadline)
+                except NoAuthError:
+                    raise self._no_permission() from None
+
+        request = asyncio.ensure_future(environment.run_in_thread(run))
+        self._requests[request] = None
+        request.add_done_callback(self._forget)
+        await asyncio.wait([request])  # a cancelled call leaves the thread to `close`
+        return request.result()
+
+    def _forget(self, request: asyncio.Future[Any]) -> None:
+        del self._requests[request]
+        request.exception()  # a cancelled call doesn't ask for it
+
+    def _write(
+        self,
+        client: KazooClient,
+        offsets: Mapping[TopicPartition, int],
+        versions: Mapping[TopicPartition, int | None],
+        deadline: float,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, KafkaError]]:
+        """Return the new versions of the nodes that are written, and the errors of the others."""
+        from kazoo.exceptions import (
+            BadVersionError,
+            KazooException,
+            NoAuthError,
+            NodeExistsError,
+            NoNodeError,
+        )
+
+        def send(tp: TopicPartition) -> Any:
+            path, value, version = self._path(tp), b"%d" % offsets[tp], versions[tp]
+            if version is None:
+                return client.create_async(path, value, makepath=True)
+            return client.set_async(path, value, version=version)
+
+        # One node of each topic first: it makes the path, which each of the others would make too.
+        firsts = {tp.topic: tp for tp in offsets if versions[tp] is None}
+        requests = {tp: send(tp) for tp in firsts.values()}
+        wait_for_last(requests, deadline)
+        requests |= {tp: send(tp) for tp in offsets if tp not in requests}
+        wait_for_last(requests, deadline)
+        written: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, KafkaError] = {}
+        for tp, request in requests.items():
+            try:
+                result = result_of(request, deadline)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                failed[tp] = KafkaUnavailableError("another client has written the node meanwhile")
+            except NoAuthError:
+                failed[tp] = self._no_permission()
+            except KazooException as error:
+                failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}".rstrip())
+            except KafkaTimeoutError as error:
+                failed[tp] = error
+            else:
+                written[tp] = 0 if versions[tp] is None else result.version
+        return written, failed
+
+    def _no_permission(self) -> KafkaError:
+        return GroupAuthorizationFailedError(
+            f"ZooKeeper {self._connect}: the ACL of a node below /consumers/{self._group} refuses "
+            "this client"
+        )
+
+    def _path(self, tp: TopicPartition) -> str:
+        return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
+
+
+def decode_offset(connect: str, path: str, data: bytes) -> int | None:
+    """Return the offset in a node's data; None for a negative one.
+
+    A negative offset counts as none: brokers accept and write them (docs/brokers.md 8.4).
+
+    Raises:
+        KafkaUnavailableError: the node holds something else; names the node.
+    """
+    offset = int(data) if _NUMBER.fullmatch(data) else LAST_OFFSET + 1
+    if offset > LAST_OFFSET:
+        raise KafkaUnavailableError(
+            f"ZooKeeper {connect}: the node {path} holds {data[:100]!r}; expected an offset. Write "
+            "an offset to the node, or delete it"
+        )
+    return offset if offset >= 0 else None

@@ -1,0 +1,147 @@
+"""Encode and decode the nodes of ZooKeeper groups in the format of the Scala consumer (0.8).
+
+Pure, except for `new_member_id`. `scala_registry` reads and writes the nodes. Which member gets
+which partitions is computed in `consumer.membership.scala_assignment`.
+
+Invariant: the Scala consumer of 0.8 reads the result of `encode_registration` as a member with one
+thread for each topic. If a function can't decode its data, it raises ValueError with the reason,
+and never another exception. Source: kafka.consumer.TopicCount of 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from aiokafka08 import environment
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+
+MAX_THREADS = 100_000
+"""Largest number of threads accepted from one member, over all its topics:
+`MemberRegistration.threads` makes a name for each thread."""
+
+
+def new_member_id(group: str) -> str:
+    """Return a unique member id in the form that the Scala consumer uses."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", environment.host_name()) or "host"
+    return f"{group}_{host}-{environment.wall_time_ms()}-{environment.unique_id()[:8]}"
+
+
+def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
+    """Return the registration of a member with one thread for each topic.
+
+    A pattern is written as the topics that it matches now, so no other member has to evaluate a
+    Python regular expression.
+    """
+    fields = {
+        "version": 1,
+        "subscription": dict.fromkeys(sorted(topics), 1),
+        "pattern": "static",
+        "timestamp": str(now_ms),
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRegistration:
+    """What a member has registered.
+
+    Attributes:
+        member: the member's id.
+        subscription: topic → number of threads. With a pattern it has one entry: regular expression
+            → number of threads for each topic that it selects.
+        pattern: "static", "white_list" or "black_list".
+    """
+
+    member: str
+    subscription: Mapping[str, int]
+    pattern: str
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True if the member selects its topics by a regular expression."""
+        return self.pattern != "static"
+
+    def threads(self, all_topics: Collection[str]) -> dict[str, list[str]]:
+        """Return the names of the member's threads by topic.
+
+        Args:
+            all_topics: the cluster's topics, of which a pattern selects some.
+
+        Raises:
+            ValueError: Python can't compile the regular expression.
+        """
+        if not self.is_wildcard:
+            return {topic: self._names(count) for topic, count in self.subscription.items()}
+        [(raw, count)] = self.subscription.items()
+        return {
+            topic: self._names(count)
+            for topic in all_topics
+            if topic not in INTERNAL_TOPICS
+            and _matches(raw, topic) == (self.pattern == "white_list")
+        }
+
+    def _names(self, count: int) -> list[str]:
+        return [f"{self.member}-{number}" for number in range(count)]
+
+
+def decode_registration(member: str, data: bytes) -> MemberRegistration:
+    """Return the registration in a member's node.
+
+    Raises:
+        ValueError: the data isn't a registration; the text gives the reason.
+    """
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{data[:100]!r} is no JSON") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"{data[:100]!r} is no JSON object")
+    subscription, pattern = fields.get("subscription"), fields.get("pattern", "static")
+    if not isinstance(subscription, dict) or not all(
+        type(count) is int and count > 0 for count in subscription.values()
+    ):
+        raise ValueError(
+            f"subscription {_short(subscription)}; expected topics with numbers of threads"
+        )
+    if sum(subscription.values()) > MAX_THREADS:
+        raise ValueError(
+            f"subscription {_short(subscription)}; expected at most {MAX_THREADS} threads"
+        )
+    if pattern not in ("static", "white_list", "black_list"):
+        raise ValueError(f"pattern {_short(pattern)}; expected static, white_list or black_list")
+    if pattern != "static" and len(subscription) != 1:
+        raise ValueError(f"subscription {_short(subscription)}; expected one regular expression")
+    return MemberRegistration(member, subscription, pattern)
+
+
+def decode_partitions(data: bytes) -> list[int]:
+    """Return the partition numbers in the node that the brokers keep for a topic.
+
+    Raises:
+        ValueError: the data names no partitions.
+    """
+    try:
+        numbers = sorted(int(number) for number in json.loads(data)["partitions"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        numbers = [-1]
+    if numbers and not 0 <= numbers[0] <= numbers[-1] <= 0x7FFFFFFF:
+        raise ValueError(f"{data[:100]!r} names no partitions")
+    return numbers
+
+
+def _matches(raw: str, topic: str) -> bool:
+    cleaned = raw.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        return re.fullmatch(cleaned, topic) is not None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"pattern {_short(raw)}; expected a regular expression that Python can compile: {error}"
+        ) from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"

@@ -1,0 +1,228 @@
+"""Create, extend and delete topics by writing ZooKeeper nodes, as Kafka's old tools do.
+
+- `/brokers/ids/<id>`: the live brokers.
+- `/brokers/topics/<topic>`: the replica assignment; the controller watches it and elects leaders.
+- `/config/topics/<topic>`: the topic's settings; `/config/changes/config_change_<n>`: the topics
+  whose settings have changed, which the brokers watch.
+- `/admin/delete_topics/<topic>`: the request to delete the topic; the controller deletes the topic
+  and then this node.
+
+`admin.client` calls `TopicNodes` in threads, because its calls block; `admin.new_topic` computes
+the replica assignments.
+
+Invariant: a call closes each session that it opens, also when it raises an error. So no session is
+open between calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
+from aiokafka08.errors import (
+    KafkaUnavailableError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+ReplicaAssignment = dict[int, list[int]]
+"""Partition → the node ids of its replicas, the preferred leader first."""
+
+_TOPICS = "/brokers/topics"
+_CONFIGS = "/config/topics"
+_CHANGES = "/config/changes/config_change_"
+_DELETIONS = "/admin/delete_topics"
+
+
+class TopicNodes:
+    """The nodes in which one ZooKeeper keeps a cluster's topics.
+
+    Args:
+        connect: "host:port,host:port/chroot".
+        timeout_s: seconds to wait for a session.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+    """
+
+    def __init__(self, connect: str, timeout_s: float) -> None:
+        require_kazoo()
+        self._connect = connect
+        self._timeout_s = timeout_s
+
+    def broker_ids(self) -> set[int]:
+        """Return the node ids of the live brokers.
+
+        Raises:
+            KafkaUnavailableError: there is none.
+        """
+        from kazoo.exceptions import NoNodeError
+
+        with self._session() as client:
+            try:
+                ids = {int(name) for name in client.get_children("/brokers/ids")}
+            except NoNodeError:
+                ids = set()
+        if not ids:
+            raise KafkaUnavailableError(
+                f"ZooKeeper {self._connect} names no live broker. Check that zookeeper_connect is "
+                "the ZooKeeper, and the chroot, of the cluster"
+            )
+        return ids
+
+    def create_topic(
+        self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
+    ) -> None:
+        """Write a topic's nodes; return before the leaders are elected.
+
+        Raises:
+            TopicAlreadyExistsError: the topic exists.
+        """
+        from kazoo.exceptions import NodeExistsError
+
+        with self._session() as client:
+            if client.exists(f"{_TOPICS}/{topic}") is not None:
+                raise TopicAlreadyExistsError(f"topic {topic!r} exists already")
+            if configs:
+                # The settings are written before the topic, so that the leaders find them.
+                path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=dict(configs))
+                try:
+                    client.create(path, value, makepath=True)
+                except NodeExistsError:  # left by a deleted topic
+                    client.set(path, value)
+            partitions = {str(partition): nodes for partition, nodes in assignment.items()}
+            try:
+                client.create(
+                    f"{_TOPICS}/{topic}", _json(version=1, partitions=partitions), makepath=True
+                )
+            except NodeExistsError:
+                raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
+
+    def assignment(self, topic: str) -> ReplicaAssignment:
+        """Return the replicas of each partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+        """
+        return self._read_topic(topic)[0]
+
+    def add_partitions(self, topic: str, new: ReplicaAssignment) -> None:
+        """Add partitions to a topic; raises as `assignment`."""
+        assignment, fields, version = self._read_topic(topic)
+        partitions = {str(partition): nodes for partition, nodes in {**assignment, **new}.items()}
+        with self._session() as client:
+            client.set(
+                f"{_TOPICS}/{topic}", _json(**{**fields, "partitions": partitions}), version=version
+            )
+
+    def overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of topics; none for one that has the brokers' defaults only.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic doesn't exist.
+        """
+        with self._session() as client:
+            return {topic: _read_overrides(client, topic)[0] for topic in topics}
+
+    def alter_overrides(
+        self,
+        topic: str,
+        new: Mapping[str, str],
+        removed: Collection[str],
+        *,
+        as_json_object: bool,
+    ) -> dict[str, str]:
+        """Change settings of a topic, and tell the brokers; return the settings that it has now.
+
+        Args:
+            topic: its name.
+            new: settings to set.
+            removed: names of settings to remove.
+            as_json_object: how the brokers read of a change: as a JSON object from 0.9 on, as a
+                JSON string before.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+        """
+        with self._session() as client:
+            before, version = _read_overrides(client, topic)
+            kept = {name: value for name, value in before.items() if name not in removed}
+            config = {**kept, **new}
+            path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=config)
+            if version is None:
+                client.create(path, value, makepath=True)
+            else:
+                client.set(path, value, version=version)
+            change = (
+                _json(version=1, entity_type="topics", entity_name=topic)
+                if as_json_object
+                else json.dumps(topic).encode()
+            )
+            client.create(_CHANGES, change, sequence=True, makepath=True)
+        return config
+
+    def request_deletion(self, topic: str) -> None:
+        """Request that the controller deletes a topic; `deletion_state` shows when it has.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic doesn't exist.
+        """
+        from kazoo.exceptions import NodeExistsError
+
+        with self._session() as client:
+            if client.exists(f"{_TOPICS}/{topic}") is None:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+            try:
+                client.create(f"{_DELETIONS}/{topic}", makepath=True)
+            except NodeExistsError:
+                pass  # requested before
+
+    def deletion_state(self, topic: str) -> tuple[bool, bool]:
+        """Return whether the topic exists, and whether its deletion is still requested.
+
+        The request is read first. The controller removes the topic's node, then the request's node:
+        in the other order both could be removed between the reads, which looks like a refusal.
+        """
+        with self._session() as client:
+            is_requested = client.exists(f"{_DELETIONS}/{topic}") is not None
+            return client.exists(f"{_TOPICS}/{topic}") is not None, is_requested
+
+    def _read_topic(self, topic: str) -> tuple[ReplicaAssignment, dict[str, Any], int]:
+        """Return a topic's replica assignment, all fields of its node, and the node's version."""
+        from kazoo.exceptions import NoNodeError
+
+        with self._session() as client:
+            try:
+                data, stat = client.get(f"{_TOPICS}/{topic}")
+            except NoNodeError:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist") from None
+        fields = json.loads(data)
+        assignment = {int(partition): nodes for partition, nodes in fields["partitions"].items()}
+        return assignment, fields, stat.version
+
+    def _session(self) -> AbstractContextManager[KazooClient]:
+        return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+
+
+def _read_overrides(client: KazooClient, topic: str) -> tuple[dict[str, str], int | None]:
+    """Return a topic's settings and the version of their node; None if there is no node."""
+    from kazoo.exceptions import NoNodeError
+
+    if client.exists(f"{_TOPICS}/{topic}") is None:
+        raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+    try:
+        data, stat = client.get(f"{_CONFIGS}/{topic}")
+    except NoNodeError:
+        return {}, None
+    config = json.loads(data)["config"] if data else {}
+    return {name: str(value) for name, value in config.items()}, stat.version
+
+
+def _json(**fields: object) -> bytes:
+    return json.dumps(fields).encode()

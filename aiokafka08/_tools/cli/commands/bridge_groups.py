@@ -1,0 +1,150 @@
+"""`bridge groups`: carry the offsets of groups over to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, format_option
+
+if TYPE_CHECKING:
+    from aiokafka08.bridge.config import BridgeConfig
+    from aiokafka08.bridge.groups.carry_over import FileOffsets
+    from aiokafka08.bridge.groups.group_plan import GroupMove
+
+FIELDS = {
+    "group": "the group",
+    "topic": "the topic at the source",
+    "partition": "the partition's number",
+    "store": 'where the offset is: "kafka", "zookeeper" or "file"',
+    "source_offset": "the offset of the next message at the source",
+    "target_topic": "the topic at the target",
+    "before": "what the group had committed at the target; null: nothing",
+    "target_offset": "the offset of the same message at the target; null: not copied yet",
+    "outcome": (
+        'either "move", "same", "behind" (the target is further), "waiting" (not copied yet), '
+        '"missing" (was never copied) or "refused" (the group has members, or committed meanwhile)'
+    ),
+    "reason": "why it isn't moved",
+}
+
+MOVED = 0
+NOT_MOVED = 1
+
+
+@command(
+    "groups",
+    fields=FIELDS,
+    examples=[
+        Example("What would become of the groups", "aiokafka08 bridge groups bridge.toml"),
+        Example(
+            "Commit the offsets at the target", "aiokafka08 bridge groups bridge.toml --execute"
+        ),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--execute", is_flag=True, help="Commit the offsets; without it, only show them.")
+@click.option("--rewind", is_flag=True, help="Move offsets back, too.")
+@format_option
+def groups(file: Path, execute: bool, rewind: bool, format: str | None) -> int:
+    """Translate the offsets of groups, and commit them at the target.
+
+    An offset only goes forward, unless --rewind is given. A group with members at the target is
+    left alone. The exit code is 1 if an offset can't be moved, a pattern of [groups] matches no
+    group of the source, or the groups have no offsets in the topics of the bridge.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08.bridge.config import read_config
+
+    config = read_config(file)
+    return run(_groups(config, file_offsets(config), execute, rewind, format))
+
+
+async def _groups(
+    config: BridgeConfig, offsets: FileOffsets, execute: bool, rewind: bool, format: str | None
+) -> int:
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08.bridge.groups.carry_over import GroupTransfer
+    from aiokafka08.bridge.target.target_release import refuse_old_target
+
+    await refuse_old_target(config)
+    transfer = GroupTransfer(config, offsets)
+    may_rewind = True if rewind else None
+    try:
+        nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
+        if execute:
+            moves = await transfer.carry_over(rewind=may_rewind)
+        else:
+            moves = await transfer.plan(rewind=may_rewind)
+    finally:
+        await transfer.close()
+    if nothing is not None:
+        note(nothing)
+    code = show_moves(moves, format, execute)
+    is_done = nothing is None and (moves or not config.groups.include)
+    return code if is_done else NOT_MOVED
+
+
+def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) -> int:
+    """Print the rows and what was done, and return the exit code."""
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08.bridge.wording import committed_text
+
+    write_rows((_row(move) for move in moves), FIELDS, format)
+    if not moves:
+        note("no group of [groups] has committed offsets in the topics of the bridge")
+    outcomes = [move.outcome for move in moves]
+    if execute:
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), "target"))
+    else:
+        note("nothing changed; add --execute")
+    done = all(outcome in ("move", "same") for outcome in outcomes)
+    return MOVED if done else NOT_MOVED
+
+
+def _row(move: GroupMove) -> dict[str, Any]:
+    return {
+        "group": move.group,
+        "topic": move.source.topic,
+        "partition": move.source.partition,
+        "store": move.store,
+        "source_offset": move.source_offset,
+        "target_topic": move.copy.topic,
+        "before": move.before,
+        "target_offset": move.target_offset,
+        "outcome": move.outcome,
+        "reason": move.reason,
+    }
+
+
+def file_offsets(config: BridgeConfig) -> FileOffsets:
+    """Return the offsets in the groups' file of a bridge; nothing if it has none.
+
+    Raises:
+        IllegalArgumentError: the file can't be read, or an entry names no group.
+    """
+    from aiokafka08._tools.cli.group_files import parse_offsets
+    from aiokafka08.errors import IllegalArgumentError
+    from aiokafka08.structs import TopicPartition
+
+    path = config.groups.file
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        detail = error.strerror if isinstance(error, OSError) else str(error)
+        raise IllegalArgumentError(f"groups.file={str(path)!r}: {detail}") from None
+    found: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
+    for one in parse_offsets(text, str(path)):
+        if one.group is None:
+            raise IllegalArgumentError(
+                f"{path}: {one.topic}/{one.partition} has no group; expected one in each entry"
+            )
+        tp = TopicPartition(one.topic, one.partition)
+        found.setdefault(one.group, {})[tp] = (one.offset, one.metadata)
+    return found

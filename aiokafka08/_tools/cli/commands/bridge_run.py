@@ -1,0 +1,230 @@
+"""`bridge run` and `bridge status`: copy, and show how far the copy is."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_option, log_to_stderr
+from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, Terminated, fail
+
+if TYPE_CHECKING:
+    from aiokafka08._core.metrics.endpoint import Page
+    from aiokafka08.bridge.config import BridgeConfig, OnLoss
+    from aiokafka08.bridge.copy.status import CopyStatus
+
+FIELDS = {
+    "topic": "the topic at the source",
+    "partition": "the partition's number",
+    "target": "the topic at the target",
+    "position": "the source offset of the next message to copy; null: nothing is copied yet",
+    "end": "the source offset after the last message; null: the partition has no leader",
+    "lag": "end - position; all of the log if nothing is copied yet; null as end",
+}
+
+
+@command(
+    "run",
+    examples=[
+        Example(
+            "Copy what is there, and end", "aiokafka08 bridge run bridge.toml --until-caught-up"
+        ),
+        Example(
+            "Copy at most 20 MB/s",
+            "aiokafka08 bridge run bridge.toml --rate 20MB/s --until-caught-up",
+        ),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="End as soon as all that the source has at the start is copied.",
+)
+@click.option("--rate", metavar="RATE", help='The most bytes per second, such as "20MB/s".')
+@click.option(
+    "--on-loss",
+    type=click.Choice(("stop", "skip")),
+    help="Where the source has lost messages, stop the partition, or skip them "
+    "(default: copy.on_loss of FILE).",
+)
+@click.option(
+    "--listen",
+    metavar="[HOST]:PORT",
+    help="Serve /metrics and /healthz there (default: listen of FILE, or not at all).",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    help="What to log on stderr (default: info).",
+)
+def run_(
+    file: Path,
+    until_caught_up: bool,
+    rate: str | None,
+    on_loss: OnLoss | None,
+    listen: str | None,
+    log_level: str,
+) -> int:
+    """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
+
+    Each transaction of the target has records and the positions behind them, so the copy goes on
+    where it ended, however it ended. SIGTERM commits what was read. The newest start fences older
+    ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition could
+    not be copied to its end, or a pattern of topics.include matches no topic.
+    """
+    from dataclasses import replace
+
+    from aiokafka08._core.concurrency.rate import parse_rate
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08.bridge.config import read_config
+    from aiokafka08.bridge.copy.status import CopyStatus
+    from aiokafka08.bridge.errors import BridgeFencedError
+
+    config = read_config(file)
+    if rate is not None:
+        config = replace(config, copy=replace(config.copy, rate=parse_rate(rate)))
+    if on_loss is not None:
+        config = replace(config, copy=replace(config.copy, on_loss=on_loss))
+    if listen is not None:
+        config = replace(config, listen=listen)
+    _log(log_level)
+    status = CopyStatus()
+    try:
+        run(_run(config, status, until_caught_up))
+    except BridgeFencedError as error:
+        return fail(error.text, FENCED)
+    except Terminated:
+        _note_stop(status)
+        return DONE  # the last transactions are committed, or aborted
+    except KeyboardInterrupt:
+        _note_stop(status)
+        raise
+    problems = [*status.stopped.values(), *status.refused_topics.values()]
+    for problem in problems:
+        fail(problem, FAILED)
+    return FAILED if problems else DONE
+
+
+def _log(level: str) -> None:
+    """Log what the bridge does; of its clients' connections only what isn't as usual."""
+    usual = {"aiokafka08": "warning", "aiokafka08.bridge": "info"} if level == "info" else {}
+    # An error of the command has what kazoo warns of, once for each attempt.
+    quiet = {} if level == "debug" else {"aiokafka08.admin.kazoo": "error"}
+    log_to_stderr(level, {**usual, **quiet})
+
+
+def _note_stop(status: CopyStatus) -> None:
+    from aiokafka08._tools.cli.notes import note
+
+    note(
+        f"stopped; all that was copied is committed: {status.records} messages in "
+        f"{status.transactions} transactions"
+    )
+
+
+async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
+    import asyncio
+
+    from aiokafka08.bridge.daemon import run_bridge
+    from aiokafka08.bridge.target.daemon_threads import DaemonThreads
+
+    # ZooKeeper's client and name resolution use these: a stop doesn't wait for a call that hangs.
+    asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))
+    with serve_pages(config, status):
+        copy = run_bridge(config, status, until_caught_up=until_caught_up)
+        if config.groups.continuous:
+            await _with_groups(copy, config, status)
+        else:
+            await copy
+
+
+async def _with_groups(
+    copy: Coroutine[Any, Any, None], config: BridgeConfig, status: CopyStatus
+) -> None:
+    """Carry groups over while the copy runs. An error of either ends both."""
+    import asyncio
+
+    from aiokafka08._tools.cli.commands.bridge_groups import file_offsets
+    from aiokafka08.bridge.groups.carry_over import carry_over_continuously
+
+    work = carry_over_continuously(config, file_offsets(config), status)
+    tasks = [asyncio.create_task(copy), asyncio.create_task(work, name="bridge groups")]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
+    """Serve /metrics and /healthz while the block runs, if the file or the option says where."""
+    if config.listen is None:
+        yield
+        return
+    import asyncio
+
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
+    from aiokafka08._tools.cli.commands.exporter import parse_listen
+    from aiokafka08.bridge.copy.status_pages import health_page, metrics_page
+    from aiokafka08.bridge.verify.verify_state import last_verification, state_path
+
+    loop = asyncio.get_running_loop()
+    host, port = parse_listen(config.listen)
+
+    def metrics() -> Page:
+        if (last := last_verification(state_path(config.path))) is not None:
+            status.verified_equal, status.verified_at = int(last.is_equal), last.at
+        return metrics_page(status, loop.time())
+
+    try:
+        endpoint = MetricsEndpoint(
+            host,
+            port,
+            metrics,
+            lambda: health_page(status, loop.time()),
+            client_id=config.client_id,
+        )
+    except OSError as error:
+        where = f"{host}:{port}"
+        raise OSError(error.errno, f"{error.strerror}: choose another --listen", where) from None
+    click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
+    try:
+        yield
+    finally:
+        endpoint.close()
+
+
+@command(
+    "status",
+    fields=FIELDS,
+    examples=[Example("How far the copy is", "aiokafka08 bridge status bridge.toml")],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@format_option
+def status_(file: Path, format: str | None) -> None:
+    """Show the positions of the copy, as the target has committed them.
+
+    It needs no running bridge, and fences none.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08.bridge.config import read_config
+
+    rows = run(_status(read_config(file)))
+    write_rows(rows, FIELDS, format)
+
+
+async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
+    from aiokafka08.bridge.copy.read_progress import read_progress
+
+    return [one._asdict() for one in await read_progress(config)]

@@ -1,0 +1,189 @@
+"""`bridge verify`: is each message at the target, once and in order?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command
+from aiokafka08._tools.cli.output import FORMATS
+
+if TYPE_CHECKING:
+    from aiokafka08.bridge.config import BridgeConfig
+    from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
+    from aiokafka08.bridge.verify.verify_state import VerifyState
+
+FIELDS = {
+    "topic": "the topic at the source",
+    "partition": "the partition's number",
+    "source_count": "how many messages were compared at the source",
+    "target_count": "how many were compared at the target",
+    "equal": "whether these are the same messages in the same order, with the right stored offsets",
+    "first_difference": "the source offset of the first one that isn't the same, or whose stored "
+    "offset is wrong; null: none",
+}
+
+EQUAL = 0
+DIFFERENT = 1
+
+_SAVE_S = 5.0
+
+
+@command(
+    "verify",
+    fields=FIELDS,
+    examples=[
+        Example("Compare all that is copied", "aiokafka08 bridge verify bridge.toml"),
+        Example(
+            "Go on after Ctrl-C, and print one object",
+            "aiokafka08 bridge verify bridge.toml --resume --format json",
+        ),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--timestamps", is_flag=True, help="Compare the timestamps, too.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on where the last call ended, and look again from each difference on.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Where the progress is kept (default: FILE with the ending .verify.json).",
+)
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help='How the result is printed (default: table on a terminal, tsv elsewhere). "json" is one '
+    'object, {"partitions": [...], "equal": ...}.',
+)
+def verify(
+    file: Path, timestamps: bool, resume: bool, state: Path | None, format: str | None
+) -> int:
+    """Compare each partition with its copy, message by message.
+
+    Keys and values are compared, in order, from the start of the source's log, or of the copy if
+    that began later, to the bridge's position. Each side is read once. The exit code is 0 if all
+    are equal, 1 if not, or if nothing of a partition is copied yet. If a pattern of topics.include
+    matches no topic, nothing is compared, and the exit code is 1.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import write_json, write_rows
+    from aiokafka08.bridge.config import read_config
+    from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
+
+    config = read_config(file)
+    if timestamps and config.copy.timestamps == "now":
+        raise click.UsageError(
+            f'--timestamps: copy.timestamps = "now" in {file} gives each message the time of its '
+            "copy, so all would differ. Leave --timestamps out"
+        )
+    kept = VerifyState(state or state_path(file), config.name, timestamps)
+    if resume:
+        kept.load()
+    kept.save(now=time.time())  # says at once if it can't be written
+    try:
+        verdicts = run(_verify(config, kept, timestamps))
+    except KeyboardInterrupt:
+        note("stopped; --resume goes on where it ended")
+        raise
+    rows = [_row(one) for one in verdicts]
+    equal = all(one.is_equal for one in verdicts)
+    if format == "json":
+        write_json({"partitions": rows, "equal": equal})
+    else:
+        write_rows(rows, FIELDS, format)
+        for one in verdicts:
+            if one.first_map is not None or one.last_map is not None:
+                note(f"{one.topic}/{one.partition}: offset map: {_maps_text(one)}")
+    for one in verdicts:
+        if (difference := one.difference) is not None:
+            note(
+                f"{one.topic}/{one.partition}: {difference.kind}: offset "
+                f"{difference.source_offset} of the source, {difference.target_offset} of "
+                f"{one.target_topic}/{one.partition} at the target"
+                + (
+                    ": a message of another producer, which the bridge hasn't written"
+                    if one.is_of_another
+                    else ""
+                )
+            )
+        if (wrong := one.wrong_map) is not None:
+            note(
+                f"{one.topic}/{one.partition}: wrong offset map: offset {wrong.source_offset} of "
+                f"the source is offset {wrong.target_offset} of {one.target_topic}/{one.partition} "
+                f"at the target, but the runs in topic {config.offsets_topic} give "
+                f"{wrong.stored_target}. Don't carry over groups, which would go on at the wrong "
+                "message: copy the topic again, to a new target topic by a new bridge"
+            )
+    idle = [one for one in verdicts if not one.has_begun]
+    if idle and not any(one.progress.source_count for one in verdicts):
+        note(f"nothing is copied yet: start 'bridge run', or check name and target in {file}")
+    else:
+        for one in idle:
+            note(f"{one.topic}/{one.partition}: nothing is copied yet")
+    if waiting := sum(one.waiting for one in verdicts):
+        note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
+    for one in verdicts:
+        if one.before:
+            note(
+                f"{one.topic}/{one.partition}: {one.before} offsets of the source are in front of "
+                "the first message copied; they weren't compared"
+            )
+    return EQUAL if equal else DIFFERENT
+
+
+async def _verify(
+    config: BridgeConfig, kept: VerifyState, timestamps: bool
+) -> list[PartitionVerdict]:
+    from aiokafka08.bridge.verify.verification import verify as compare
+
+    saved_at = time.monotonic()
+
+    def keep(verdict: PartitionVerdict) -> None:
+        nonlocal saved_at
+        kept.note(verdict)
+        if time.monotonic() - saved_at >= _SAVE_S:
+            kept.save(now=time.time())
+            saved_at = time.monotonic()
+
+    is_complete = False
+    try:
+        verdicts = await compare(
+            config, resume=kept.verdicts, timestamps=timestamps, on_progress=keep
+        )
+        is_complete = True
+        return verdicts
+    finally:
+        kept.save(now=time.time(), is_complete=is_complete)
+
+
+def _row(one: PartitionVerdict) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "source_count": one.progress.source_count,
+        "target_count": one.progress.target_count,
+        "equal": one.is_equal,
+        "first_difference": one.first_difference,
+    }
+
+
+def _maps_text(one: PartitionVerdict) -> str:
+    return ", ".join(
+        f"{place} {_map_text(pair)}"
+        for place, pair in (("first", one.first_map), ("last", one.last_map))
+        if pair is not None
+    )
+
+
+def _map_text(pair: OffsetPair) -> str:
+    text = f"{pair.source_offset} -> {pair.target_offset}"
+    if pair.stored_target is None:
+        return f"{text} (not checked: no runs cover it)"
+    return f"{text} (the runs give {pair.stored_target})" if pair.is_wrong else text

@@ -1,0 +1,117 @@
+"""`doctor`: is the cluster healthy?
+
+The rules are in `aiokafka08._tools.doctor`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.doctor.examination import Examination
+
+FIELDS = {
+    "code": "the code of the finding ('The doctor' in the documentation lists them)",
+    "severity": "critical, warning or note; notes don't count as findings",
+    "where": "the broker, the topic and partitions, or the group",
+    "why": "what was found, and why it matters",
+    "action": "what to do",
+}
+
+HEALTHY = 0
+FINDINGS = 1
+CANNOT_LOOK = 2
+
+
+@command(
+    "doctor",
+    fields=FIELDS,
+    examples=[
+        Example("All that can be seen at once", "aiokafka08 doctor -b kafka1:9092"),
+        Example(
+            "With ZooKeeper, and with what takes two samples",
+            "aiokafka08 doctor -b kafka1:9092 --zookeeper zk1:2181 --watch 60s",
+        ),
+        Example(
+            "For a script that doesn't mind groups nobody uses",
+            "aiokafka08 doctor -b kafka1:9092 --ignore idle-group-lag --format json",
+        ),
+    ],
+)
+@click.option(
+    "--watch",
+    metavar="DURATION",
+    help="Look twice, this long apart (60s, 5m): for retention that overtakes groups, groups "
+    "without members that commit, and the log cleaner.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    help="Leave out findings with this code; may be repeated.",
+)
+@connection_options
+@format_option
+def doctor(
+    settings: Settings, watch: str | None, ignore: tuple[str, ...], format: str | None
+) -> int:
+    """Find what is wrong with a cluster, or soon will be. Read-only.
+
+    The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
+    at. --format json prints {"healthy": ..., "findings": [...]}.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.main import error_text, fail
+    from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_text
+    from aiokafka08._tools.cli.times import parse_duration
+    from aiokafka08._tools.doctor.examination import examine
+    from aiokafka08._tools.doctor.finding import find_code, is_healthy
+    from aiokafka08._tools.doctor.report import report
+    from aiokafka08.errors import IllegalArgumentError, KafkaError
+
+    watch_s = None if watch is None else parse_duration("--watch", watch) / 1000
+    if watch_s is not None and watch_s <= 0:
+        raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
+    ignored = {find_code("--ignore", text) for text in ignore}
+    try:
+        found = examine(run(_look(settings, watch_s)))
+    except KafkaError as error:
+        return fail(error_text(error), CANNOT_LOOK)
+    findings = [one for one in found if one.code not in ignored]
+    healthy, rows = is_healthy(findings), [one.as_row() for one in findings]
+    format = format or default_format()
+    if format == "json":
+        write_json({"healthy": healthy, "findings": rows})
+    elif format == "table":
+        write_text(report(findings, shutil.get_terminal_size().columns))
+    else:
+        write_rows(rows, FIELDS, format)
+    return HEALTHY if healthy else FINDINGS
+
+
+async def _look(settings: Settings, watch_s: float | None) -> Examination:
+    from aiokafka08._tools.cli.connection import admin_client, range_router
+    from aiokafka08._tools.doctor.gathering import look
+
+    has_zookeeper = settings.zookeeper_connect is not None
+    async with admin_client(settings) as admin, range_router(settings) as router:
+        return await look(admin, router, has_zookeeper=has_zookeeper, watch_s=watch_s, sleep=_watch)
+
+
+async def _watch(seconds: float) -> None:
+    """Wait this long, with a progress bar."""
+    import asyncio
+
+    from aiokafka08._tools.cli.progress import Progress
+
+    with Progress("watching", round(seconds), "seconds") as progress:
+        while seconds > 0:
+            await asyncio.sleep(min(seconds, 1.0))
+            seconds -= 1.0
+            progress.add(1)

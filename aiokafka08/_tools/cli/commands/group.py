@@ -1,0 +1,394 @@
+"""`group`: list and describe groups, show their lag, delete them; in Kafka and in ZooKeeper.
+
+`group_offsets` has the commands that move offsets. Each row names the store that it is about, since
+a group may be in both.
+
+Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not the topic
+`__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.commands.group_offsets import export, import_, reset
+from aiokafka08._tools.cli.declare import (
+    CommandGroup,
+    Example,
+    command,
+    connection_options,
+    format_option,
+)
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08.errors import KafkaError
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.cli.output import Row
+    from aiokafka08.admin import MemberDescription, StoredGroup
+    from aiokafka08.admin.group_lag import GroupStore
+
+STORE = 'where this is kept: "kafka" or "zookeeper"'
+GROUP_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "protocol_type": 'such as "consumer"; empty for a group that has offsets, but never a member',
+}
+MEMBER_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "state": (
+        'such as "Stable"; "Empty" without members, also if only offsets are left; null if this '
+        "store can't tell: members of 0.8 are in ZooKeeper only"
+    ),
+    "assignor": "how the members divide the partitions; empty or null if unknown",
+    "member": "the id of a member; null in the only row of a group without members",
+    "client_id": "the member's client id; empty in ZooKeeper",
+    "host": "the member's host; empty in ZooKeeper",
+    "partitions": 'the partitions that it reads, such as ["orders/0", "orders/1"]',
+    "offsets": "how many partitions have a committed offset of the group in this store",
+}
+LAG_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "topic": "the topic",
+    "partition": "the partition's number",
+    "committed": "the committed offset, of the next message to read; null: none yet",
+    "end": "the offset of the partition's next message; null: no such partition, or no leader",
+    "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
+    "member": "the member that reads the partition; null: none, or unknown",
+}
+DELETION_FIELDS = {
+    "group": "the group",
+    "store": STORE,
+    "outcome": (
+        'either "deleted", or "expiring": the brokers remove it at their next check, within '
+        "offsets.retention.check.interval.ms (10 minutes)"
+    ),
+}
+
+
+@click.group("group", cls=CommandGroup)
+def group() -> None:
+    """List groups, show their lag, move their offsets.
+
+    Groups may be in Kafka (from 0.8.2 on), in ZooKeeper, or in both. Those in ZooKeeper are found
+    with --zookeeper; on 0.8 members are in ZooKeeper only.
+    """
+
+
+@command(
+    "list",
+    group=group,
+    fields=GROUP_FIELDS,
+    examples=[
+        Example(
+            "All groups, in Kafka and in ZooKeeper",
+            "aiokafka08 group list -b kafka1:9092 --zookeeper zk1:2181",
+        ),
+    ],
+)
+@connection_options
+@format_option
+def list_(settings: Settings, format: str | None) -> int:
+    """List all groups; idle ones too.
+
+    Brokers of 0.8.2 to 0.10.0 don't list idle groups: there the topic __consumer_offsets is read,
+    which may take a moment.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import write_rows
+
+    groups, errors = run(_list(settings))
+    write_rows((one._asdict() for one in groups), GROUP_FIELDS, format)
+    for error in errors:
+        note(f"groups may be missing: {error.text}")
+    return 1 if errors else 0
+
+
+async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]]:
+    """Return the groups that can be read, and why others can't.
+
+    Raises:
+        KafkaError: no group can be read.
+    """
+    from aiokafka08._tools.cli.connection import admin_client
+
+    groups: list[StoredGroup] = []
+    errors: list[KafkaError] = []
+    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
+    async with admin_client(settings) as admin:
+        for store in stores:
+            try:
+                listing = await admin.list_groups_of_store(store)
+            except KafkaError as error:
+                errors.append(error)
+            else:
+                groups += listing.groups
+                errors += listing.errors
+    if errors and not groups:
+        raise errors[0]
+    return sorted(groups), errors
+
+
+@command(
+    "describe",
+    group=group,
+    fields=MEMBER_FIELDS,
+    examples=[
+        Example("The members of a group", "aiokafka08 group describe billing -b kafka1:9092"),
+    ],
+)
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@connection_options
+@format_option
+def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
+    """Show the state and the members of groups, a row per member."""
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.output import rows_so_far
+
+    with rows_so_far(MEMBER_FIELDS, format) as rows:
+        run(_describe(settings, groups, rows))
+        missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    return _note_missing(missing)
+
+
+async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
+    """Add the rows of all groups that can be described, then raise the first error of another."""
+    from aiokafka08._tools.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        possible = await admin.possible_groups(list(dict.fromkeys(names)))
+        described = {
+            (one.store, one.group): one for one in await admin.describe_stored_groups(possible)
+        }
+        committed = {
+            (one.store, one.group): one for one in await admin.list_stored_offsets(possible)
+        }
+    errors = []
+    for one in sorted(possible):
+        key = one.store, one.group
+        found, stored = described.get(key), committed[key]
+        error = stored.error if found is None else found.error or stored.error
+        if error is not None:
+            errors.append(error)
+            continue
+        description = None if found is None else found.description
+        offsets = len(stored.offsets)
+        is_dead = description is None or description.state == "Dead"
+        if is_dead and not offsets:
+            continue
+        members: Sequence[MemberDescription | None] = [None]
+        state, assignor = None, None
+        if description is not None:
+            members = description.members or members
+            state = "Empty" if is_dead else description.state
+            assignor = description.protocol
+        rows += [
+            {
+                "group": one.group,
+                "store": one.store,
+                "state": state,
+                "assignor": assignor,
+                **_member_row(member),
+                "offsets": offsets,
+            }
+            for member in members
+        ]
+    if errors:
+        raise errors[0]
+
+
+def _member_row(member: MemberDescription | None) -> dict[str, Any]:
+    from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+    from aiokafka08.errors import KafkaProtocolError
+
+    if member is None:
+        return {"member": None, "client_id": None, "host": None, "partitions": []}
+    try:
+        assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
+        partitions = [f"{one.topic}/{one.partition}" for one in sorted(assignment.partitions())]
+    except KafkaProtocolError:
+        partitions = []  # another protocol than that of consumers
+    return {
+        "member": member.member_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "partitions": partitions,
+    }
+
+
+@command(
+    "lag",
+    group=group,
+    fields=LAG_FIELDS,
+    examples=[
+        Example("The lag of a group", "aiokafka08 group lag billing -b kafka1:9092"),
+        Example(
+            "The lag of all groups, as JSON",
+            "aiokafka08 group lag --all -b kafka1:9092 --zookeeper zk1:2181 --format json",
+        ),
+    ],
+)
+@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@connection_options
+@format_option
+def lag(
+    settings: Settings,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    format: str | None,
+) -> int:
+    """Show how far groups are behind, a row per partition and store."""
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import write_rows
+
+    if bool(groups) == all_groups:
+        raise click.UsageError("group lag: name groups, or give --all")
+    rows = run(_lag(settings, groups))
+    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
+    wanted = [row for row in rows if not topics or row["topic"] in topics]
+    if without_offsets and not wanted:
+        from aiokafka08.errors import UnknownTopicOrPartitionError
+
+        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
+    write_rows(wanted, LAG_FIELDS, format)
+    beyond = [
+        f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
+    ]
+    if beyond:
+        from aiokafka08.telemetry import join_names
+
+        note(
+            f"negative lag: committed beyond the end of {join_names(beyond)}. The log has lost "
+            "messages, or the topic was made anew; the group goes on as its auto_offset_reset "
+            "says. Just after a change of leader it may pass: look again"
+        )
+    if without_offsets:
+        note(_no_offsets_text(without_offsets))
+    return _note_missing(missing) or int(bool(without_offsets))
+
+
+def _is_beyond(row: Mapping[str, Any]) -> bool:
+    return row["lag"] is not None and row["lag"] < 0
+
+
+async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
+    from aiokafka08._tools.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        found = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
+    return [one._asdict() for one in found]
+
+
+def _no_offsets_text(topics: Sequence[str]) -> str:
+    return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
+
+
+def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the groups that aren't known.
+
+    Raises:
+        KafkaError: none of the named groups is known.
+    """
+    missing = [name for name in dict.fromkeys(groups) if name not in known]
+    if missing and not known:
+        from aiokafka08.errors import GroupIdNotFound
+
+        raise GroupIdNotFound(_missing_text(missing))
+    return missing
+
+
+def _note_missing(missing: Collection[str]) -> int:
+    """Print a line about groups that aren't known, and return the exit code."""
+    if not missing:
+        return 0
+    from aiokafka08._tools.cli.notes import note
+
+    note(_missing_text(missing))
+    return 1
+
+
+def _missing_text(missing: Collection[str]) -> str:
+    names = ", ".join(map(repr, missing))
+    what = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
+    return f"{what} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
+
+
+for moving in (reset, export, import_):
+    group.add_command(moving)
+
+
+@command(
+    "delete",
+    group=group,
+    fields=DELETION_FIELDS,
+    examples=[
+        Example(
+            "Delete a group, with its offsets",
+            "aiokafka08 group delete copy -b kafka1:9092 --zookeeper zk1:2181 --yes",
+        ),
+    ],
+)
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.option(
+    "--store",
+    type=click.Choice(["kafka", "zookeeper"]),
+    help="Delete it only there (default: in both).",
+)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@connection_options
+@format_option
+def delete(
+    settings: Settings, groups: tuple[str, ...], store: str | None, yes: bool, format: str | None
+) -> int:
+    """Delete groups without members, with their committed offsets.
+
+    Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
+    to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
+    of the groups has members.
+    """
+    import sys
+
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import rows_so_far
+
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.UsageError("group delete needs --yes where nobody can be asked")
+        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+    with rows_so_far(DELETION_FIELDS, format) as rows:
+        run(_delete(settings, groups, store, rows))
+        missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    if store is None and settings.zookeeper_connect is None:
+        note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
+    return _note_missing(missing)
+
+
+async def _delete(
+    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
+) -> None:
+    """Delete the groups, and add a row for each one as soon as it is deleted."""
+    from aiokafka08._tools.cli.connection import admin_client
+
+    stores = {store}
+    if store is None:
+        stores = {"kafka"} if settings.zookeeper_connect is None else {"kafka", "zookeeper"}
+    async with admin_client(settings) as admin:
+        possible = await admin.possible_groups(list(dict.fromkeys(groups)))
+        wanted = sorted(one for one in possible if one.store in stores)
+        for one in wanted:
+            await admin.check_group_change(one)
+        for one in wanted:
+            deletion = await admin.delete_stored_group(one)
+            if deletion.outcome != "missing":
+                rows.append(deletion._asdict())

@@ -1,0 +1,365 @@
+"""`group reset`, `group export`, `group import`: move the committed offsets of groups.
+
+`reset` and `import` first make a plan, all of it, and print it; with `--execute` they then carry it
+out (`cli.group_moves`). `cli.group_files` reads and writes the files.
+
+Invariant: nothing is changed without `--execute`, and nothing if a group that the call is about has
+live members, or a part of the plan isn't possible. If a commit fails all the same, the rows show
+what was committed before it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.cli.group_files import GroupOffset, OffsetFileFormat
+    from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
+    from aiokafka08.admin.offset_reset import PlanTarget
+
+PLAN_FIELDS = {
+    "group": "the group",
+    "store": 'where the offset is kept: "kafka" or "zookeeper"',
+    "topic": "the topic",
+    "partition": "the partition's number",
+    "committed": "the offset that was committed before; null: none",
+    "new": "the offset that is committed by --execute",
+}
+
+_store_option = click.option(
+    "--store", type=click.Choice(["kafka", "zookeeper"]), help="Only in this store."
+)
+_execute_option = click.option(
+    "--execute", is_flag=True, help="Carry the plan out; without it nothing is changed."
+)
+
+
+@command(
+    "reset",
+    fields=PLAN_FIELDS,
+    examples=[
+        Example(
+            "Show what reading again since yesterday means",
+            "aiokafka08 group reset billing --to-datetime -1d -b kafka1:9092 --zookeeper zk1:2181",
+        ),
+        Example(
+            "Skip to the end of one partition",
+            "aiokafka08 group reset billing --to-latest --topic orders:0 -b kafka1:9092 "
+            "--zookeeper zk1:2181 --execute",
+        ),
+    ],
+)
+@click.argument("group")
+@click.option("--to-earliest", is_flag=True, help="To the first message.")
+@click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--to-datetime", metavar="TIME", help="To the first message since then.")
+@click.option("--to-current", is_flag=True, help="To the committed offset; else to the end.")
+@click.option("--shift-by", type=int, metavar="N", help="By N offsets; back if N < 0.")
+@click.option("--by-duration", metavar="DURATION", help="To the first message of the last P7D.")
+@click.option(
+    "--from-file", metavar="FILE", help="To the offsets in a file: of export, or CSV; - is stdin."
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P]",
+    help="Only this topic, or partitions of it; may be repeated (default: all with an offset).",
+)
+@_store_option
+@_execute_option
+@connection_options
+@format_option
+def reset(
+    settings: Settings,
+    group: str,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    to_current: bool,
+    shift_by: int | None,
+    by_duration: str | None,
+    from_file: str | None,
+    topics: tuple[str, ...],
+    store: str | None,
+    execute: bool,
+    format: str | None,
+) -> None:
+    """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
+
+    All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
+    and for offsets in ZooKeeper, the plan too needs --zookeeper. A group that is in both stores is
+    reset in both. An offset outside the log becomes the nearest one inside, with a note. On brokers
+    below 0.10.1, which don't know the time of a message, a time means the start of the segment with
+    it: never later than asked.
+    """
+    from aiokafka08._tools.cli.group_files import offsets_of
+    from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
+
+    chosen = {
+        "--to-earliest": "earliest" if to_earliest else None,
+        "--to-latest": "latest" if to_latest else None,
+        "--to-offset": to_offset,
+        "--to-datetime": to_datetime,
+        "--to-current": "current" if to_current else None,
+        "--shift-by": shift_by,
+        "--by-duration": by_duration,
+        "--from-file": from_file,
+    }
+    given = [name for name, value in chosen.items() if value is not None]
+    if len(given) != 1:
+        raise click.UsageError(
+            f"group reset: {' and '.join(given) or 'no target'}; expected one of "
+            f"{', '.join(chosen)}"
+        )
+    selected = _selected_topics(topics)
+    if from_file is not None:
+        if topics:
+            raise click.UsageError(
+                "group reset: --from-file names the partitions; leave --topic out"
+            )
+        offsets = offsets_of(group, _read_offsets(from_file), from_file)
+        _move(settings, FileMoves(offsets, store), execute, format)
+        return
+    target = _target(given[0], chosen[given[0]])
+    _move(settings, TargetMoves(group, target, selected, store), execute, format)
+
+
+@command(
+    "export",
+    examples=[
+        Example(
+            "Save the offsets of a group",
+            "aiokafka08 group export billing -b kafka1:9092 > billing.json",
+        ),
+        Example(
+            "In the format of Kafka's ImportZkOffsets",
+            "aiokafka08 group export billing --store zookeeper --as zookeeper -b kafka1:9092",
+        ),
+    ],
+)
+@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
+@_store_option
+@click.option(
+    "--as",
+    "file_format",
+    type=click.Choice(["json", "jsonl", "zookeeper", "csv"]),
+    default="json",
+    help="The format: zookeeper is that of Kafka's ExportZkOffsets (default: json).",
+)
+@connection_options
+def export(
+    settings: Settings,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    store: str | None,
+    file_format: str,
+) -> None:
+    """Print the committed offsets of groups in a form that import and reset --from-file read.
+
+    zookeeper and csv have no field for the store and the text of a commit. Choose a --store for a
+    group that is in both.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.group_files import format_offsets
+    from aiokafka08._tools.cli.output import write_text
+
+    if bool(groups) == all_groups:
+        raise click.UsageError("group export: name groups, or give --all")
+    offsets = run(_export(settings, groups, store))
+    if not offsets and groups:
+        from aiokafka08.errors import GroupIdNotFound
+
+        raise GroupIdNotFound(f"{', '.join(map(repr, groups))}: no committed offsets")
+    if file_format in ("zookeeper", "csv"):
+        _refuse_two_stores(offsets)
+    write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
+
+
+async def _export(
+    settings: Settings, groups: Sequence[str], store: str | None
+) -> list[GroupOffset]:
+    from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.group_files import GroupOffset
+
+    async with admin_client(settings) as admin:
+        if groups:
+            wanted = await admin.possible_groups(list(dict.fromkeys(groups)))
+        else:
+            wanted = await admin.list_stored_groups()
+        stored = await admin.list_stored_offsets(
+            [one for one in sorted(wanted) if store in (None, one.store)]
+        )
+    offsets = []
+    for one in stored:
+        if one.error is not None:
+            raise one.error
+        offsets += [
+            GroupOffset(one.group, one.store, *tp, *committed)
+            for tp, committed in sorted(one.offsets.items())
+        ]
+    return offsets
+
+
+def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
+    stores: dict[tuple[object, ...], object] = {}
+    for one in offsets:
+        if stores.setdefault((one.group, one.topic, one.partition), one.store) != one.store:
+            raise click.UsageError(
+                f"group export: {one.group!r} has offsets in both stores, which this format can't "
+                "tell apart; choose one with --store"
+            )
+
+
+@command(
+    "import",
+    fields=PLAN_FIELDS,
+    examples=[
+        Example(
+            "Carry a group's offsets from ZooKeeper to Kafka",
+            "aiokafka08 group export billing --store zookeeper -b kafka1:9092 | aiokafka08 group "
+            "import --store kafka -b kafka1:9092 --zookeeper zk1:2181 --execute",
+        ),
+        Example(
+            "Let the group copy begin where billing is",
+            "aiokafka08 group export billing --store zookeeper --as csv -b kafka1:9092 | sed "
+            "s/billing/copy/ | aiokafka08 group import --store zookeeper -b kafka1:9092 "
+            "--zookeeper zk1:2181 --execute",
+        ),
+    ],
+)
+@click.argument("file", default="-")
+@click.option("--group", "group", metavar="GROUP", help="The group, where the file names none.")
+@click.option(
+    "--store",
+    type=click.Choice(["kafka", "zookeeper"]),
+    help="Where to commit (default: as the file says; where the group is now).",
+)
+@click.option(
+    "--to-nearest",
+    is_flag=True,
+    help="Commit the nearest offset inside for one outside the log (default: refuse).",
+)
+@_execute_option
+@connection_options
+@format_option
+def import_(
+    settings: Settings,
+    file: str,
+    group: str | None,
+    store: str | None,
+    to_nearest: bool,
+    execute: bool,
+    format: str | None,
+) -> None:
+    """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
+
+    Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
+    of the groups must be stopped; see reset for when the plan too needs --zookeeper.
+
+    The offsets are committed as they are, but on another cluster equal numbers aren't equal
+    messages: `bridge groups` translates them. If an offset is outside the log, nothing is committed
+    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note.
+    """
+    from aiokafka08._tools.cli.group_moves import FileMoves
+
+    offsets = [
+        one if one.group is not None else one._replace(group=group) for one in _read_offsets(file)
+    ]
+    if any(one.group is None for one in offsets):
+        raise click.UsageError(f"group import: {file} names no group; name it with --group")
+    _move(settings, FileMoves(offsets, store), execute, format, to_nearest=to_nearest)
+
+
+def _move(
+    settings: Settings,
+    moves: TargetMoves | FileMoves,
+    execute: bool,
+    format: str | None,
+    *,
+    to_nearest: bool = True,
+) -> None:
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.group_moves import plan_and_move
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import rows_so_far
+
+    with rows_so_far(PLAN_FIELDS, format) as rows:
+        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest))
+    for group, planned in plan:
+        for one in planned:
+            if one.new != one.wanted:
+                note(
+                    f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted} is "
+                    f"outside the log, {one.new} is the nearest one inside"
+                )
+    if not execute:
+        note("this is the plan, nothing was changed. Carry it out with --execute")
+
+
+def _target(option: str, value: Any) -> PlanTarget:
+    """Return the target that an option names."""
+    from aiokafka08._tools.cli.times import parse_duration, parse_time
+    from aiokafka08.admin import ShiftBy
+
+    now_ms = time.time_ns() // 1_000_000
+    if option == "--shift-by":
+        return ShiftBy(value)
+    if option == "--to-datetime":
+        return _at(parse_time(option, value, now_ms))
+    if option == "--by-duration":
+        return _at(max(now_ms - abs(parse_duration(option, value)), 0))
+    target: PlanTarget = value
+    return target
+
+
+def _at(time_ms: int) -> datetime.datetime:
+    epoch = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return epoch + datetime.timedelta(milliseconds=time_ms)
+
+
+def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:
+    """Return the topics of `--topic`; an empty set stands for all partitions."""
+    selected: dict[str, set[int]] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        try:
+            partitions = {int(one) for one in numbers.split(",")} if colon else set()
+        except ValueError:
+            partitions = {-1}
+        if not topic or any(one < 0 for one in partitions):
+            raise click.UsageError(
+                f"--topic={text!r}: expected TOPIC, or TOPIC:PARTITION,PARTITION,..."
+            )
+        if topic in selected and not (partitions and selected[topic]):
+            partitions = set()  # all of them, once
+        else:
+            partitions |= selected.get(topic, set())
+        selected[topic] = partitions
+    return selected
+
+
+def _read_offsets(file: str) -> list[GroupOffset]:
+    from aiokafka08._tools.cli.group_files import parse_offsets
+    from aiokafka08.errors import IllegalArgumentError
+
+    origin = "stdin" if file == "-" else file
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise IllegalArgumentError(f"{origin}: not UTF-8; expected a file of offsets") from None
+    return parse_offsets(text, origin)

@@ -1,0 +1,225 @@
+"""`metadata` and `topics`: what is in a cluster.
+
+Invariant: no command creates a topic, since none requests the metadata of a topic by name: on 0.8
+that would create it. They request the metadata of all topics and filter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient, TopicDescription
+
+BROKER_FIELDS = {
+    "node": "the broker's node id",
+    "host": "its host name, as clients get it",
+    "port": "its port",
+    "rack": "its rack; null before 0.10",
+    "release": 'its release, such as "0.8.2" or "2.5 or 2.6"; null if it doesn\'t respond',
+    "controller": "whether it is the controller; null before 0.10, where brokers don't say",
+}
+PARTITION_FIELDS = {
+    "topic": "the topic",
+    "partition": "the partition's number",
+    "leader": "the node id of the leader; null if there is none",
+    "replicas": (
+        "the node ids of the replicas, the preferred leader first; on 0.8.2 and 0.9 without those "
+        "of dead brokers"
+    ),
+    "isr": "the node ids of the in-sync replicas; may be stale on 0.8",
+    "error": "the name of the partition's or topic's error; null if there is none",
+}
+TOPIC_FIELDS = {
+    "topic": "the topic",
+    "partitions": "the number of its partitions",
+    "replicas": "the number of replicas of its first partition, as the leader sees it",
+    "leaderless": "how many partitions have no leader",
+    "internal": "whether it belongs to Kafka itself; before 0.10 known by its name",
+}
+
+
+@command(
+    "metadata",
+    fields={**BROKER_FIELDS, **PARTITION_FIELDS},
+    examples=[
+        Example("The whole cluster", "aiokafka08 metadata -b kafka1:9092"),
+        Example("One topic, as JSON", "aiokafka08 metadata orders -b kafka1:9092 --format json"),
+        Example(
+            "The release of each broker",
+            "aiokafka08 metadata -b kafka1:9092 --brokers --format tsv",
+        ),
+    ],
+)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--brokers", "only_brokers", is_flag=True, help="Print the brokers only.")
+@connection_options
+@format_option
+def metadata(
+    settings: Settings, topics: tuple[str, ...], only_brokers: bool, format: str | None
+) -> None:
+    """Show brokers and partitions.
+
+    Each broker has its release. The partitions are those of all topics, or of the named ones.
+
+    A table and --format json show brokers and partitions, json as {"brokers": [...],
+    "partitions": [...]}. The other formats have rows of one kind: partitions, or brokers with
+    --brokers.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import default_format, write_json, write_rows
+
+    format = format or default_format()
+    brokers, partitions = run(
+        _metadata(settings, topics, with_brokers=only_brokers or format in ("table", "json"))
+    )
+    if only_brokers:
+        write_rows(brokers, BROKER_FIELDS, format)
+    elif format == "json":
+        write_json({"brokers": brokers, "partitions": partitions})
+    else:
+        if format == "table":
+            write_rows(brokers, BROKER_FIELDS, format, title="brokers")
+        write_rows(partitions, PARTITION_FIELDS, format, title="partitions")
+        if format == "table" and not brokers:
+            note("brokers of 0.8 name no broker while the cluster has no topic")
+        elif any(str(one["release"]).startswith("0.8") for one in brokers):
+            note("brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one")
+
+
+async def _metadata(
+    settings: Settings, topics: Sequence[str], *, with_brokers: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of the brokers and of the partitions."""
+    from aiokafka08._tools.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        described = await describe_topics(admin, topics)
+        brokers = await broker_rows(admin) if with_brokers else []
+        return brokers, partition_rows(described)
+
+
+async def broker_rows(admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
+    """Return a row with `BROKER_FIELDS` for each broker."""
+    cluster = await admin.describe_cluster()
+    releases = await admin.broker_releases()
+    controller = cluster["controller_id"]
+    return [
+        {
+            "node": broker["node_id"],
+            "host": broker["host"],
+            "port": broker["port"],
+            "rack": broker["rack"],
+            "release": releases.get(broker["node_id"]),
+            "controller": None if controller < 0 else broker["node_id"] == controller,
+        }
+        for broker in sorted(cluster["brokers"], key=lambda one: one["node_id"])
+    ]
+
+
+async def describe_topics(
+    admin: AIOKafkaAdminClient, topics: Sequence[str]
+) -> list[TopicDescription]:
+    """Return these topics, or all, in order of their names; creates none.
+
+    Raises:
+        UnknownTopicOrPartitionError: a named topic doesn't exist.
+        InvalidTopicError: brokers don't accept a name.
+    """
+    from aiokafka08.errors import UnknownTopicOrPartitionError
+
+    described = await admin.describe_topics(list(dict.fromkeys(topics)) or None)
+    missing = [
+        one["topic"]
+        for one in described
+        if one["error_code"] == UnknownTopicOrPartitionError.errno and one["topic"] in topics
+    ]
+    if missing:
+        raise UnknownTopicOrPartitionError(_no_topic(missing))
+    return sorted(described, key=lambda one: one["topic"])
+
+
+def _no_topic(names: Collection[str]) -> str:
+    if len(names) == 1:
+        return f"topic {next(iter(names))!r} doesn't exist"
+    return f"topics {', '.join(map(repr, names))} don't exist"
+
+
+def partition_rows(described: Sequence[TopicDescription]) -> list[dict[str, Any]]:
+    """Return a row with `PARTITION_FIELDS` for each partition.
+
+    A topic without partitions, such as one that is just being created, has one row with the error.
+    """
+    return [
+        {
+            "topic": topic["topic"],
+            "partition": part["partition"],
+            "leader": part["leader"] if part["leader"] >= 0 else None,
+            "replicas": part["replicas"],
+            "isr": sorted(part["isr"]),
+            "error": _error_name(part["error_code"], part["leader"]),
+        }
+        for topic in described
+        for part in sorted(topic["partitions"], key=lambda one: one["partition"])
+    ] + [
+        {"topic": topic["topic"], "error": _error_name(topic["error_code"], -1)}
+        for topic in described
+        if not topic["partitions"]
+    ]
+
+
+def _error_name(code: int, leader: int) -> str | None:
+    """Return the name of an error code; a dead replica is no error if there is a leader."""
+    from aiokafka08.errors import ReplicaNotAvailableError, error_class
+
+    if code == 0 or (code == ReplicaNotAvailableError.errno and leader >= 0):
+        return None
+    return error_class(code).__name__.removesuffix("Error")
+
+
+@command(
+    "topics",
+    fields=TOPIC_FIELDS,
+    examples=[
+        Example("All topics", "aiokafka08 topics -b kafka1:9092"),
+        Example("The names only", "aiokafka08 topics -q -b kafka1:9092"),
+    ],
+)
+@click.option("-q", "--names", is_flag=True, help="Print the names only, one a line.")
+@connection_options
+@format_option
+def topics(settings: Settings, names: bool, format: str | None) -> None:
+    """List topics."""
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.output import write_rows, write_text
+
+    rows = run(_topics(settings))
+    if names:
+        write_text("".join(f"{row['topic']}\n" for row in rows), flush=True)
+    else:
+        write_rows(rows, TOPIC_FIELDS, format)
+
+
+async def _topics(settings: Settings) -> list[dict[str, Any]]:
+    from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+    from aiokafka08._tools.cli.connection import admin_client
+
+    async with admin_client(settings) as admin:
+        described = await describe_topics(admin, ())
+    return [
+        {
+            "topic": topic["topic"],
+            "partitions": len(topic["partitions"]),
+            "replicas": len(topic["partitions"][0]["replicas"]) if topic["partitions"] else None,
+            "leaderless": sum(one["leader"] < 0 for one in topic["partitions"]),
+            "internal": topic["is_internal"] or topic["topic"] in INTERNAL_TOPICS,
+        }
+        for topic in described
+    ]

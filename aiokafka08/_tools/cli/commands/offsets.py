@@ -1,0 +1,123 @@
+"""`offsets`: where the logs of a topic begin and end, and from where to read since a time.
+
+Invariant: no topic is created; see `metadata`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+EXACT = "exact"
+BY_SEGMENT = "≈, by segment"
+NO_MESSAGE = "no message that late"
+
+OFFSET_FIELDS = {
+    "topic": "the topic",
+    "partition": "the partition's number",
+    "first": "the offset of the first message in the log; null if there is no leader",
+    "last": "the offset after the last message, where the next one goes; null without a leader",
+}
+AT_FIELDS = {
+    "at": "with --at: the offset from which to read all messages of that time or later",
+    "timestamp": "with --at: the timestamp of the message at this offset, in ms; null if unknown",
+    "precision": (
+        f'with --at: "{EXACT}"; "{BY_SEGMENT}" where the broker knows only when each segment was '
+        f'written (below 0.10.1); "{NO_MESSAGE}" (the offset is the end)'
+    ),
+}
+
+
+@command(
+    "offsets",
+    fields={**OFFSET_FIELDS, **AT_FIELDS},
+    examples=[
+        Example("First and last offset", "aiokafka08 offsets orders -b kafka1:9092"),
+        Example(
+            "Where to read from since an hour ago",
+            "aiokafka08 offsets orders -b kafka1:9092 --at -1h",
+        ),
+    ],
+)
+@click.argument("topic")
+@click.option(
+    "-p", "--partition", "partitions", type=int, multiple=True, help="Only this; may be repeated."
+)
+@click.option("--at", metavar="TIME", help="Find the messages since then: ISO 8601, -1h, ms.")
+@connection_options
+@format_option
+def offsets(
+    settings: Settings, topic: str, partitions: tuple[int, ...], at: str | None, format: str | None
+) -> int:
+    """Show where the logs of a TOPIC begin and end.
+
+    With --at, it also shows from which offset to read the messages since a time.
+    """
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.times import parse_time
+
+    at_ms = None if at is None else parse_time("--at", at, time.time_ns() // 1_000_000)
+    rows = run(_offsets(settings, topic, partitions, at_ms))
+    write_rows(rows, OFFSET_FIELDS if at is None else {**OFFSET_FIELDS, **AT_FIELDS}, format)
+    leaderless = [row["partition"] for row in rows if row["last"] is None]
+    if leaderless:
+        note(f"topic {topic!r}: no leader for partitions {', '.join(map(str, leaderless))}")
+    return 1 if leaderless else 0
+
+
+async def _offsets(
+    settings: Settings, topic: str, partitions: Collection[int], at_ms: int | None
+) -> list[dict[str, Any]]:
+    from aiokafka08._tools.cli.commands.metadata import describe_topics
+    from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08.errors import UnknownTopicOrPartitionError
+    from aiokafka08.structs import TopicPartition
+
+    async with admin_client(settings) as admin:
+        [described] = await describe_topics(admin, [topic])
+        leaders = {part["partition"]: part["leader"] for part in described["partitions"]}
+        missing = sorted(set(partitions) - leaders.keys())
+        if missing:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {missing[0]}; it has "
+                f"{', '.join(map(str, sorted(leaders)))}"
+            )
+        wanted = sorted(set(partitions) or leaders)
+        led = [TopicPartition(topic, one) for one in wanted if leaders[one] >= 0]
+        first = await admin.list_offsets(dict.fromkeys(led, "earliest"))
+        last = await admin.list_offsets(dict.fromkeys(led, "latest"))
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        if at_ms is not None:
+            at = datetime.datetime.fromtimestamp(0, datetime.UTC)
+            at += datetime.timedelta(milliseconds=at_ms)
+            found = await admin.list_offsets(dict.fromkeys(led, at))
+    rows = []
+    for number in wanted:
+        tp = TopicPartition(topic, number)
+        row: dict[str, Any] = {"topic": topic, "partition": number, "first": None, "last": None}
+        begin, end = first.get(tp), last.get(tp)
+        if begin is not None and end is not None:
+            row |= {"first": begin.offset, "last": end.offset}
+            if at_ms is not None:
+                row |= _at_row(found.get(tp), end.offset)
+        rows.append(row)
+    return rows
+
+
+def _at_row(found: OffsetAndTimestamp | None, end: int) -> dict[str, Any]:
+    if found is None:
+        return {"at": end, "precision": NO_MESSAGE}
+    precision = BY_SEGMENT if found.timestamp is None else EXACT
+    return {"at": found.offset, "timestamp": found.timestamp, "precision": precision}

@@ -1,0 +1,225 @@
+"""`topic`: create, delete, grow and configure topics, through ZooKeeper.
+
+The requests with which newer brokers do the same aren't in the protocol of 0.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka08._tools.cli.declare import (
+    CommandGroup,
+    Example,
+    command,
+    connection_options,
+    format_option,
+    name_value,
+)
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient, TopicErrors
+
+
+@click.group("topic", cls=CommandGroup)
+def topic() -> None:
+    """Create, delete, grow and configure topics.
+
+    All of them need --zookeeper: brokers of the old protocol have no requests for it.
+    """
+
+
+_set_option = click.option(
+    "--set",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A config of the topic, such as retention.ms=3600000; may be repeated.",
+)
+
+
+@command(
+    "create",
+    group=topic,
+    examples=[
+        Example(
+            "Create a topic that keeps an hour",
+            "aiokafka08 topic create visits -b kafka1:9092 --zookeeper zk1:2181 "
+            "--partitions 4 --set retention.ms=3600000",
+        )
+    ],
+)
+@click.argument("name")
+@click.option("--partitions", type=int, default=1, help="How many (default: 1).")
+@click.option("--replicas", type=int, default=1, help="Of each partition (default: 1).")
+@click.option(
+    "--assignment",
+    metavar="NODE:NODE,NODE:NODE,...",
+    help="The replicas of each partition, the preferred leader first; in place of the two numbers.",
+)
+@_set_option
+@click.option("--dry-run", is_flag=True, help="Check everything, and create nothing.")
+@connection_options
+def create(
+    settings: Settings,
+    name: str,
+    partitions: int,
+    replicas: int,
+    assignment: str | None,
+    configs: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Create a topic, and wait for its leaders."""
+    from aiokafka08.admin import NewTopic
+
+    if assignment is None:
+        new = NewTopic(name, partitions, replicas, topic_configs=name_value("--set", configs))
+    else:
+        placed = _assignment(assignment)
+        new = NewTopic(name, -1, -1, placed, topic_configs=name_value("--set", configs))
+    _change(settings, lambda admin: admin.create_topics([new], validate_only=dry_run))
+
+
+def _assignment(text: str) -> dict[int, list[int]]:
+    from aiokafka08.errors import IllegalArgumentError
+
+    try:
+        return {
+            number: [int(node) for node in nodes.split(":")]
+            for number, nodes in enumerate(text.split(","))
+        }
+    except ValueError:
+        raise IllegalArgumentError(
+            f"--assignment={text!r}: expected node ids, such as 0:1,1:2,2:0"
+        ) from None
+
+
+@command(
+    "grow",
+    group=topic,
+    examples=[
+        Example(
+            "Give a topic 8 partitions",
+            "aiokafka08 topic grow visits 8 -b kafka1:9092 --zookeeper zk1:2181",
+        )
+    ],
+)
+@click.argument("name")
+@click.argument("partitions", type=int)
+@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@connection_options
+def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
+    """Add partitions until a topic has PARTITIONS, and wait for their leaders.
+
+    New messages of a key may go to another partition than the old ones.
+    """
+    from aiokafka08.admin import NewPartitions
+
+    change = {name: NewPartitions(partitions)}
+    _change(settings, lambda admin: admin.create_partitions(change, validate_only=dry_run))
+
+
+CONFIG_FIELDS = {
+    "topic": "the topic",
+    "name": "the name of the config",
+    "value": "its value",
+}
+
+
+@command(
+    "config",
+    group=topic,
+    fields=CONFIG_FIELDS,
+    examples=[
+        Example(
+            "Show the configs that differ from the brokers' defaults",
+            "aiokafka08 topic config orders -b kafka1:9092 --zookeeper zk1:2181",
+        ),
+        Example(
+            "Keep a day",
+            "aiokafka08 topic config orders -b kafka1:9092 --zookeeper zk1:2181 "
+            "--set retention.ms=86400000",
+        ),
+        Example(
+            "Return to the default",
+            "aiokafka08 topic config orders -b kafka1:9092 --zookeeper zk1:2181 "
+            "--unset retention.ms",
+        ),
+    ],
+)
+@click.argument("name")
+@_set_option
+@click.option("--unset", "removed", multiple=True, metavar="NAME", help="A config to remove.")
+@connection_options
+@format_option
+def config(
+    settings: Settings,
+    name: str,
+    configs: tuple[str, ...],
+    removed: tuple[str, ...],
+    format: str | None,
+) -> None:
+    """Show or change the configs that a topic has of its own.
+
+    Brokers apply a change at once.
+    """
+    from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.output import write_rows
+
+    changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
+
+    async def work() -> Mapping[str, str]:
+        async with admin_client(settings) as admin:
+            if changes:
+                return await admin.alter_topic_overrides(name, changes)
+            return (await admin.list_topic_overrides([name]))[name]
+
+    found = sorted(run(work()).items())
+    rows: list[dict[str, Any]] = [{"topic": name, "name": one, "value": to} for one, to in found]
+    write_rows(rows, CONFIG_FIELDS, format)
+
+
+@command(
+    "delete",
+    group=topic,
+    examples=[
+        Example(
+            "Delete a topic",
+            "aiokafka08 topic delete visits -b kafka1:9092 --zookeeper zk1:2181 --yes",
+        )
+    ],
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@connection_options
+def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
+    """Delete topics with their messages, and wait until they are gone.
+
+    Brokers need delete.topic.enable=true; those of 0.8.0 and 0.8.1 can't delete topics.
+    """
+    import sys
+
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise click.UsageError("topic delete needs --yes where nobody can be asked")
+        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
+    _change(settings, lambda admin: admin.delete_topics(list(names)))
+
+
+def _change(
+    settings: Settings, call: Callable[[AIOKafkaAdminClient], Awaitable[TopicErrors]]
+) -> None:
+    """Call the admin client; raise the first error of a topic."""
+    from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08.errors import error_class
+
+    async def work() -> TopicErrors:
+        async with admin_client(settings) as admin:
+            return await call(admin)
+
+    for name, code, text in run(work()).topic_errors:
+        if code:
+            raise error_class(code)(text or f"topic {name!r}: {error_class(code).description}")

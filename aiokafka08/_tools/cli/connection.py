@@ -1,0 +1,229 @@
+"""Open clients from `Settings`, and run a command's coroutine; the only module of `cli` that does.
+
+    async def print_topics(settings: Settings) -> None:
+        async with admin_client(settings) as admin:
+            print(await admin.list_topics())
+
+    run(print_topics(settings))
+
+The clients aren't started: `async with` starts and stops them. Keyword arguments override the
+settings. `run()` uses uvloop if it is installed. Ctrl-C and SIGTERM cancel the coroutine, so its
+`finally` and `async with` blocks run. A second Ctrl-C cancels what these wait for, and a third one
+ends the process at once; Ctrl-C several times within a second counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka08._core.net.tls import ssl_context
+from aiokafka08._tools.cli.main import Terminated
+from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from aiokafka08._core.net.router import Router
+    from aiokafka08.admin import AIOKafkaAdminClient
+    from aiokafka08.consumer import AIOKafkaConsumer
+    from aiokafka08.producer import AIOKafkaProducer
+
+T = TypeVar("T")
+
+_ONE_CTRL_C_S = 1.0
+"""Within this time further Ctrl-C belong to the one before: a key is pressed twice, or a script
+passes on the signal that the terminal has sent to all processes."""
+
+
+def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
+    """Return an admin client, with ZooKeeper if the settings name it."""
+    from aiokafka08.admin import AIOKafkaAdminClient
+
+    return AIOKafkaAdminClient(
+        **{**_network(settings), "zookeeper_connect": settings.zookeeper_connect, **options}
+    )
+
+
+def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """Return a producer with `acks="all"`, unless the settings or the options say otherwise."""
+    from aiokafka08.producer import AIOKafkaProducer
+
+    values = {"acks": "all", **settings.producer, "headers": settings.headers}
+    return AIOKafkaProducer(**{**_network(settings), **values, **options})
+
+
+def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer[Any, Any]:
+    """Return a consumer; it joins a group only if `options` have a `group_id`.
+
+    It returns values as they are, whatever the environment: `records.headers` reads their headers.
+    """
+    from aiokafka08.consumer import AIOKafkaConsumer
+
+    return AIOKafkaConsumer(
+        *topics,
+        **{
+            **_network(settings),
+            "zookeeper_connect": settings.zookeeper_connect,
+            "headers": "refuse",
+            **settings.consumer,
+            "group_id": None,
+            **options,
+        },
+    )
+
+
+def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
+    """Return what yields a started router for `read_range()`; it creates no topic."""
+    from aiokafka08._core.ranges.range_router import open_range_router
+
+    return open_range_router(_network(settings))
+
+
+def _network(settings: Settings) -> dict[str, Any]:
+    return {**settings.network, "ssl_context": ssl_context(settings.tls)}
+
+
+def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
+    """Run a coroutine to its end and return its result.
+
+    Args:
+        work: the coroutine.
+        end_with_stdout: True cancels it as soon as the reader of stdout closes its end of the pipe,
+            for commands that may wait long before they write again (default False).
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        Terminated: SIGTERM.
+        BrokenPipeError: stdout was closed (only with `end_with_stdout`).
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            with _Interrupts() as interrupts:
+                return runner.run(_cancellable(work, end_with_stdout, interrupts))
+        except (KeyboardInterrupt, Terminated, BrokenPipeError):
+            # The runner waits for the threads of the default executor. A call of kazoo can't be
+            # cancelled, and may take until its timeout: leave it behind. `run_process()` does so,
+            # too.
+            runner.get_loop().set_default_executor(ThreadPoolExecutor(1))
+            raise
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # also if uvloop is a folder here
+        return None
+    return new_event_loop
+
+
+class _Interrupts:
+    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread.
+
+    asyncio raises KeyboardInterrupt at each Ctrl-C after the first, also while `finally` blocks
+    run.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._count = 0
+        self._last = 0.0
+        self._restore: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGINT, self._interrupt)
+            self._restore = lambda: signal.signal(signal.SIGINT, before)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        self._restore()
+        if self._count and isinstance(error, asyncio.CancelledError):
+            raise KeyboardInterrupt from None
+
+    def cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel this task from now on."""
+        self._task = task
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        is_repeated = self._count > 0 and now - self._last < _ONE_CTRL_C_S
+        self._last = now
+        if is_repeated:
+            return
+        self._count += 1
+        if self._task is None or self._task.done() or self._count > 2:
+            raise KeyboardInterrupt
+        self._task.cancel()
+        self._task.get_loop().call_soon_threadsafe(lambda: None)  # wakes the event loop
+
+
+async def _cancellable(
+    work: Coroutine[Any, Any, T], end_with_stdout: bool, interrupts: _Interrupts
+) -> T:
+    """Await the coroutine; cancel it on SIGTERM, and if told so when stdout is closed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    interrupts.cancel(task)
+    reasons: list[Exception] = []
+
+    def cancel(reason: Exception) -> None:
+        if not reasons:
+            reasons.append(reason)
+            task.cancel()
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread:
+        loop.add_signal_handler(signal.SIGTERM, cancel, Terminated())
+    try:
+        with _watched_stdout(loop, cancel) if end_with_stdout else _nothing():
+            return await work
+    except asyncio.CancelledError:
+        if reasons:
+            raise reasons[0] from None
+        raise
+    finally:
+        if in_main_thread:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _watched_stdout(
+    loop: asyncio.AbstractEventLoop, cancel: Callable[[Exception], None]
+) -> Iterator[None]:
+    """Call `cancel` when nobody can read stdout any more, if it is a pipe and the system is Linux.
+
+    Elsewhere the next write fails.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (AttributeError, OSError, ValueError):
+        is_pipe = False
+    if not is_pipe or not hasattr(select, "epoll"):
+        yield
+        return
+    # An epoll object becomes readable when it has an event; errors are reported without asking.
+    with select.epoll() as errors:
+        errors.register(descriptor, 0)
+        loop.add_reader(errors.fileno(), cancel, BrokenPipeError())
+        try:
+            yield
+        finally:
+            loop.remove_reader(errors.fileno())

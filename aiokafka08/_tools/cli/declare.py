@@ -1,0 +1,299 @@
+"""Declare commands: their options, the fields of their rows, and examples.
+
+    @command("topics", fields={"topic": "its name"}, examples=[Example("All", "aiokafka08 topics")])
+    @connection_options
+    @format_option
+    def topics(settings: Settings, format: str | None) -> None:
+        \"\"\"List topics.\"\"\"
+        run(print_topics(settings, format))
+
+`--help` and docs/cli.md are made of the same declaration; a test runs each example. In examples the
+cluster is `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the group `billing`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from aiokafka08._tools.cli.output import FORMATS
+from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
+from aiokafka08.errors import IllegalArgumentError
+
+Function = Callable[..., Any]
+T = TypeVar("T")
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class Example(NamedTuple):
+    """An example of a command's help."""
+
+    text: str
+    """What it does, as a sentence without the full stop."""
+    command: str
+    """A line for a shell."""
+    code: int = 0
+    """The exit code with which it ends."""
+    until_interrupted: bool = False
+    """True if it runs until Ctrl-C."""
+
+
+class NamedStdout(click.Command):
+    """A command whose `--help` and `--version` name stdout if they can't be written."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; click prints help and version meanwhile."""
+        try:
+            return super().parse_args(ctx, args)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, error.filename or "stdout") from None
+
+
+class DeclaredCommand(NamedStdout):
+    """A click command with fields and examples, which its help shows last."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        fields: Mapping[str, str] | None = None,
+        examples: Sequence[Example] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.fields = dict(fields or {})
+        self.examples = list(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the fields and the examples."""
+        if self.fields:
+            with formatter.section("Fields"):
+                formatter.write_dl(list(self.fields.items()))
+        if self.examples:
+            with formatter.section("Examples"):
+                for number, example in enumerate(self.examples):
+                    if number:
+                        formatter.write_paragraph()
+                    formatter.write_text(f"{example.text}:")
+                    indent = " " * formatter.current_indent
+                    formatter.write(f"{indent}  {example.command}\n")
+
+
+class CommandGroup(NamedStdout, click.Group):
+    """A group of commands, such as `topic`, whose help shows them in the order of the source."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of their declaration."""
+        return list(self.commands)
+
+
+def command(
+    name: str,
+    *,
+    fields: Mapping[str, str] | None = None,
+    examples: Sequence[Example] = (),
+    group: click.Group | None = None,
+    cls: type[DeclaredCommand] = DeclaredCommand,
+) -> Callable[[Function], DeclaredCommand]:
+    """Return a decorator that makes a command of a function; the docstring is its help.
+
+    Args:
+        name: the command's name.
+        fields: the fields of the rows that it prints, each with its meaning (default None).
+        examples: examples of its use; a command has at least one (default ()).
+        group: the group of commands that it belongs to; None for `aiokafka08` itself
+            (default None).
+        cls: the class of the command (default DeclaredCommand).
+    """
+
+    def declare(function: Function) -> DeclaredCommand:
+        made = click.command(name, cls=cls, fields=fields, examples=examples)(function)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return declare
+
+
+def format_option(function: Function) -> Function:
+    """Add `--format`, which is passed as `format`, to a command that prints rows."""
+    return click.option(
+        "--format",
+        type=click.Choice(FORMATS),
+        help="How rows are printed (default: table on a terminal, tsv elsewhere).",
+    )(function)
+
+
+_CONNECTION_OPTIONS = (
+    click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT,...",
+        help="Addresses of some brokers of the cluster.",
+    ),
+    click.option(
+        "--zookeeper",
+        metavar="HOST:PORT/CHROOT",
+        help="The cluster's ZooKeeper, for what brokers can't tell or do.",
+    ),
+    click.option(
+        "-X",
+        "properties",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A property, by its Java or librdkafka name; may be repeated.",
+    ),
+    click.option(
+        "-F",
+        "--config",
+        metavar="FILE",
+        help="Properties: a .conf of kcat, a .properties of Java, or a .toml of profiles.",
+    ),
+    click.option("--profile", metavar="NAME", help="A profile of the .toml file."),
+    click.option(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="How long to wait for the first broker, and for each response (default: 5 and 30).",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS),
+        default="error",
+        help="What to log on stderr (default: error).",
+    ),
+)
+
+
+def connection_options(function: Function) -> Function:
+    """Add the options that say where the cluster is; pass the merged `Settings` first.
+
+    Raises:
+        IllegalArgumentError: an option, a variable or a file is wrong.
+    """
+
+    @functools.wraps(function)
+    def with_settings(
+        *arguments: Any,
+        bootstrap: str | None,
+        zookeeper: str | None,
+        properties: tuple[str, ...],
+        config: str | None,
+        profile: str | None,
+        timeout: float | None,
+        log_level: str,
+        **others: Any,
+    ) -> Any:
+        log_to_stderr(log_level)
+        flags = flag_source(bootstrap, zookeeper, properties, timeout)
+        merged = settings([*file_sources(config, profile), environment_source(os.environ), flags])
+        import logging
+
+        logger = logging.getLogger("aiokafka08.cli")
+        for note in merged.notes:
+            logger.info("%s: %s", merged.client_id, note)
+        return function(merged, *arguments, **others)
+
+    for option in reversed(_CONNECTION_OPTIONS):
+        with_settings = option(with_settings)
+    return with_settings
+
+
+def name_value(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Return the values of an option that is given as NAME=VALUE, several times.
+
+    Raises:
+        IllegalArgumentError: one isn't NAME=VALUE.
+    """
+    values: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise IllegalArgumentError(f"{option} {one}: expected NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
+    """Log to stderr from this level on, until the command ends.
+
+    Args:
+        level: of the package's loggers.
+        others: levels of single loggers, by their names (default None).
+    """
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("aiokafka08: %(levelname)s %(message)s"))
+    handler.setLevel(level.upper())
+    logger = logging.getLogger()
+    levels = {"aiokafka08": level, **(others or {})}
+    before = {name: logging.getLogger(name).level for name in levels}
+    logger.addHandler(handler)
+    for name, one in levels.items():
+        logging.getLogger(name).setLevel(one.upper())
+
+    @click.get_current_context().call_on_close
+    def restore() -> None:
+        logger.removeHandler(handler)
+        for name, one in before.items():
+            logging.getLogger(name).setLevel(one)
+
+
+def file_sources(config: str | None, profile: str | None) -> list[Source]:
+    """Read the configuration file and the profile, the one with priority last.
+
+    Without `--config` and `--profile`, the variables AIOKAFKA08_CONFIG and AIOKAFKA08_PROFILE name
+    them. The profiles are in the `--config` file if that is a .toml file, otherwise in
+    ~/.config/aiokafka08/config.toml. The default profile of that file is only used without
+    `--config`.
+
+    Raises:
+        IllegalArgumentError: a file can't be read, has a wrong line, or lacks the profile.
+    """
+    from aiokafka08._tools.cli import property_files
+
+    config = config or os.environ.get("AIOKAFKA08_CONFIG")
+    profile = profile or os.environ.get("AIOKAFKA08_PROFILE")
+    sources: list[Source] = []
+    profiles = profiles_path()
+    if config is not None and config.endswith(".toml"):
+        profiles = Path(config)
+    elif config is not None:
+        parse = (
+            property_files.parse_java
+            if config.endswith(".properties")
+            else property_files.parse_conf
+        )
+        sources.append(parse(_read(config), config))
+        if profile is None:
+            return sources
+    if profile is not None or config is not None or profiles.is_file():
+        text = _read(str(profiles))
+        sources.append(property_files.parse_profile(text, str(profiles), profile))
+    return sources
+
+
+def profiles_path() -> Path:
+    """Return where the profiles are without `--config`."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder, "aiokafka08", "config.toml")
+
+
+def _read(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise IllegalArgumentError(
+            f"configuration file {path}: {error.strerror or error}; expected a readable file"
+        ) from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # the encoding of .properties files before Java 9

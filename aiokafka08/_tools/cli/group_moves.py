@@ -1,0 +1,210 @@
+"""Where `group reset` and `group import` move committed offsets: the plan, and carrying it out.
+
+`TargetMoves` and `FileMoves` find the groups and what each of their partitions gets;
+`plan_and_move` plans that, and carries it out if asked.
+
+Invariant: nothing is changed without `execute`, and nothing if a group of the moves has live
+members, or a part of the plan isn't possible. A plan that would be refused is refused without
+`execute` too. If a commit fails all the same, the rows show what was committed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aiokafka08._tools.cli.connection import admin_client
+from aiokafka08._tools.cli.group_files import GroupOffset
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08.errors import (
+    GroupIdNotFound,
+    IllegalArgumentError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.telemetry import join_names
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.cli.output import Row
+    from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset, StoredGroup
+    from aiokafka08.admin.offset_reset import PlanTarget
+
+
+class TargetMoves:
+    """Move one group to a target, in each store where it has offsets."""
+
+    def __init__(
+        self,
+        group: str,
+        target: PlanTarget,
+        topics: Mapping[str, Collection[int]],
+        store: str | None,
+    ) -> None:
+        self._group = group
+        self._target = target
+        self._topics = topics
+        self._store = store
+
+    async def find(
+        self, admin: AIOKafkaAdminClient
+    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
+        """Return each stored group with the target of each partition."""
+        existing = {
+            TopicPartition(topic["topic"], one["partition"])
+            for topic in await admin.describe_topics()
+            for one in topic["partitions"]
+        }
+        named = self._named(existing)
+        moves = []
+        for group, committed in await _where_it_is(admin, self._group, self._store):
+            tps = named if self._topics else sorted(existing & set(committed))
+            moves.append((group, dict.fromkeys(tps, self._target)))
+        return moves
+
+    def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:
+        named: list[TopicPartition] = []
+        for topic, partitions in self._topics.items():
+            there = sorted(tp for tp in existing if tp.topic == topic)
+            if not there:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+            named += [TopicPartition(topic, one) for one in sorted(partitions)] or there
+        return named
+
+
+class FileMoves:
+    """Move each group to the offsets that a file has of it."""
+
+    def __init__(self, offsets: Sequence[GroupOffset], store: str | None) -> None:
+        self._offsets = offsets
+        self._store = store
+
+    async def find(
+        self, admin: AIOKafkaAdminClient
+    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
+        """Return each stored group with the offset of each partition."""
+        moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
+        places: dict[tuple[str, str | None], list[StoredGroup]] = {}
+        for one in self._offsets:
+            key = str(one.group), self._store or one.store
+            if key not in places:
+                places[key] = [group for group, _ in await _where_it_is(admin, *key)]
+            for group in places[key]:
+                targets = moves.setdefault(group, {})
+                tp = TopicPartition(one.topic, one.partition)
+                if tp in targets:
+                    raise IllegalArgumentError(
+                        f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
+                        f"{group.store}: the file has both stores, and --store names one"
+                    )
+                targets[tp] = OffsetAndMetadata(one.offset, one.metadata)
+        return list(moves.items())
+
+
+async def _where_it_is(
+    admin: AIOKafkaAdminClient, group: str, store: str | None
+) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
+    """Return the group in the named store, or in each where it has offsets, with their partitions.
+
+    Raises:
+        UnsupportedVersionError: the brokers don't have the store.
+        GroupIdNotFound: no store is named, and the group has no offsets.
+    """
+    possible = await admin.possible_groups([group])
+    wanted = [one for one in possible if store in (None, one.store)]
+    if not wanted:
+        raise UnsupportedVersionError(
+            f"--store {store}: group {group!r} can't be there; the brokers keep it in "
+            f"{' or '.join(one.store for one in possible)}"
+        )
+    stored = await admin.list_stored_offsets(wanted)
+    found: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
+    for one, offsets in zip(wanted, stored, strict=True):
+        if offsets.error is not None:
+            raise offsets.error
+        if store is not None or offsets.offsets:
+            found.append((one, offsets.offsets.keys()))
+    if not found:
+        raise GroupIdNotFound(
+            f"group {group!r} has no committed offsets. To commit its first ones, name the place "
+            "with --store"
+        )
+    return found
+
+
+async def plan_and_move(
+    settings: Settings,
+    moves: TargetMoves | FileMoves,
+    execute: bool,
+    rows: list[Row],
+    *,
+    to_nearest: bool = True,
+) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
+    """Return the plan, and add its rows; with `execute` those of each group once it is moved.
+
+    Raises:
+        OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
+    """
+    async with admin_client(settings) as admin:
+        plan = []
+        for group, targets in await moves.find(admin):
+            if targets:
+                plan.append((group, await admin.plan_group_reset(group, targets)))
+        if not plan:
+            raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
+        if not to_nearest:
+            await _refuse_outside(admin, plan)
+        for group, _ in plan:
+            await admin.check_group_change(group)
+        for group, planned in plan:
+            if execute:
+                await _commit(admin, group, planned)
+            rows += [
+                {
+                    "group": group.group,
+                    "store": group.store,
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "committed": one.current,
+                    "new": one.new,
+                }
+                for one in planned
+            ]
+    return plan
+
+
+async def _refuse_outside(
+    admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
+) -> None:
+    outside = [(group, one) for group, planned in plan for one in planned if one.new != one.wanted]
+    if not outside:
+        return
+    logs = await admin.list_log_bounds(
+        {TopicPartition(one.topic, one.partition) for _, one in outside}
+    )
+    texts = []
+    for group, one in outside:
+        log = logs[TopicPartition(one.topic, one.partition)]
+        texts.append(
+            f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted}, "
+            + (
+                "the log's bounds aren't known, its leader is away"
+                if log.start is None or log.end is None
+                else f"expected {log.start} to {log.end}"
+            )
+        )
+    raise OffsetOutOfRangeError(
+        f"nothing is committed, offsets are outside the log: {join_names(texts)}. Are they of this "
+        "cluster? --to-nearest takes the nearest offset inside"
+    )
+
+
+async def _commit(
+    admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
+) -> None:
+    offsets = {
+        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
+        for one in planned
+    }
+    await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)

@@ -1,0 +1,104 @@
+"""What `kcat -L` prints: the cluster as text, and as JSON in kcat's form. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokafka08.errors import LeaderNotAvailableError, ReplicaNotAvailableError, error_class
+
+
+def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | None, at: str) -> str:
+    """Return the cluster as kcat prints it.
+
+    Args:
+        snapshot: the cluster.
+        topics: the topics to list.
+        query: the topic that was asked for; None: all.
+        at: the bootstrap addresses.
+    """
+    infos = [snapshot.topics[name] for name in topics]
+    node_id, name = _answered(snapshot, at)
+    lines = [f"Metadata for {query or 'all topics'} (from broker {node_id}: {name}):"]
+    lines.append(f" {len(snapshot.brokers)} brokers:")
+    for node_id, broker in snapshot.brokers.items():
+        controller = " (controller)" if node_id == snapshot.controller_id else ""
+        lines.append(f"  broker {node_id} at {broker.host}:{broker.port}{controller}")
+    lines.append(f" {len(infos)} topics:")
+    for info in infos:
+        error = _topic_error(info)
+        lines.append(
+            f'  topic "{info.topic}" with {len(info.partitions)} partitions:'
+            + (f" {error}" if error else "")
+        )
+        for partition, one in sorted(info.partitions.items()):
+            failure = _partition_error(one)
+            lines.append(
+                f"    partition {partition}, leader {_leader(one)}, "
+                f"replicas: {','.join(map(str, one.replicas))}, "
+                f"isrs: {','.join(map(str, one.isr))}" + (f", {failure}" if failure else "")
+            )
+    return "\n".join(lines) + "\n"
+
+
+def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | None, at: str) -> str:
+    """Return the cluster as the JSON object that `kcat -L -J` prints. The arguments are those of
+    `kcat_text`."""
+    listed = []
+    for name in topics:
+        info = snapshot.topics[name]
+        error = _topic_error(info)
+        partitions = []
+        for partition, one in sorted(info.partitions.items()):
+            failure = _partition_error(one)
+            partitions.append(
+                {
+                    "partition": partition,
+                    **({"error": failure} if failure else {}),
+                    "leader": _leader(one),
+                    "replicas": [{"id": node_id} for node_id in one.replicas],
+                    "isrs": [{"id": node_id} for node_id in one.isr],
+                }
+            )
+        listed.append(
+            {"topic": name, **({"error": error} if error else {}), "partitions": partitions}
+        )
+    node_id, name = _answered(snapshot, at)
+    described = {
+        "originating_broker": {"id": node_id, "name": name},
+        "query": {"topic": query or "*"},
+        "controllerid": snapshot.controller_id,
+        "brokers": [
+            {"id": node_id, "name": f"{broker.host}:{broker.port}"}
+            for node_id, broker in snapshot.brokers.items()
+        ],
+        "topics": listed,
+    }
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _answered(snapshot: ClusterSnapshot, at: str) -> tuple[int, str]:
+    """Return the id and the name of the broker at a bootstrap address, as kcat names it."""
+    for node_id, broker in snapshot.brokers.items():
+        if f"{broker.host}:{broker.port}" in at.split(","):
+            return node_id, f"{broker.host}:{broker.port}/{node_id}"
+    return -1, f"{at}/bootstrap"
+
+
+def _leader(one: PartitionInfo) -> int:
+    return -1 if one.leader is None else one.leader
+
+
+def _topic_error(info: TopicInfo) -> str | None:
+    return _error_name(info.error_code) if info.error_code else None
+
+
+def _partition_error(one: PartitionInfo) -> str | None:
+    if one.error_code in (0, ReplicaNotAvailableError.errno) and one.leader is not None:
+        return None
+    return _error_name(one.error_code or LeaderNotAvailableError.errno)
+
+
+def _error_name(code: int) -> str:
+    return error_class(code).__name__.removesuffix("Error")

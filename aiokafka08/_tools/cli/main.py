@@ -1,0 +1,166 @@
+"""The entry point: run a command and turn what it raises into an exit code and a line on stderr.
+
+| exit code | |
+|---|---|
+| 0 | done |
+| 1 | Kafka or the system said no, or something that was named doesn't exist |
+| 2 | the call was wrong: an option, an argument, a configuration file |
+| 3 | a newer start of the same bridge has taken over (`bridge run`) |
+| 130 | Ctrl-C |
+| 141 | the reader of stdout has closed it (silent, as after SIGPIPE) |
+| 143 | SIGTERM |
+
+A command returns None for 0, or its exit code. It raises `KafkaError`, `OSError` or a click
+exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the call was wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+FENCED = 3
+INTERRUPTED = 130
+STDOUT_CLOSED = 141
+TERMINATED = 143
+
+
+class Terminated(Exception):
+    """SIGTERM has ended the command."""
+
+
+def run_process() -> NoReturn:
+    """Run the command line of the process and end the process.
+
+    After a signal it doesn't wait for threads that are still busy, as Python's own end does.
+    """
+    code = main()
+    if code > WRONG_USAGE:
+        os._exit(code)  # main() has flushed what is left to print
+    sys.exit(code)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    Args:
+        arguments: the command line without the program's name; None for that of the process
+            (default None).
+    """
+    _open_closed_streams()
+    code = _run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+        return code or STDOUT_CLOSED
+    except OSError as error:
+        _drop_stdout()
+        return code or fail(f"stdout: {error.strerror}", FAILED)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        import click
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        return fail(
+            "the command line needs click, which isn't installed. Install it with: "
+            "pip install 'aiokafka08[cli]'",
+            WRONG_USAGE,
+        )
+    try:
+        from aiokafka08._tools.cli.root import run_command
+
+        return run_command(arguments)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as help_asked:
+        help_asked.show()
+        return WRONG_USAGE
+    except click.ClickException as error:
+        return fail(_usage_text(error), WRONG_USAGE)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return INTERRUPTED
+    except Terminated:
+        return TERMINATED
+    except BrokenPipeError:
+        return STDOUT_CLOSED
+    except (IllegalArgumentError, KafkaConfigurationError) as error:
+        return fail(error_text(error), WRONG_USAGE)
+    except (KafkaError, OSError, ExceptionGroup) as error:
+        return fail(error_text(error), FAILED)
+
+
+def _usage_text(error: Exception) -> str:
+    """Return the text of a click exception, with the command to ask for help."""
+    context = getattr(error, "ctx", None)
+    text = getattr(error, "format_message", error.__str__)().strip().rstrip(".")
+    text = text[:1].lower() + text[1:]
+    if context is None:
+        return text
+    return f"{text}{'' if text.endswith('?') else '.'} See '{context.command_path} --help'"
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an error says, without the name of its class."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, KafkaError):
+        text = error.text or str(getattr(error, "description", "")) or type(error).__name__
+        return _in_words_of_the_command_line(text)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _in_words_of_the_command_line(text: str) -> str:
+    """Return an error of the clients, which names their argument for ZooKeeper, with the flag."""
+    text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
+    text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
+    return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
+
+
+def fail(text: str, code: int) -> int:
+    """Print an error as one line on stderr, and return the exit code."""
+    line = " ".join(text.split())
+    try:
+        print(f"aiokafka08: {line}", file=sys.stderr, flush=True)  # noqa: T201
+    except (OSError, ValueError):
+        pass  # stderr is closed: only the exit code is left
+    return code
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of standard streams that are closed, as after `>&-` in a shell.
+
+    Otherwise a socket might get the number of a standard stream, which libuv refuses to close.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+
+
+def _drop_stdout() -> None:
+    """Let what is left in stdout's buffer go nowhere, so that the interpreter ends silently."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return  # not a file, or closed
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, descriptor)
+    finally:
+        os.close(nowhere)

@@ -1,0 +1,328 @@
+"""`consume`: read records and write them to stdout in a format.
+
+`consume` is the whole of it, for `commands.consume` and `commands.kcat`. `read_plan` finds the
+offsets, `read_records` and `read_group` read, an encoder formats, `pipes` writes.
+
+Invariants: nothing but records goes to stdout. A record counts as read, for the count, the rate and
+the group's offsets, only when it was written. No topic is created.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from aiokafka08._core.concurrency.rate import RateLimit
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._tools.cli.connection import consumer, range_router
+from aiokafka08._tools.cli.moving.pipes import Output
+from aiokafka08._tools.cli.moving.positions import Bounds, PositionKind
+from aiokafka08._tools.cli.moving.read_group import GroupReader
+from aiokafka08._tools.cli.moving.read_plan import (
+    Note,
+    PartitionRange,
+    plan_ranges,
+    select_partitions,
+    select_topics,
+)
+from aiokafka08._tools.cli.moving.read_records import RecordBatchSource, follow, read_bounded
+from aiokafka08._tools.cli.progress import Progress
+from aiokafka08._tools.cli.records.formats import BrokerOf
+from aiokafka08._tools.cli.records.headers import with_headers
+from aiokafka08._tools.cli.records.types import (
+    ColumnsEncoder,
+    Record,
+    RecordEncoder,
+    RecordFormatError,
+)
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08.consumer.config import AutoOffsetReset
+from aiokafka08.errors import LeaderNotAvailableError, UnsupportedVersionError
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import join_names
+
+_FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
+"""What a consumer buffers, unless fetch.max.bytes says otherwise."""
+
+_LEADER_S: Final = 5.0
+"""How long a partition may have no leader, as during an election, until the others are read."""
+
+_NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
+"""Control characters that text doesn't have; ESC is in coloured logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeJob:
+    """What to read."""
+
+    topics: Sequence[str]
+    """Names, or regular expressions that begin with "^"."""
+    partitions: Sequence[int] = ()
+    """Empty: all."""
+    start: Bounds = field(default_factory=Bounds)
+    end: Bounds = field(default_factory=Bounds)
+    exit_at_end: bool = False
+    """Stop at the ends that the logs have at the start."""
+    count: int | None = None
+    """Stop after so many records."""
+    group: str | None = None
+    """Read as a member of this group."""
+    reset: AutoOffsetReset = "earliest"
+    """Where the group begins in a partition without a committed offset."""
+    bytes_per_s: float | None = None
+    text_options: str = "--format jsonl, hex or base64"
+    """The options that write binary data as text, for an error."""
+    zookeeper_option: str = "--zookeeper host:2181/chroot"
+    """The option that names ZooKeeper, for an error."""
+
+
+async def consume(
+    settings: Settings,
+    job: ConsumeJob,
+    encoder_of: Callable[[BrokerOf], RecordEncoder],
+    output: Output,
+    *,
+    note: Note,
+    on_end: Callable[[TopicPartition, int], object] | None = None,
+) -> None:
+    """Read records and write them to stdout.
+
+    Args:
+        settings: the cluster.
+        job: what to read.
+        encoder_of: makes the encoder.
+        output: stdout.
+        note: shows a line on stderr.
+        on_end: called when a partition has reached its stop, with that offset (default None).
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic or partition doesn't exist.
+        OffsetOutOfRangeError: a log doesn't have an offset.
+        RecordFormatError: a record can't be written in the format, or isn't text and stdout is a
+            terminal.
+        BrokenPipeError: the reader of stdout is gone.
+        UnsupportedVersionError: brokers before 0.9 have no groups, and there is no ZooKeeper.
+        LeaderNotAvailableError: with `exit_at_end`, and after the others were read: partitions
+            have no leader.
+        KafkaError: a request failed.
+    """
+    async with range_router(settings) as router:
+        await router.metadata.refresh()
+        _check_group(settings, job, router)
+
+        def leader_of(topic: str, partition: int) -> int:
+            leader = router.metadata.snapshot.leader(TopicPartition(topic, partition))
+            return -1 if leader is None else leader
+
+        encoder = encoder_of(leader_of)
+        ranges, leaderless = await _plan(job, router, note)
+        total = sum((one.stop or 0) - one.start for one in ranges)
+        known_end = all(one.is_in_log for one in ranges)
+        progress = Progress(
+            "consumed", total if known_end else None, "messages", is_shown=not output.is_terminal
+        )
+        embedded = settings.headers == "embedded"
+        copied = _Copied(job, encoder, output, progress, embedded_headers=embedded)
+        stops = {one.tp: one.stop for one in ranges}
+        with progress:
+            async with _source(settings, job, router, ranges, copied) as batches:
+                async for tp, batch in batches:
+                    if len(batch):
+                        await copied.add(tp, batch)
+                        if copied.is_complete:
+                            return
+                    elif on_end is not None:
+                        on_end(tp, stops.get(tp) or 0)
+        if leaderless:
+            raise LeaderNotAvailableError(
+                f"no leader within {_LEADER_S:g} s for {join_names(leaderless)}: not read. The "
+                "other partitions were read"
+            )
+
+
+def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
+    """Raise an error in words of the command line; the consumer's own would name its arguments."""
+    version = router.version()
+    if job.group is None or settings.zookeeper_connect is not None or version is None:
+        return
+    if version.line < BrokerLine.V0_9:
+        raise UnsupportedVersionError(
+            f"group {job.group!r}: brokers before 0.9 don't coordinate groups. Give "
+            f"{job.zookeeper_option} (pip install 'aiokafka08[cli,zookeeper]') to join the group "
+            "in ZooKeeper"
+        )
+
+
+async def _plan(
+    job: ConsumeJob, router: Router, note: Note
+) -> tuple[list[PartitionRange], list[TopicPartition]]:
+    """Return what to read of each partition, and the partitions that can't be read."""
+    snapshot = router.metadata.snapshot
+    topics = select_topics(job.topics, snapshot)
+    tps = select_partitions(topics, job.partitions, snapshot)
+    leaderless: list[TopicPartition] = []
+    if job.exit_at_end and job.group is None:
+        named = job.start.by_partition.keys() | job.end.by_partition.keys()
+        leaderless = [tp for tp in await _leaderless(router, tps) if tp.partition not in named]
+    ranges = await plan_ranges(
+        router,
+        [tp for tp in tps if tp not in leaderless],
+        job.start,
+        job.end,
+        stop_at_end=job.exit_at_end,
+        note=note,
+    )
+    return ranges, leaderless
+
+
+async def _leaderless(router: Router, tps: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions that still have no leader after `_LEADER_S`."""
+    loop = asyncio.get_running_loop()
+    deadline, backoff = loop.time() + _LEADER_S, router.config.backoff()
+    while True:
+        snapshot = router.metadata.snapshot
+        found = [tp for tp in tps if snapshot.leader(tp) is None]
+        if not found or loop.time() >= deadline:
+            return found
+        await asyncio.sleep(backoff.next())
+        await router.metadata.refresh()
+
+
+@asynccontextmanager
+async def _source(
+    settings: Settings,
+    job: ConsumeJob,
+    router: Router,
+    ranges: Sequence[PartitionRange],
+    copied: _Copied,
+) -> AsyncIterator[RecordBatchSource]:
+    """Open what the ranges are read with."""
+    limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
+    if job.group is None and all(one.is_in_log for one in ranges):
+        source = read_bounded(
+            router,
+            ranges,
+            as_columns=copied.takes_columns,
+            fetch_bytes=limits.get("max_partition_fetch_bytes"),
+            limit_bytes=limits["fetch_max_bytes"],
+        )
+        async with aclosing(source) as batches:
+            yield batches
+        return
+    options = {
+        **limits,
+        "auto_offset_reset": "none" if job.group is None else job.reset,
+        "enable_auto_commit": False,
+        "group_id": job.group,
+        "allow_auto_create_topics": False,
+    }
+    async with consumer(settings, **options) as reading:
+        if job.group is None:
+            async with aclosing(follow(reading, ranges)) as batches:
+                yield batches
+            return
+        topics = list(dict.fromkeys(one.tp.topic for one in ranges))
+        is_given = job.start.default is not None or bool(job.start.by_partition)
+        member = GroupReader(
+            reading, topics, ranges, seek=is_given and not job.start.has(PositionKind.STORED)
+        )
+        copied.on_written = member.written
+        try:
+            async with aclosing(member.read()) as batches:
+                yield batches
+        finally:
+            await member.commit()
+
+
+class _Copied:
+    """Writes records, and counts what was written.
+
+    Attributes:
+        on_written: called with a partition and the offset after its last written record.
+    """
+
+    def __init__(
+        self,
+        job: ConsumeJob,
+        encoder: RecordEncoder,
+        output: Output,
+        progress: Progress,
+        *,
+        embedded_headers: bool = False,
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
+        self._left = job.count
+        self._text_options = job.text_options
+        self._encoder = encoder
+        takes_columns = isinstance(encoder, ColumnsEncoder) and not embedded_headers
+        self._columns_encoder = cast(ColumnsEncoder, encoder) if takes_columns else None
+        self._embedded_headers = embedded_headers
+        self._output = output
+        self._progress = progress
+        self._limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the count of the job is reached."""
+        return self._left == 0
+
+    @property
+    def takes_columns(self) -> bool:
+        """Return True if `add` takes columns: all of a batch is written at once then."""
+        is_cut = self._left is not None or self._limit is not None
+        return self._columns_encoder is not None and not is_cut
+
+    async def add(self, tp: TopicPartition, batch: Sequence[Record] | Columns) -> None:
+        """Write records of one partition, up to the count."""
+        if isinstance(batch, Columns):
+            assert self._columns_encoder is not None
+            data = self._columns_encoder.encode_columns(batch)
+            await self._write(tp, data, len(batch), batch.last_offset)
+            return
+        step = len(batch)
+        if self._limit is not None:
+            size = sum(len(one.value or b"") for one in batch) // len(batch) + 1
+            step = max(self._limit.block_bytes // size, 1)
+        if self._left is not None:
+            batch = batch[: self._left]
+            self._left -= len(batch)
+        for at in range(0, len(batch), step):
+            records = batch[at : at + step]
+            damaged: RecordFormatError | None = None
+            if self._embedded_headers:
+                records, damaged = with_headers(records)
+            if records:
+                data = self._encoder.encode(records)
+                await self._write(tp, data, len(records), records[-1].offset)
+            if damaged is not None:
+                raise damaged
+
+    async def _write(self, tp: TopicPartition, data: bytes, count: int, last_offset: int) -> None:
+        if self._output.is_terminal and not _is_text(data):
+            raise RecordFormatError(
+                f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
+                f"{last_offset}: not text, and stdout is a terminal. Redirect stdout, or use "
+                f"{self._text_options}"
+            )
+        await self._output.write(data)
+        self.on_written(tp, last_offset + 1)
+        self._progress.add(count)
+        if self._limit is not None:
+            delay_s = self._limit.delay_s(len(data), asyncio.get_running_loop().time())
+            await asyncio.sleep(delay_s)
+
+
+def _is_text(data: bytes) -> bool:
+    """Return True if the bytes don't upset a terminal."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return _NOT_TEXT.search(data) is None

@@ -1,0 +1,413 @@
+"""`produce`: read messages from stdin or files, and send them.
+
+`produce` is the whole of it, for `commands.produce` and `commands.kcat`. The input comes from
+`input_messages`; `send_all` sends it.
+
+Invariants: a message is sent as soon as it is complete, whether or not more input comes. The order
+of the messages of a partition is that of the input. What is held at most: the producer's
+`buffer_memory`, and a block of the input. Whatever ends the run, what was buffered before is
+flushed, and the counts say how many messages were acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from aiokafka08 import AIOKafkaProducer, Deliveries
+from aiokafka08._core.concurrency.rate import RateLimit
+from aiokafka08._tools.cli.connection import producer
+from aiokafka08._tools.cli.moving.input_messages import (
+    delimited_messages,
+    file_messages,
+    total_bytes,
+)
+from aiokafka08._tools.cli.moving.pipes import BLOCK_BYTES, Output, open_stdout
+from aiokafka08._tools.cli.moving.read_plan import Note
+from aiokafka08._tools.cli.progress import Progress
+from aiokafka08._tools.cli.records.formats import InputOptions, record_decoder
+from aiokafka08._tools.cli.records.headers import refused_headers
+from aiokafka08._tools.cli.records.raw import with_fixed_key
+from aiokafka08._tools.cli.records.types import InputMessages, RecordFormatError
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08.embedded_headers import Headers
+from aiokafka08.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.telemetry import BatchFailed
+
+_log: Final = logging.getLogger("aiokafka08.producer")
+
+_BUFFER_MEMORY: Final = 16 * 1024 * 1024
+"""What the producer buffers, unless buffer.memory says otherwise."""
+_SET_BYTES: Final = 1_000_000
+"""Size to which a message set grows while the one before it is in flight, as kcat's.
+
+Part of the time that a broker takes for a request doesn't depend on its size. That limits the rate
+of a partition."""
+_MAX_REQUEST_BYTES: Final = 1048576
+_MOST_PENDING: Final = 256
+"""Calls of `send_many` whose deliveries aren't awaited yet."""
+_CANCEL_S: Final = 0.1
+"""How long `run` may take to notice that stdout is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceJob:
+    """Where messages go."""
+
+    topic: str
+    partition: int | None = None
+    """None: the message names it, or the producer's partitioner chooses."""
+    key: bytes | None = None
+    """The key of messages without one."""
+    count: int | None = None
+    """Stop after so many messages."""
+    bytes_per_s: float | None = None
+    headers: Headers = ()
+    """Headers of each message, before its own."""
+    compression: str | None = None
+    """A codec, "none", or None for that of the settings."""
+
+
+@dataclass(slots=True)
+class ProduceCounts:
+    """What became of the messages."""
+
+    read: int = 0
+    """Messages of the input, without those after the first wrong one."""
+    acknowledged: int = 0
+    """Messages acknowledged; with acks=0, written."""
+    done: str = "acknowledged"
+    """What texts say of them: "acknowledged" or "written"."""
+
+
+class ProduceFailed(KafkaError):
+    """A message wasn't acknowledged; names its number in the input."""
+
+
+class _Sent(NamedTuple):
+    """Messages of one `send_many` call."""
+
+    deliveries: Deliveries
+    numbers: Sequence[int]
+    """The number of each message in the input, from 1 on."""
+
+
+def max_message_bytes(settings: Settings) -> int:
+    """Return the size of the largest message that the producer accepts, before compression."""
+    return int(settings.producer.get("max_request_size", _MAX_REQUEST_BYTES))
+
+
+async def produce(
+    settings: Settings,
+    job: ProduceJob,
+    paths: Sequence[str],
+    options: InputOptions,
+    *,
+    tee: bool = False,
+    note: Note,
+) -> None:
+    """Send the messages of files, or of stdin, and wait until all are acknowledged.
+
+    Args:
+        settings: the cluster.
+        job: where the messages go.
+        paths: the files; none: stdin.
+        options: how they are read.
+        tee: write the values to stdout as well (default False).
+        note: shows a line on stderr: how many were acknowledged, if this is cancelled.
+
+    Raises:
+        IllegalArgumentError: options don't go together, or there are headers without a mode.
+        RecordFormatError: the input is wrong.
+        ProduceFailed: a message wasn't acknowledged.
+        OSError: a file can't be read.
+        KafkaError: the topic doesn't exist and isn't created, or the producer refused a message.
+    """
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "stdin")
+    stdin = sys.stdin.fileno()
+    if job.headers and settings.headers == "refuse":
+        raise refused_headers(f"-H {job.headers[0][0]}")
+    counts = ProduceCounts(done="written" if settings.producer.get("acks") == 0 else "acknowledged")
+    total = total_bytes(paths, stdin)
+    if options.format == "files":
+        source = file_messages(paths, stdin, options.max_bytes)
+    else:
+        block_bytes = BLOCK_BYTES
+        if job.bytes_per_s is not None:
+            block_bytes = min(block_bytes, RateLimit(job.bytes_per_s, 0).block_bytes)
+        source = delimited_messages(paths, stdin, record_decoder(options), block_bytes)
+    output = open_stdout() if tee else None
+    async with producer(settings, **producer_arguments(settings, job)) as sending:
+        _log.addFilter(_leave_out_failures)
+        try:
+            with Progress("produced", total, "bytes", is_shown=not tee) as progress:
+                await send_all(
+                    sending,
+                    job,
+                    source,
+                    counts,
+                    progress=progress,
+                    tee=output,
+                    flush_timeout_s=settings.timeout_s,
+                )
+        except asyncio.CancelledError:
+            note(f"interrupted: {_describe(counts)}")
+            raise
+        except KafkaError as error:
+            if counts.read:
+                error.args = (f"{error.text}. {_describe(counts)}",)
+            raise
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            text = f"{error.strerror}. {_describe(counts)}"
+            raise OSError(error.errno, text, error.filename) from None
+        finally:
+            _log.removeFilter(_leave_out_failures)
+            if unknown := int(sending.metrics()["acks0_unknown"]):
+                note(
+                    f"acks=0: a broker closed the connection after {unknown} messages, which may "
+                    "be stored or lost; use acks=1 or acks=all to know"
+                )
+
+
+def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
+    """Return the producer's arguments: those of the settings, and defaults for a stream of input.
+
+    A compressed set keeps the producer's own size. With acks=0 so does a plain one: if a broker
+    refuses a set as too large, the producer doesn't learn of it and can't split the set.
+    """
+    arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
+    if job.compression is not None:
+        arguments["compression_type"] = None if job.compression == "none" else job.compression
+    if arguments.get("compression_type") is None and arguments.get("acks") != 0:
+        arguments.setdefault("max_batch_size", _SET_BYTES)
+    return arguments
+
+
+def _leave_out_failures(record: logging.LogRecord) -> bool:
+    """Drop the log lines of failed batches, unless more than errors are logged.
+
+    `ProduceFailed` and the counts say the same, in one line.
+    """
+    is_failure = isinstance(record.args, tuple) and isinstance(record.args[-1], BatchFailed)
+    return not is_failure or _log.getEffectiveLevel() < logging.ERROR
+
+
+def _describe(counts: ProduceCounts) -> str:
+    return f"{counts.acknowledged} of {counts.read} messages were {counts.done}"
+
+
+async def send_all(
+    producer: AIOKafkaProducer,
+    job: ProduceJob,
+    source: AsyncIterable[tuple[InputMessages, int]],
+    counts: ProduceCounts,
+    *,
+    progress: Progress,
+    tee: Output | None = None,
+    flush_timeout_s: float,
+) -> None:
+    """Send the messages of the input and wait until all are acknowledged.
+
+    If this fails or is cancelled, the producer is stopped.
+
+    Args:
+        producer: a started producer.
+        job: where they go.
+        source: the messages of the input, each time with the bytes that they took there.
+        counts: updated all the time, also if this raises or is cancelled.
+        progress: gets the bytes of the input.
+        tee: write the values there as well, each with a newline (default None).
+        flush_timeout_s: how long to wait for what was buffered, if this fails or is cancelled.
+
+    Raises:
+        RecordFormatError: the input is wrong.
+        ProduceFailed: a message wasn't acknowledged.
+        KafkaError: the producer refused a message.
+        OSError: the input can't be read, or the copy can't be written.
+    """
+    sender = _Sender(producer, job, counts)
+    now = asyncio.get_running_loop().time()
+    limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
+    try:
+        async for messages, size in source:
+            await _copy(tee, await sender.send(messages))
+            progress.add(size)
+            if sender.is_complete:
+                break
+            if messages.error is not None:
+                raise messages.error
+            if limit is not None:
+                delay_s = limit.delay_s(size, asyncio.get_running_loop().time())
+                await asyncio.sleep(delay_s)
+        await sender.flush()
+    except (asyncio.CancelledError, Exception):
+        try:
+            with suppress(TimeoutError, KafkaError):
+                async with asyncio.timeout(flush_timeout_s):
+                    await sender.flush()
+        finally:
+            await producer.stop(timeout=0)  # what isn't acknowledged fails
+            with suppress(KafkaError):
+                await sender.flush()  # counts at once what was
+        raise
+
+
+async def _copy(tee: Output | None, messages: InputMessages) -> None:
+    if tee is not None and messages.values:
+        try:
+            await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
+        except BrokenPipeError:
+            # `run` cancels for the same reason. Let it, before the flush that it would cut short.
+            await asyncio.sleep(_CANCEL_S)
+            raise
+
+
+class _Sender:
+    def __init__(self, producer: AIOKafkaProducer, job: ProduceJob, counts: ProduceCounts) -> None:
+        self._producer = producer
+        self._job = job
+        self._counts = counts
+        self._pending: deque[_Sent] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the count of the job is reached."""
+        return self._counts.read == self._job.count
+
+    async def send(self, messages: InputMessages) -> InputMessages:
+        """Pass messages to the producer; wait while its memory is full.
+
+        If this is cancelled, all the messages are sent nevertheless: `flush` waits for them.
+
+        Returns:
+            the messages that the count of the job allows.
+        """
+        if not len(messages):
+            return messages
+        messages = self._limited(messages)
+        self._sending = asyncio.create_task(self._send(messages))
+        await asyncio.shield(self._sending)
+        while self._pending and (
+            len(self._pending) > _MOST_PENDING or self._pending[0].deliveries.done()
+        ):
+            await self._await_first()
+        return messages
+
+    async def flush(self) -> None:
+        """Wait until each message is acknowledged.
+
+        Raises:
+            ProduceFailed: one isn't. The others are waited for before.
+            KafkaError: the last `send` failed. The messages before are waited for.
+        """
+        failed: BaseException | None = None
+        if self._sending is not None:
+            await asyncio.wait((self._sending,))  # goes on if this is cancelled
+            failed = self._sending.exception()
+        while self._pending:
+            try:
+                await self._await_first()
+            except ProduceFailed as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _limited(self, messages: InputMessages) -> InputMessages:
+        """Return the messages that the count of the job allows, with the fixed key."""
+        job = self._job
+        if job.key is not None:
+            messages = with_fixed_key(messages, job.key)
+        if job.count is not None and len(messages) > job.count - self._counts.read:
+            messages = messages.select(range(job.count - self._counts.read))
+        return messages
+
+    async def _send(self, messages: InputMessages) -> None:
+        first = self._counts.read + 1
+        self._counts.read += len(messages)
+        partitions = messages.partitions
+        if partitions is None:
+            await self._send_to(self._job.partition, messages, range(first, first + len(messages)))
+            return
+        by_partition: dict[int, list[int]] = {}
+        for index, partition in enumerate(partitions):
+            by_partition.setdefault(partition, []).append(index)
+        for partition, indices in by_partition.items():
+            numbers = [first + index for index in indices]
+            await self._send_to(partition, messages.select(indices), numbers)
+
+    async def _send_to(
+        self, partition: int | None, messages: InputMessages, numbers: Sequence[int]
+    ) -> None:
+        headers: list[Headers] | None = None
+        if messages.headers is not None or self._job.headers:
+            own = messages.headers or [None] * len(messages)
+            headers = [[*self._job.headers, *(one or ())] for one in own]
+        timestamps = messages.timestamps_ms
+        if timestamps is not None:
+            now_ms = int(time.time() * 1000)
+            timestamps = [now_ms if one is None else one for one in timestamps]
+        try:
+            deliveries = await self._producer.send_many(
+                self._job.topic,
+                messages.values,
+                messages.keys,
+                partition=partition,
+                timestamps_ms=timestamps,  # type: ignore[arg-type]
+                headers=headers,
+            )
+        except UnsupportedVersionError as error:
+            if headers is None or not any(headers):
+                raise
+            at = next(index for index, one in enumerate(headers) if one)
+            raise refused_headers(f"message {numbers[at]} of the input") from error
+        except MessageSizeTooLargeError as error:
+            if len(messages) > 1:  # none is buffered: find the first that is too large
+                half = len(messages) // 2
+                await self._send_to(partition, messages.select(range(half)), numbers[:half])
+                rest = messages.select(range(half, len(messages)))
+                await self._send_to(partition, rest, numbers[half:])
+                return
+            size = sum(len(part or b"") for part in (messages.values[0], *(messages.keys or ())))
+            raise RecordFormatError(
+                f"message {numbers[0]} of the input has {size} bytes: larger than max.request.size "
+                "or buffer.memory. Raise them with -X, and message.max.bytes of the brokers"
+            ) from error
+        except UnknownTopicOrPartitionError as error:
+            if messages.partitions is not None:
+                error.args = (f"message {numbers[0]} of the input: {error.text}",)
+            raise
+        self._pending.append(_Sent(deliveries, numbers))
+
+    async def _await_first(self) -> None:
+        sent = self._pending[0]
+        try:
+            await sent.deliveries
+        except KafkaError:
+            errors = sent.deliveries.errors()
+            self._pending.popleft()
+            self._counts.acknowledged += len(sent.numbers) - len(errors)
+            index, error = next(iter(errors.items()))
+            raise ProduceFailed(
+                f"message {sent.numbers[index]} of the input wasn't {self._counts.done}: "
+                f"{error.text}"
+            ) from error
+        self._pending.popleft()
+        self._counts.acknowledged += len(sent.numbers)

@@ -1,0 +1,129 @@
+"""Read as a member of a consumer group, and commit what was written out.
+
+`consuming` calls `written` when the output has the records. Only then are they committed, so a
+member that dies has committed nothing that it didn't write.
+
+Invariant: a commit covers written records only: every `COMMIT_S` seconds, before partitions are
+revoked, and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08._tools.cli.moving.read_plan import PartitionRange
+from aiokafka08._tools.cli.moving.read_records import (
+    MissingTopics,
+    RecordBatchSource,
+    records_before,
+)
+from aiokafka08.abc import ConsumerRebalanceListener
+from aiokafka08.errors import CommitFailedError, IllegalStateError
+from aiokafka08.structs import TopicPartition
+
+COMMIT_S = 5.0
+_POLL_MS = 200
+
+
+class GroupReader(ConsumerRebalanceListener):
+    """A member of a group that reads until each of its partitions has reached its stop.
+
+    Args:
+        consumer: a started consumer with a group, and without a subscription.
+        topics: existing topics.
+        ranges: where each partition stops; and where it starts, if `seek` is true.
+        seek: begin at the start of the ranges, whatever the group has committed.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer[bytes, bytes],
+        topics: Iterable[str],
+        ranges: Iterable[PartitionRange],
+        *,
+        seek: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._topics = list(topics)
+        self._ranges = {one.tp: one for one in ranges}
+        self._to_seek = set(self._ranges) if seek else set[TopicPartition]()
+        self._assigned: set[TopicPartition] | None = None
+        self._written: dict[TopicPartition, int] = {}
+        self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """See `ConsumerRebalanceListener`."""
+        self._assigned = None
+        await self.commit()
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """See `ConsumerRebalanceListener`."""
+        for tp in self._to_seek & set(assigned):
+            self._consumer.seek(tp, self._ranges[tp].start)
+        self._to_seek -= set(assigned)
+        self._assigned = set(assigned)
+
+    async def read(self) -> RecordBatchSource:
+        """Yield the records of the assigned partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic was deleted.
+            KafkaError: as `getmany`.
+        """
+        consumer = self._consumer
+        consumer.subscribe(self._topics, listener=self)
+        ended: set[TopicPartition] = set()
+        missing = MissingTopics(self._topics)
+        while True:
+            missing.check(consumer)
+            for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+                if self._assigned is not None and tp in self._assigned:
+                    yield tp, records_before(records, self._stop(tp))
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._commit_at:
+                await self.commit()
+            if self._assigned is None:
+                continue
+            newly_ended = await self._find_ended(self._assigned - ended)
+            for tp in newly_ended:
+                yield tp, []
+            ended |= newly_ended
+            if self._is_done(ended):
+                return
+
+    def written(self, tp: TopicPartition, offset: int) -> None:
+        """The output has all records of a partition before `offset`."""
+        self._written[tp] = offset
+
+    async def commit(self) -> None:
+        """Commit what was written and is still assigned.
+
+        Raises:
+            KafkaError: the commit failed.
+        """
+        self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
+        assigned = self._consumer.assignment()
+        offsets = {tp: offset for tp, offset in self._written.items() if tp in assigned}
+        self._written = {}
+        if offsets:
+            with suppress(CommitFailedError):  # another member has the partitions now
+                await self._consumer.commit(offsets)
+
+    def _is_done(self, ended: set[TopicPartition]) -> bool:
+        return self._assigned is not None and self._assigned <= ended
+
+    def _stop(self, tp: TopicPartition) -> int | None:
+        one = self._ranges.get(tp)
+        return None if one is None else one.stop
+
+    async def _find_ended(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        ended = set()
+        for tp in tps:
+            stop = self._stop(tp)
+            with suppress(IllegalStateError):  # revoked meanwhile
+                if stop is not None and await self._consumer.position(tp) >= stop:
+                    ended.add(tp)
+        return ended

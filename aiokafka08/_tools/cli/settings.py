@@ -1,0 +1,323 @@
+"""Merge flags, environment variables, a profile and configuration files into `Settings`.
+
+Everything is a property with the name that it has in Java's clients: `-b` is `bootstrap.servers`,
+the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. The names of librdkafka and of Scala's clients
+are aliases (`property_names`). From the first to the last, flags, environment, profile and
+configuration file take precedence over what comes after them.
+
+Pure: `declare` reads the files and the environment.
+
+Invariants: an unknown property is an error that names similar ones. An error names the source of
+the property. No secret is in an error, a note or a `repr()`, and none is accepted from the command
+line, which other users of the machine can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from aiokafka08._core.properties import (
+    CONSUME,
+    NETWORK,
+    PRODUCE,
+    TLS,
+    TLS_UNSUPPORTED,
+    PropertyTable,
+    TlsOptions,
+    choice,
+    hide_value,
+    is_secret,
+    is_tls,
+    no_sasl,
+    nonempty,
+    positive,
+    show_option,
+    tls_options,
+)
+from aiokafka08._tools.cli import property_names
+from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
+
+ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
+_OTHER_VARIABLES: Final = frozenset({"CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"})
+"""Variables with this prefix that aren't properties."""
+
+_CLIENT_ID: Final = "aiokafka08-cli"
+_START_TIMEOUT_MS: Final = 5_000
+_REQUEST_TIMEOUT_MS: Final = 30_000
+
+
+class Source(NamedTuple):
+    """Properties from one place."""
+
+    origin: str
+    """The place, for errors: "-X", a path."""
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all commands need to know of the cluster and of the client; `connection` uses it."""
+
+    network: Mapping[str, Any]
+    """Arguments of every client: `bootstrap_servers`, `client_id`, timeouts, …"""
+    producer: Mapping[str, Any]
+    """Arguments of the producer alone, such as `acks`."""
+    consumer: Mapping[str, Any]
+    """Arguments of the consumer alone, such as `group_id` and `offsets_storage`."""
+    zookeeper_connect: str | None
+    tls: TlsOptions | None
+    notes: tuple[str, ...]
+    """A sentence for each given property without effect, with the reason."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses, as given."""
+        return str(self.network["bootstrap_servers"])
+
+    @property
+    def client_id(self) -> str:
+        """The client id, with which log lines begin."""
+        return str(self.network["client_id"])
+
+    @property
+    def headers(self) -> str:
+        """What to do with headers: "refuse" (by default), "drop" or "embedded"."""
+        return str(self.producer.get("headers", "refuse"))
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for a response, in seconds."""
+        return float(self.network["request_timeout_ms"]) / 1000
+
+
+def _storage(option: str, text: str) -> str:
+    storage: str = choice(option, text, {one: one for one in ("zookeeper", "kafka", "dual")})
+    return storage
+
+
+def _headers(option: str, text: str) -> str:
+    mode: str = choice(option, text, {one: one for one in ("refuse", "drop", "embedded")})
+    return mode
+
+
+def _partitioner(option: str, text: str) -> Any:
+    if text == "consistent_random":
+        from aiokafka08._tools.cli.kcat.partitioner import ConsistentRandomPartitioner
+
+        return ConsistentRandomPartitioner
+    if text in ("consistent", "fnv1a", "fnv1a_random"):
+        raise UnsupportedVersionError(
+            f"{show_option(option, text)}: this partitioner of librdkafka isn't available; "
+            "expected consistent_random, murmur2, scala-0.8.2, round_robin, sticky or random"
+        )
+    return {"murmur2_random": "murmur2"}.get(text, text)  # the producer checks the name
+
+
+_OF_NETWORK: Final[PropertyTable] = {**NETWORK, "start.timeout.ms": ("start_timeout_ms", positive)}
+_OF_PRODUCER: Final[PropertyTable] = {
+    **PRODUCE,
+    "partitioner": ("partitioner", _partitioner),
+    "headers": ("headers", _headers),
+}
+_OF_CONSUMER: Final[PropertyTable] = {**CONSUME, "offsets.storage": ("offsets_storage", _storage)}
+_ZOOKEEPER: Final = "zookeeper.connect"
+_ALL_TLS: Final = (*TLS, *property_names.TLS)
+_TLS_FILES: Final = tuple(name for name in _ALL_TLS if name.endswith(".location"))
+_ALL_TLS_UNSUPPORTED: Final = (*TLS_UNSUPPORTED, *property_names.TLS_UNSUPPORTED)
+
+SETTABLE: Final = (*_OF_NETWORK, _ZOOKEEPER, *_OF_PRODUCER, *_OF_CONSUMER, *_ALL_TLS)
+"""The properties that have an effect, by their Java names."""
+
+
+def flag_source(
+    bootstrap: str | None,
+    zookeeper: str | None,
+    properties: Sequence[str],
+    timeout_s: float | None,
+) -> Source:
+    """Return the properties of the command line.
+
+    Raises:
+        IllegalArgumentError: an `-X` isn't NAME=VALUE, or is a secret; or the timeout isn't a time.
+    """
+    values: dict[str, str] = {}
+    for one in properties:
+        name, equals, value = one.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise IllegalArgumentError(f"-X {one}: expected NAME=VALUE")
+        if is_secret(name):
+            variable = ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
+            raise IllegalArgumentError(
+                f"-X {name}=…: other users see secrets on the command line. Put it into a file "
+                f"(-F), or into the environment variable {variable}"
+            )
+        values[name] = value.strip()
+    if bootstrap is not None:
+        values["bootstrap.servers"] = bootstrap
+    if zookeeper is not None:
+        values[_ZOOKEEPER] = zookeeper
+    if timeout_s is not None:
+        if not 0 < timeout_s < 2**31 / 1000:
+            raise IllegalArgumentError(f"--timeout={timeout_s}: expected seconds from 0.001 on")
+        milliseconds = str(max(round(timeout_s * 1000), 1))
+        values["start.timeout.ms"] = values["request.timeout.ms"] = milliseconds
+    return Source("command line", values)
+
+
+def environment_source(environment: Mapping[str, str]) -> Source:
+    """Return the properties of the environment: `AIOKAFKA08_CLIENT_ID` is `client.id`."""
+    names = {name: name.removeprefix(ENVIRONMENT_PREFIX) for name in environment}
+    return Source(
+        "environment",
+        {
+            short.lower().replace("_", "."): environment[name]
+            for name, short in names.items()
+            if name != short and short not in _OTHER_VARIABLES
+        },
+    )
+
+
+class _Given(NamedTuple):
+    name: str
+    text: str
+    origin: str
+
+
+def settings(sources: Sequence[Source]) -> Settings:
+    """Merge and check properties.
+
+    Args:
+        sources: from the one with the lowest priority to the one with the highest.
+
+    Raises:
+        IllegalArgumentError: a property is unknown or refused, or has a wrong value; or there is no
+            `bootstrap.servers`.
+        UnsupportedVersionError: the protocol of 0.8 doesn't support the value of a property.
+    """
+    merged: dict[str, _Given] = {}
+    for source in sources:
+        for name, text in source.values.items():
+            merged[_canonical(name)] = _Given(name, text, source.origin)
+    texts = {name: given.text for name, given in merged.items()}
+    found: dict[str, dict[str, Any]] = {"network": {}, "producer": {}, "consumer": {}}
+    notes: list[str] = []
+    for name, given in merged.items():
+        try:
+            _add(name, given, texts, found, notes)
+        except KafkaError as error:
+            raise type(error)(f"{error.text} ({given.origin})") from None
+    network = {
+        "client_id": _CLIENT_ID,
+        "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+        **found["network"],
+    }
+    network.setdefault("start_timeout_ms", min(_START_TIMEOUT_MS, network["request_timeout_ms"]))
+    if "bootstrap_servers" not in network:
+        raise IllegalArgumentError(
+            "no address of a broker: expected -b HOST:PORT, the environment variable "
+            "AIOKAFKA08_BOOTSTRAP_SERVERS, or bootstrap.servers in a profile or configuration file"
+        )
+    zookeeper = merged.get(_ZOOKEEPER)
+    return Settings(
+        network=network,
+        producer=found["producer"],
+        consumer=found["consumer"],
+        zookeeper_connect=None if zookeeper is None else nonempty(_ZOOKEEPER, zookeeper.text),
+        tls=tls_options(texts) if is_tls(texts) else None,
+        notes=tuple(notes),
+    )
+
+
+def property_values(settings: Settings) -> dict[str, str]:
+    """Return the settings in force as properties, by librdkafka's names, without secrets."""
+    names = {java: other for other, java in property_names.OF_LIBRDKAFKA.items()}
+    values: dict[str, str] = {}
+    for table, arguments in (
+        (_OF_NETWORK, settings.network),
+        (_OF_PRODUCER, settings.producer),
+        (_OF_CONSUMER, settings.consumer),
+    ):
+        for java, (argument, _) in table.items():
+            if argument in arguments and java != "partitioner.class":
+                values[names.get(java, java)] = _shown(arguments[argument])
+    if settings.zookeeper_connect is not None:
+        values[_ZOOKEEPER] = settings.zookeeper_connect
+    return values
+
+
+def _shown(value: object) -> str:
+    """Return a parsed value as librdkafka writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, type):
+        from aiokafka08._tools.cli.kcat.partitioner import ConsistentRandomPartitioner
+
+        return "consistent_random" if value is ConsistentRandomPartitioner else value.__name__
+    return "none" if value is None else str(value)
+
+
+def _canonical(name: str) -> str:
+    """Return Java's name of a property; librdkafka allows `topic.` before those of topics."""
+    if name.startswith("topic.") and name not in property_names.WITHOUT_EFFECT:
+        name = name.removeprefix("topic.")
+    return property_names.ALIASES.get(name, name)
+
+
+def _add(
+    name: str,
+    given: _Given,
+    texts: Mapping[str, str],
+    found: Mapping[str, dict[str, Any]],
+    notes: list[str],
+) -> None:
+    """Parse a property into `found`, or add a note that it has no effect."""
+    shown = show_option(given.name, given.text)
+    for kind, table in (
+        ("network", _OF_NETWORK),
+        ("producer", _OF_PRODUCER),
+        ("consumer", _OF_CONSUMER),
+    ):
+        if name in table:
+            argument, parse = table[name]
+            found[kind][argument] = parse(given.name, given.text)
+            return
+    if name == _ZOOKEEPER:
+        return
+    if name in property_names.REFUSED:
+        raise IllegalArgumentError(f"{shown} is not supported: {property_names.REFUSED[name]}")
+    if name in property_names.WITHOUT_EFFECT:
+        notes.append(f"{shown} has no effect: {property_names.WITHOUT_EFFECT[name]}")
+    elif name.startswith("sasl."):
+        if texts.get("security.protocol", "").strip().upper().startswith("SASL"):
+            raise no_sasl(hide_value(given.name))
+        notes.append(
+            f"{hide_value(given.name)} has no effect: security.protocol doesn't ask for SASL"
+        )
+    elif name in _ALL_TLS or name in _ALL_TLS_UNSUPPORTED:
+        if name in _TLS_FILES and "security.protocol" not in texts:
+            raise IllegalArgumentError(
+                f"{shown} without security.protocol: expected security.protocol=SSL too, or "
+                "PLAINTEXT for connections without TLS"
+            )
+        if not is_tls(texts):
+            notes.append(f"{shown} has no effect: security.protocol isn't SSL")
+        elif name not in _ALL_TLS:
+            raise IllegalArgumentError(
+                f"{shown} is not supported; expected one of {', '.join(sorted(_ALL_TLS))}"
+            )
+    else:
+        raise IllegalArgumentError(f"{hide_value(given.name)}: unknown property{_similar(name)}")
+
+
+def _similar(name: str) -> str:
+    """Return "; similar ones are …" for an error, or nothing."""
+    from difflib import get_close_matches
+
+    known = {*SETTABLE, *property_names.ALIASES, *property_names.WITHOUT_EFFECT}
+    similar = get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+    if similar:
+        return f"; similar: {', '.join(similar)}"
+    return "; 'The command line' in the documentation lists the properties"

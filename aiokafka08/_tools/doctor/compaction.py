@@ -1,0 +1,83 @@
+"""The rule about a dead log cleaner.
+
+Pure. `sampling` scans the keys that this rule judges.
+
+A cleaner compacts all segments of a log but the last one. A log that was never cleaned is due as
+soon as it has a second segment. So if the first segment isn't the last one, and has a key twice,
+and still has it after the topic has grown, then the cleaner doesn't work. Later segments prove
+nothing: whether they are due depends on their size, which no request tells. So a cleaner that died
+after it had compacted the first segment isn't found. A cleaner is off by default
+below 0.9, and may end by an error: on 0.8.2 because of a large compressed set (docs/brokers.md
+5.15). The topic then grows without end; before it serves its groups, a broker reads all of
+`__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.places import duration, grouped
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
+from aiokafka08.structs import TopicPartition
+
+COMPACTED_TOPICS = frozenset({"__consumer_offsets"})
+"""Topics that are compacted whatever ZooKeeper says."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyScan:
+    """What was read of the beginning of a compacted log, below its last segment.
+
+    Attributes:
+        start: the first offset that was read.
+        stop: the offset after the last one.
+        repeated: how many of these messages have a key that comes again among them.
+    """
+
+    start: int
+    stop: int
+    repeated: int
+
+
+def is_compacted(cluster: ClusterSample, topic: str) -> bool:
+    """Return whether the topic is compacted, as far as it is known."""
+    if topic in COMPACTED_TOPICS:
+        return True
+    sample = cluster.topics.get(topic)
+    config = {} if sample is None else sample.config or {}
+    return "compact" in config.get("cleanup.policy", "")
+
+
+def dead_cleaner(
+    first: ClusterSample,
+    last: ClusterSample,
+    scans: tuple[Mapping[TopicPartition, KeyScan], Mapping[TopicPartition, KeyScan]],
+    elapsed_s: float,
+) -> Iterator[Finding]:
+    """Find compacted partitions that have grown, and were not compacted.
+
+    Args:
+        first, last: the cluster at the beginning and the end of the watch.
+        scans: the scans of these times.
+        elapsed_s: the seconds in between.
+    """
+    found = []
+    for tp, scan in sorted(scans[1].items()):
+        was, one = first.partition(tp), last.partition(tp)
+        if was is None or one is None or was.end is None or one.end is None:
+            continue
+        if scan.repeated and scan == scans[0].get(tp) and one.end > was.end:
+            found.append((tp, ()))
+    for where, _ in grouped(found):
+        yield Finding(
+            FindingCode.DEAD_CLEANER,
+            where,
+            f"compacted, but it has grown for {duration(elapsed_s)}, and its "
+            "oldest segment still has several messages of the same key: the log cleaner is off, or "
+            "has died. The topic grows without end, and a restart of the broker takes longer",
+            "See log-cleaner.log of the partition's leader for its last error, and whether "
+            "log.cleaner.enable=true (false by default below 0.9). A restart of the broker starts "
+            "the cleaner again",
+        )

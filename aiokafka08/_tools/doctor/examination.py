@@ -1,0 +1,113 @@
+"""Apply all rules to what was seen of a cluster.
+
+Pure. The command gathers an `Examination` and prints the findings.
+
+Invariant: with one sample no rule that compares two makes a finding; that they were left out
+is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
+from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
+from aiokafka08._tools.doctor.finding import Finding, FindingCode, in_order
+from aiokafka08._tools.doctor.group_health import beyond_end, idle_lag, near_retention, overtaken
+from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
+from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
+from aiokafka08._tools.doctor.settings import (
+    MIN_ISR,
+    UNCLEAN,
+    min_isr,
+    retention_deletes_all,
+    unclean_election,
+    unknown_settings,
+)
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
+from aiokafka08.structs import TopicPartition
+
+KeyScans = Mapping[TopicPartition, KeyScan]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that the doctor saw.
+
+    Attributes:
+        first, last: the cluster at the beginning and at the end of the watch; the same object
+            without one.
+        elapsed_s: the seconds in between.
+        asks_zookeeper: whether ZooKeeper's address was given.
+        releases: the brokers' releases by node id; those that weren't found are left out.
+        formats: per topic the message formats that were sampled.
+        searches: per partition the measured cost of the broker's search.
+        scans: the keys at the beginning of compacted logs, at both times.
+    """
+
+    first: ClusterSample
+    last: ClusterSample
+    elapsed_s: float = 0.0
+    asks_zookeeper: bool = True
+    releases: Mapping[int, str] = field(default_factory=dict)
+    formats: Mapping[str, Collection[int]] = field(default_factory=dict)
+    searches: Mapping[TopicPartition, SearchCost] = field(default_factory=dict)
+    scans: tuple[KeyScans, KeyScans] = field(default_factory=lambda: ({}, {}))
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there are two samples."""
+        return self.first is not self.last
+
+
+def examine(seen: Examination) -> list[Finding]:
+    """Return all findings, the most urgent first."""
+    return in_order(_findings(seen))
+
+
+def _findings(seen: Examination) -> Iterator[Finding]:
+    first, last = seen.first, seen.last
+    yield from leaderless(last)
+    yield from under_replicated(last)
+    yield from stale_isr(first, last, seen.releases)
+    yield from unreachable(last)
+    yield from mixed_lines(seen.releases)
+    yield from unclean_election(last)
+    yield from min_isr(last)
+    yield from retention_deletes_all(last, seen.releases)
+    yield from unknown_settings(last)
+    yield from idle_lag(first, last)
+    yield from overtaken(first, last)
+    yield from formats(seen.formats, last, seen.releases)
+    yield from large_sets(seen.searches)
+    for error in dict.fromkeys((*first.errors, *last.errors)):
+        yield Finding(
+            FindingCode.UNREADABLE,
+            "cluster",
+            error,
+            "Look again in a moment. If it stays so, check the address, and see the log of the "
+            "broker or of ZooKeeper",
+        )
+    if seen.is_watched:
+        yield from beyond_end(first, last)
+        yield from near_retention(first, last, seen.elapsed_s)
+        yield from dead_cleaner(first, last, seen.scans, seen.elapsed_s)
+    yield from _unchecked(seen)
+
+
+def _unchecked(seen: Examination) -> Iterator[Finding]:
+    missing: dict[str, str] = {}
+    if not seen.is_watched:
+        missing["--watch 60s"] = (
+            "without a second sample: how near retention is to groups, whether offsets are after "
+            "the end of a log, whether the log cleaner works"
+        )
+    if not seen.asks_zookeeper:
+        missing["--zookeeper host:2181/chroot"] = (
+            "without ZooKeeper: the true replication factor, stale ISRs, the topics' own settings "
+            f"(such as {UNCLEAN} and {MIN_ISR}), groups in ZooKeeper"
+        )
+    if missing:
+        action = f"Give {' and '.join(missing)}"
+        yield Finding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)

@@ -1,0 +1,179 @@
+"""Rules about groups: lag without members, and retention that overtakes a group.
+
+Pure. A group is in use if it has members, or if it has committed other offsets between the samples:
+a consumer that uses `assign()` isn't a member. A group in both stores is in use if it is in one;
+and its members may be known of one only, as on 0.8.2, where offsets in Kafka are those of members
+in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokafka08._tools.doctor.compaction import is_compacted
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.places import duration, name_list, place
+from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, GroupSample, PartitionSample
+from aiokafka08.structs import TopicPartition
+
+HORIZON_S = 24 * 3600.0
+"""A group that retention overtakes within this time is a finding."""
+
+
+def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+    """Find groups that have lag, but no members, and don't commit."""
+    used = _in_use(first, last)
+    known = {group.group for group in last.groups if group.members is not None}
+    for group in last.groups:
+        if group.group in used or group.group not in known:
+            continue
+        lag = lost = 0
+        topics = set()
+        for tp, offset, start, end in _positions(last, group):
+            if end > offset:
+                lag += end - offset
+                lost += max(start - offset, 0)
+                topics.add(tp.topic)
+        if not lag:
+            continue
+        why = f"no members, and {lag:,} offsets behind in {name_list(topics)}. "
+        if lost:
+            why += f"{lost:,} of them are deleted already. "
+        if first is last:
+            why += "(A consumer that uses assign() is no member; --watch shows if it commits.) "
+        yield Finding(
+            FindingCode.IDLE_GROUP_LAG,
+            _where(group),
+            why + "Retention deletes what it hasn't read",
+            "Start its consumers; or delete the group if it isn't used any more (aiokafka08 group "
+            "delete)",
+        )
+
+
+def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+    """Find groups in use whose next message is deleted already."""
+    used = _in_use(first, last)
+    for group in last.groups:
+        for tp, offset, start, _ in _positions(last, group):
+            if group.group in used and offset < start:
+                yield Finding(
+                    FindingCode.GROUP_OVERTAKEN,
+                    _where(group, tp),
+                    f"committed {offset:,}, the log begins at {start:,}: {start - offset:,} "
+                    "offsets were deleted before the group read them",
+                    "Raise the topic's retention.ms and retention.bytes until the group keeps up. "
+                    "Its consumers continue by their auto.offset.reset: with latest they also skip "
+                    "what is still there",
+                )
+
+
+def near_retention(
+    first: ClusterSample, last: ClusterSample, elapsed_s: float
+) -> Iterator[Finding]:
+    """Find groups that retention overtakes within `HORIZON_S`.
+
+    Args:
+        first, last: the cluster at the beginning and the end of the watch.
+        elapsed_s: the seconds in between.
+    """
+    history = ClusterHistory()
+    history.add(0.0, first)
+    history.add(elapsed_s, last)
+    before = {(group.group, group.store): group.committed for group in first.groups}
+    for group in last.groups:
+        was = before.get((group.group, group.store), {})
+        for tp, offset, start, _ in _positions(last, group):
+            sampled, now = first.partition(tp), last.partition(tp)
+            if tp not in was or sampled is None or now is None or is_compacted(last, tp.topic):
+                continue
+            standing_s = history.headroom_s(elapsed_s, tp, offset)
+            left_s = seconds_left((was[tp], offset), (sampled, now), standing_s)
+            if left_s is None or left_s > HORIZON_S:
+                continue
+            when = f"in about {duration(left_s)}" if left_s else "with its next deletion"
+            yield Finding(
+                FindingCode.RETENTION_NEAR,
+                _where(group, tp),
+                f"retention overtakes it {when}: {offset - start:,} offsets are left between the "
+                "first one in the log and the committed one, and the group is slower than the "
+                "writers",
+                "Speed the group up, or raise the topic's retention.ms and retention.bytes now",
+            )
+
+
+def seconds_left(
+    committed: tuple[int, int],
+    partition: tuple[PartitionSample, PartitionSample],
+    standing_s: float | None,
+) -> float | None:
+    """Return the seconds until retention overtakes a group that goes on at its present speed.
+
+    0 means with the next deletion, if it is as large as the one between the samples. None means not
+    foreseeable: retention hasn't deleted anything yet, the group keeps up, or it is already in the
+    newer half of the log.
+
+    Args:
+        committed: the committed offset in the first and in the last sample.
+        partition: the partition in these samples.
+        standing_s: the seconds if the group stood still, see `PartitionHistory.headroom_s`.
+    """
+    first, last = partition
+    if first.start is None or last.start is None or first.end is None or last.end is None:
+        return None
+    headroom = committed[1] - last.start
+    if not last.start or headroom < 0 or headroom > last.end - committed[1]:
+        return None
+    if headroom < last.start - first.start:
+        return 0.0
+    written = last.end - first.end
+    gained = written - (committed[1] - committed[0])
+    return None if standing_s is None or gained <= 0 else standing_s * written / gained
+
+
+def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+    """Find groups whose committed offset is after the end of the log, in both samples."""
+    before = {(group.group, group.store, tp) for group, tp, _, _ in _beyond(first)}
+    for group, tp, offset, end in _beyond(last):
+        if (group.group, group.store, tp) in before:
+            yield Finding(
+                FindingCode.OFFSET_BEYOND_END,
+                _where(group, tp),
+                f"committed {offset:,}, the log ends at {end:,}: the topic was created anew, or an "
+                "unclean election cut the log. The group misses what is written up to there, or "
+                "starts over by its auto.offset.reset",
+                "Decide where the group continues (aiokafka08 group reset)",
+            )
+
+
+def _beyond(cluster: ClusterSample) -> Iterator[tuple[GroupSample, TopicPartition, int, int]]:
+    for group in cluster.groups:
+        for tp, offset, _, end in _positions(cluster, group):
+            if offset > end:
+                yield group, tp, offset, end
+
+
+def _positions(
+    cluster: ClusterSample, group: GroupSample
+) -> Iterator[tuple[TopicPartition, int, int, int]]:
+    """Yield partition, committed offset, start and end of the log, where all three are known."""
+    for tp, offset in sorted(group.committed.items()):
+        one = cluster.partition(tp)
+        if one is not None and one.start is not None and one.end is not None and offset >= 0:
+            yield tp, offset, one.start, one.end
+
+
+def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
+    """Return the names of the groups that have members, or that have committed in between."""
+    before = {(group.group, group.store): group.committed for group in first.groups}
+    return {
+        group.group
+        for group in last.groups
+        if group.members
+        or before.get((group.group, group.store), group.committed) != group.committed
+    }
+
+
+def _where(group: GroupSample, tp: TopicPartition | None = None) -> str:
+    name = f"group {group.group!r} ({group.store})"
+    return name if tp is None else f"{name}, {place(tp.topic, [tp.partition])}"

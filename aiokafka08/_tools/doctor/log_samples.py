@@ -1,0 +1,287 @@
+"""Read from the logs what the rules about messages judge: formats, searches, keys.
+
+The command `doctor` calls `LogSampler`, with the partitions of a `ClusterSample`.
+
+Invariant: the sampler reads little. Formats cost two messages a partition, cut off after 64 bytes;
+searches some such fetches a topic, and larger ones only where these are slow; keys at most 1 MiB of
+each of a few partitions of a compacted topic; the lines of 0.8 cost no message at all. What can't
+be read is left out: that a broker or a partition doesn't respond is a finding of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from aiokafka08._core.net.list_offsets import list_offsets_of_leader
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._tools.doctor.compaction import KeyScan, is_compacted
+from aiokafka08._tools.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
+from aiokafka08.errors import KafkaError
+from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import LATEST
+from aiokafka08.structs import TopicPartition
+
+_HEAD_BYTES = 64
+"""Enough for the header of a message, which has its format."""
+_MAGIC_AT = 16
+_FETCH_BYTES = 1 << 20
+_WAIT_MS = 300
+"""How long a broker waits that doesn't respond at once."""
+_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where in a log searches are measured."""
+_MIN_MESSAGES = 500
+"""In a log of fewer messages no search takes long."""
+_EMPTY_REPEATS = 5
+_REPEATS = 20
+_PROOFS = 3
+"""How many slow responses in a row are proof that a broker waits."""
+_MANY_SEGMENTS = 10_000
+_SCANNED_PARTITIONS = 10
+"""How many partitions of a compacted topic are scanned."""
+_MANY_MESSAGES = 100_000
+_FAILED_S = float("inf")
+"""The time of a fetch that failed."""
+
+
+class LogSampler:
+    """Read samples of a cluster's logs.
+
+    Args:
+        router: a started router, used by nobody else meanwhile: fetches are timed.
+        timeout_s: seconds for each request.
+        search_clock: seconds, by which searches are measured.
+    """
+
+    def __init__(self, router: Router, timeout_s: float, search_clock: Callable[[], float]) -> None:
+        self._router = router
+        self._timeout_s = timeout_s
+        self._search_clock = search_clock
+
+    # --- formats ----------------------------------------------------------------------------------
+
+    async def formats(
+        self, cluster: ClusterSample, releases: Mapping[int, str]
+    ) -> dict[str, set[int]]:
+        """Return per topic the formats of the first and the last message of each partition.
+
+        Partitions on brokers that convert messages for this client are left out.
+
+        Args:
+            cluster: the cluster.
+            releases: the brokers' releases, by node id.
+        """
+        first: dict[int, dict[TopicPartition, int]] = {}
+        last: dict[int, dict[TopicPartition, int]] = {}
+        for tp, leader, start, end in _readable(cluster):
+            if shows_formats(releases.get(leader)):
+                first.setdefault(leader, {})[tp] = start
+                last.setdefault(leader, {})[tp] = end - 1
+        formats: dict[str, set[int]] = {}
+        for fetched in await asyncio.gather(
+            *(
+                self._fetch(leader, offsets, _HEAD_BYTES)
+                for of_leader in (first, last)
+                for leader, offsets in of_leader.items()
+            )
+        ):
+            for tp, one in fetched.items():
+                if len(one.message_set) > _MAGIC_AT:
+                    formats.setdefault(tp.topic, set()).add(one.message_set[_MAGIC_AT])
+        return formats
+
+    # --- lines of 0.8 -----------------------------------------------------------------------------
+
+    async def tell_0_8_apart(
+        self, cluster: ClusterSample, releases: Mapping[int, str]
+    ) -> dict[int, str]:
+        """Return the releases, with "0.8.2" and "0.8.0 or 0.8.1" in place of "0.8".
+
+        A fetch of 0 bytes tells them apart: only 0.8.2 responds before the wait is over, if there
+        is a message at the offset (docs/brokers.md 7.2). The requests that show the exact line
+        would leave errors in the log of 0.8.0. Brokers that lead no message keep "0.8".
+        """
+        messages = {leader: (tp, start) for tp, leader, start, _ in _readable(cluster)}
+        unknown = [
+            node_id
+            for node_id, release in releases.items()
+            if release == str(BrokerLine.V0_8) and node_id in messages
+        ]
+        found = await asyncio.gather(*(self._is_0_8_2(one, *messages[one]) for one in unknown))
+        told = {True: str(BrokerLine.V0_8_2), False: "0.8.0 or 0.8.1"}
+        return {
+            **releases,
+            **{
+                node_id: told[is_0_8_2]
+                for node_id, is_0_8_2 in zip(unknown, found, strict=True)
+                if is_0_8_2 is not None
+            },
+        }
+
+    async def _is_0_8_2(self, leader: int, tp: TopicPartition, offset: int) -> bool | None:
+        """Return whether a broker of 0.8 is of 0.8.2; None if it can't be told."""
+        clock = asyncio.get_running_loop().time
+        for _ in range(_PROOFS):
+            began = clock()
+            fetched = await self._fetch(leader, {tp: offset}, 0, wait_ms=_WAIT_MS)
+            if tp not in fetched:
+                return None
+            if clock() - began < _WAIT_MS / 2000:
+                return True
+        return False
+
+    # --- searches ---------------------------------------------------------------------------------
+
+    async def searches(self, cluster: ClusterSample) -> dict[TopicPartition, SearchCost]:
+        """Measure the broker's search in the longest partition of each topic.
+
+        Returns:
+            The costs where a search takes long.
+        """
+        longest: dict[str, tuple[int, TopicPartition, int, int]] = {}
+        for tp, leader, start, end in _readable(cluster):
+            if end - start >= _MIN_MESSAGES:
+                found = (end - start, tp, leader, start)
+                longest[tp.topic] = max(found, longest.get(tp.topic, found))
+        costs: dict[TopicPartition, SearchCost] = {}
+        for length, tp, leader, start in longest.values():
+            cost = await self._search_cost(
+                leader, tp, [start + int(length * place) for place in _PLACES]
+            )
+            if cost is not None:
+                costs[tp] = cost
+        return costs
+
+    async def _search_cost(
+        self, leader: int, tp: TopicPartition, offsets: Collection[int]
+    ) -> SearchCost | None:
+        """Return what fetches at these offsets cost; None if the search is short, or one fails.
+
+        Of each fetch the shortest time counts, which waited for no disk and no other process. It is
+        repeated until the result can't change any more: more repeats make times only shorter.
+        """
+        empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
+        search_s = dict.fromkeys(offsets, _FAILED_S)
+        for _ in range(_REPEATS):
+            empty_s = min(empty_s, await self._time(leader, {}))
+            for offset in offsets:
+                elapsed_s = await self._time(leader, {tp: offset})
+                search_s[offset] = min(search_s[offset], elapsed_s)
+            typical_s = statistics.median(search_s.values())
+            if not LONG_SEARCH_S <= typical_s - empty_s < _FAILED_S:
+                return None
+        fetch_s = dict.fromkeys(offsets, _FAILED_S)
+        for _ in range(_REPEATS):
+            for offset in offsets:
+                elapsed_s = await self._time(leader, {tp: offset}, _FETCH_BYTES)
+                fetch_s[offset] = min(fetch_s[offset], elapsed_s)
+            cost = SearchCost(empty_s, typical_s, statistics.median(fetch_s.values()))
+            if cost.is_mostly_search:
+                return cost
+        return None
+
+    async def _time(
+        self, leader: int, offsets: dict[TopicPartition, int], size: int = _HEAD_BYTES
+    ) -> float:
+        """Return the seconds that a fetch takes; infinity if it fails."""
+        began = self._search_clock()
+        fetched = await self._fetch(leader, offsets, size)
+        return self._search_clock() - began if fetched.keys() == offsets.keys() else _FAILED_S
+
+    # --- keys -------------------------------------------------------------------------------------
+
+    async def key_scans(self, cluster: ClusterSample) -> dict[TopicPartition, KeyScan]:
+        """Read the keys at the beginning of compacted logs that have more than one segment."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp, leader, _, _ in _readable(cluster):
+            if is_compacted(cluster, tp.topic):
+                by_leader.setdefault(leader, []).append(tp)
+        scans: dict[TopicPartition, KeyScan] = {}
+        scanned: dict[str, int] = {}
+        for leader, tps in by_leader.items():
+            for tp, (start, stop) in (await self._first_segments(leader, tps)).items():
+                if scanned.get(tp.topic, 0) < _SCANNED_PARTITIONS:
+                    scanned[tp.topic] = scanned.get(tp.topic, 0) + 1
+                    fetched = (await self._fetch(leader, {tp: start}, _FETCH_BYTES)).get(tp)
+                    if fetched is not None:
+                        scans[tp] = _scan(tp, fetched, start, stop)
+        return scans
+
+    async def _first_segments(
+        self, leader: int, tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return start and end of the first segment, where it isn't the last one."""
+        segments = await list_offsets_of_leader(
+            self._router,
+            leader,
+            tps,
+            dict.fromkeys(tps, LATEST),
+            _MANY_SEGMENTS,
+            timeout_s=self._timeout_s,
+        )
+        # The response has the end of the log and the starts of the segments, the newest first.
+        return {
+            tp: (found[-1], found[-2])
+            for tp, found in segments.items()
+            if not isinstance(found, KafkaError) and 3 <= len(found) < _MANY_SEGMENTS
+        }
+
+    # --- fetches ----------------------------------------------------------------------------------
+
+    async def _fetch(
+        self, leader: int, offsets: dict[TopicPartition, int], size: int, *, wait_ms: int = 0
+    ) -> dict[TopicPartition, FetchedPartition]:
+        """Fetch from partitions of one leader; those that fail are left out."""
+        request = FetchRequest(
+            -1,
+            wait_ms,
+            1,
+            by_topic(
+                (tp.topic, FetchPartition(tp.partition, offset, size))
+                for tp, offset in offsets.items()
+            ),
+        )
+        try:
+            response = await self._router.request(
+                request, node_id=leader, lane=Lane.FETCH, timeout_s=self._timeout_s
+            )
+        except KafkaError:
+            return {}
+        return {
+            TopicPartition(topic.topic, one.partition): one
+            for topic in response.topics
+            for one in topic.partitions
+            if not one.error_code
+        }
+
+
+def _readable(cluster: ClusterSample) -> Iterator[tuple[TopicPartition, int, int, int]]:
+    """Yield partition, leader, start and end of the logs that have offsets and can be read."""
+    for tp, one in cluster.partitions():
+        if one.start is not None and one.end is not None and one.start < one.end:
+            broker = None if one.leader is None else cluster.brokers.get(one.leader)
+            if broker is not None and broker.error is None:
+                yield tp, broker.node_id, one.start, one.end
+
+
+def _scan(tp: TopicPartition, fetched: FetchedPartition, start: int, stop: int) -> KeyScan:
+    """Count the messages of a set, below `stop`, whose keys come again."""
+    reader = MessageSetReader(
+        tp,
+        fetched.message_set,
+        start,
+        max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        end_offset=stop,
+    )
+    try:
+        records = reader.read(_MANY_MESSAGES)
+    except KafkaError:
+        return KeyScan(start, start, 0)
+    keys = [record.key for record in records if record.key is not None]
+    end = records[-1].offset + 1 if records else start
+    return KeyScan(start, end, len(keys) - len(set(keys)))

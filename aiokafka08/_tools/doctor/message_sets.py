@@ -1,0 +1,122 @@
+"""Rules about the messages in the logs: their formats, and the size of their sets.
+
+Pure. `sampling` reads the samples that these rules judge.
+
+A broker searches the log message by message from the last index entry, which stands only where a
+produced set begins (docs/brokers.md 7.15). Nothing in a response shows where sets begin, so the
+search is measured: a fetch of a few bytes costs the search alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.places import name_list, place
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
+from aiokafka08.structs import TopicPartition
+
+LONG_SEARCH_S = 0.002
+"""A search that takes less doesn't matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCost:
+    """Measured times of fetches from one partition, each the shortest of several.
+
+    Attributes:
+        empty_s: a fetch without partitions: the network and the client.
+        search_s: a fetch of a few bytes.
+        fetch_s: a fetch of 1 MiB at the same offsets.
+    """
+
+    empty_s: float
+    search_s: float
+    fetch_s: float
+
+    @property
+    def share(self) -> float:
+        """The search's share of a whole fetch, from 0 to 1."""
+        whole_s = self.fetch_s - self.empty_s
+        return min((self.search_s - self.empty_s) / whole_s, 1.0) if whole_s > 0 else 0.0
+
+    @property
+    def is_mostly_search(self) -> bool:
+        """Whether the search is long, and takes at least half of the fetch."""
+        return self.search_s - self.empty_s >= LONG_SEARCH_S and self.share >= 0.5
+
+
+def shows_formats(release: str | None) -> bool:
+    """Return whether brokers of a release send messages in the format in which they store them.
+
+    Brokers from 0.11 on convert format 2 to 1 for this client.
+    """
+    return release is not None and release.startswith(("0.8", "0.9", "0.10"))
+
+
+def formats(
+    found: Mapping[str, Collection[int]], cluster: ClusterSample, releases: Mapping[int, str]
+) -> Iterator[Finding]:
+    """List the message formats in use, and find topics with several or with a foreign one.
+
+    Args:
+        found: per topic the formats of the messages that were sampled.
+        cluster: the cluster.
+        releases: the brokers' releases, by node id.
+    """
+    topics: dict[str, set[str]] = {}
+    for name, used in found.items():
+        for number in used:
+            topics.setdefault(f"format {number}", set()).add(name)
+    for tp, one in cluster.partitions():
+        release = None if one.leader is None else releases.get(one.leader)
+        if one.start != one.end and release is not None and not shows_formats(release):
+            topics.setdefault("unknown", set()).add(tp.topic)
+    if topics:
+        listed = "; ".join(f"{key}: {name_list(names)}" for key, names in sorted(topics.items()))
+        yield Finding(
+            FindingCode.MESSAGE_FORMATS,
+            "cluster",
+            f"{listed}. (Of the first and the last message of each partition. Brokers from 0.11 on "
+            "convert messages for this client, so theirs is unknown)",
+            "Nothing, if it is what you expect",
+        )
+    is_old = bool(releases) and all(one.startswith(("0.8", "0.9")) for one in releases.values())
+    for name, used in sorted(found.items()):
+        if is_old and max(used, default=0) > 0:
+            yield Finding(
+                FindingCode.FOREIGN_FORMAT,
+                f"topic {name!r}",
+                f"it has messages of format {max(used)}, which brokers below 0.10 don't know, and "
+                "send unchanged to consumers. Consumers of 0.8 and 0.9 can't read them, or read "
+                "them wrongly",
+                "Find the producer (a client of 0.10 or later that was told a wrong broker "
+                "version), and have it detect the version",
+            )
+        elif len(set(used)) > 1:
+            yield Finding(
+                FindingCode.MIXED_FORMATS,
+                f"topic {name!r}",
+                "it has messages of formats 0 and 1: a search by time skips those of format 0, and "
+                "may find nothing; the broker converts messages for older clients, which costs it "
+                "CPU",
+                "After an upgrade: wait until retention has deleted the messages of format 0. Else "
+                "set message.format.version of the topic to the version of its oldest consumers",
+            )
+
+
+def large_sets(costs: Mapping[TopicPartition, SearchCost]) -> Iterator[Finding]:
+    """Find topics whose fetches are mostly search."""
+    for tp, cost in sorted(costs.items()):
+        if cost.is_mostly_search:
+            yield Finding(
+                FindingCode.LARGE_SETS,
+                place(tp.topic, [tp.partition]),
+                f"the broker searches for {(cost.search_s - cost.empty_s) * 1000:.1f} ms before it "
+                f"sends a byte, {cost.share:.0%} of a fetch of 1 MiB: its producers send large "
+                "uncompressed sets, which have one index entry each",
+                "Let producers compress (a compressed set is one message to the search), or send "
+                "sets of 16 to 64 KiB (batch.size, batch.num.messages). Until then let consumers "
+                "fetch more at once (fetch.message.max.bytes, max.partition.fetch.bytes)",
+            )

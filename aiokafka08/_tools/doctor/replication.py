@@ -1,0 +1,133 @@
+"""Rules about leaders, replicas and in-sync replicas (ISR).
+
+Pure. They judge the last sample; a difference between Metadata and ZooKeeper must also be in the
+first one, because brokers learn of a change with a delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.places import grouped, node_list
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
+from aiokafka08.structs import TopicPartition
+
+
+def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find partitions without a leader, and topics without partitions."""
+    for name, topic in sorted(cluster.topics.items()):
+        if not topic.partitions:
+            yield Finding(
+                FindingCode.LEADERLESS_PARTITION,
+                f"topic {name!r}",
+                "the brokers list it without partitions: it can't be written or read",
+                "A topic that was just created has its leaders within seconds: look again. If it "
+                "stays so, restart the controller's broker",
+            )
+    without = (
+        (tp, (one.stored_isr, one.assigned))
+        for tp, one in cluster.partitions()
+        if one.leader is None
+    )
+    for where, (isr, assigned) in grouped(without):
+        yield Finding(
+            FindingCode.LEADERLESS_PARTITION,
+            where,
+            "no broker leads it: it can't be written or read",
+            _how_to_get_a_leader(isr, assigned),
+        )
+
+
+def _how_to_get_a_leader(isr: tuple[int, ...] | None, assigned: tuple[int, ...] | None) -> str:
+    if isr:
+        return (
+            f"Start {node_list(isr)}: the last ISR, which has all messages. Only if its disks are "
+            "lost, let an out-of-sync replica lead (unclean.leader.election.enable=true for the "
+            "topic): that loses messages"
+        )
+    if assigned:  # where unclean elections are allowed, brokers empty the ISR
+        return (
+            f"Start {node_list(assigned)}, which {'has' if len(assigned) == 1 else 'have'} its "
+            "replicas. The ISR in ZooKeeper is empty: the first one that starts leads, so start "
+            "the one first that failed last"
+        )
+    return "Start the stopped brokers. --zookeeper shows which of them have its replicas"
+
+
+def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find partitions that have a leader, but not all replicas in sync."""
+    found = (
+        (tp, (one.in_sync, len(one.all_replicas), _missing(one), _has_unlisted_replica(one)))
+        for tp, one in cluster.partitions()
+        if one.leader is not None
+    )
+    for where, (in_sync, replicas, missing, is_one_unlisted) in grouped(found):
+        if not missing and not is_one_unlisted:
+            continue
+        why = f"{len(in_sync)} of {replicas} replicas in sync"
+        if missing:
+            why += f"; missing: {node_list(missing)}"
+            if dead := [node_id for node_id in missing if node_id not in cluster.brokers]:
+                why += f" (the cluster doesn't name {node_list(dead)} any more)"
+        if is_one_unlisted:
+            why += "; Metadata leaves out a replica on a dead broker (--zookeeper shows which)"
+        consequence = "Fewer failures are survived than there are replicas for"
+        if len(in_sync) == 1:
+            consequence = "If the leader fails too, acknowledged messages may be lost"
+        yield Finding(
+            FindingCode.UNDER_REPLICATED,
+            where,
+            f"{why}. {consequence}",
+            "Start the missing broker, or see in its log why its replicas fall behind (a full "
+            "disk, the network, long garbage collections)",
+        )
+
+
+def _has_unlisted_replica(one: PartitionSample) -> bool:
+    """Return whether the brokers report a dead replica, and don't list it (docs/brokers.md 4.7)."""
+    return one.lacks_replica and one.assigned is None
+
+
+def _missing(one: PartitionSample) -> tuple[int, ...]:
+    return tuple(sorted(set(one.all_replicas) - set(one.in_sync)))
+
+
+def stale_isr(
+    first: ClusterSample, last: ClusterSample, releases: Mapping[int, str]
+) -> Iterator[Finding]:
+    """Find partitions whose ISR in Metadata isn't the one in ZooKeeper (docs/brokers.md 4.8).
+
+    Brokers from 0.9 on report each change with a delay, so theirs takes two samples.
+
+    Args:
+        first, last: the cluster at the beginning and the end of the watch.
+        releases: the brokers' releases, by node id.
+    """
+    if first is last and not any(release.startswith("0.8") for release in releases.values()):
+        return
+    before = dict(_differences(first))
+    lasting = ((tp, detail) for tp, detail in _differences(last) if before.get(tp) == detail)
+    for where, (reported, stored) in grouped(lasting):
+        yield Finding(
+            FindingCode.STALE_ISR,
+            where,
+            f"Metadata reports the ISR {list(reported)}, ZooKeeper has {list(stored)}: monitoring "
+            "that reads Metadata sees a failure that is over, or misses one",
+            "Trust ZooKeeper. Brokers of 0.8 report it so until the next leader election of the "
+            "partition, newer ones for some seconds",
+        )
+
+
+def _differences(
+    cluster: ClusterSample,
+) -> Iterator[tuple[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]]:
+    for tp, one in cluster.partitions():
+        if one.leader is not None and one.stored_isr is not None:
+            # Brokers leave a dead broker out of Metadata before ZooKeeper's ISR shrinks.
+            reported, stored = (
+                tuple(sorted(node_id for node_id in isr if node_id in cluster.brokers))
+                for isr in (one.isr, one.stored_isr)
+            )
+            if reported != stored:
+                yield tp, (reported, stored)

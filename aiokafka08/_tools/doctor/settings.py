@@ -1,0 +1,153 @@
+"""Rules about unclean elections, min.insync.replicas and retention.ms.
+
+Pure. Only a topic's own settings can be read, from ZooKeeper. The brokers' defaults are unknown:
+brokers below 0.11 have no request for them, and this client doesn't send DescribeConfigs.
+
+Invariant: a default is never assumed. What isn't set for the topic is reported as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, TopicSample
+from aiokafka08.structs import TopicPartition
+
+UNCLEAN = "unclean.leader.election.enable"
+MIN_ISR = "min.insync.replicas"
+RETENTION = "retention.ms"
+
+_UNKNOWN = {
+    UNCLEAN: "Look into the brokers' server.properties. Kafka's default is true below 0.11; 0.8.0 "
+    "and 0.8.1 have no such setting, and always elect",
+    MIN_ISR: "Look into the brokers' server.properties; or set it for each topic that matters: "
+    "0.8.2 ignores that of the broker, 0.8.0 and 0.8.1 have no such setting",
+}
+
+
+def unclean_election(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find topics whose own setting allows unclean elections."""
+    for name, topic in sorted(cluster.topics.items()):
+        if _setting(topic, UNCLEAN) == "true":
+            yield Finding(
+                FindingCode.UNCLEAN_ELECTION,
+                f"topic {name!r}",
+                f"{UNCLEAN}=true: if all in-sync replicas fail, a replica that lacks acknowledged "
+                "messages becomes the leader, and they are lost",
+                f"Set {UNCLEAN}=false for the topic, unless losing messages is better than waiting "
+                "for a broker",
+            )
+
+
+def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find topics whose own min.insync.replicas doesn't fit their replicas or their ISR."""
+    for name, topic in sorted(cluster.topics.items()):
+        text = _setting(topic, MIN_ISR)
+        if not text.isdecimal() or not topic.partitions:
+            continue
+        least = int(text)
+        factor = min(len(one.all_replicas) for one in topic.partitions.values())
+        if (unfit := _unfit(least, factor)) is not None:
+            code, why, action = unfit
+            yield Finding(code, f"topic {name!r}", why, action)
+        if least > factor:
+            continue  # each partition is below it, whatever its ISR
+        below = (
+            (TopicPartition(name, number), len(one.in_sync))
+            for number, one in sorted(topic.partitions.items())
+            if one.leader is not None and len(one.in_sync) < least
+        )
+        for where, in_sync in grouped(below):
+            yield Finding(
+                FindingCode.UNDER_MIN_ISR,
+                where,
+                f"{in_sync} in sync, {MIN_ISR}={least}: writes with acks=all fail with "
+                "NotEnoughReplicas",
+                "Start the missing brokers",
+            )
+
+
+def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -> Iterator[Finding]:
+    """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18).
+
+    Args:
+        releases: by node id, see `brokers.releases_of`.
+    """
+    deleting = {node_id for node_id, one in releases.items() if _deletes_at_negative(one)}
+    for name, topic in sorted(cluster.topics.items()):
+        text = _setting(topic, RETENTION)
+        if not re.fullmatch(r"-\d+", text) or _setting(topic, "cleanup.policy") == "compact":
+            continue
+        hosts = {node for one in topic.partitions.values() for node in one.all_replicas}
+        if affected := hosts & deleting:
+            yield Finding(
+                FindingCode.RETENTION_DELETES_ALL,
+                f"topic {name!r}",
+                f"{RETENTION}={text} means for ever only from 0.9 on. On {node_list(affected)} (of "
+                "0.8.1 or 0.8.2) every message is too old: each check (5 minutes) deletes all",
+                f"Set {RETENTION} of the topic to a large number, such as 3153600000000, a hundred "
+                "years",
+            )
+
+
+def _deletes_at_negative(release: str) -> bool:
+    """Return whether brokers of a release, which may be that of several lines, may do so."""
+    return release.startswith("0.8") and release != str(BrokerLine.V0_8_0)
+
+
+def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
+    if least > factor:
+        return (
+            FindingCode.MIN_ISR_TOO_HIGH,
+            f"{MIN_ISR}={least} with replication factor {factor}: writes with acks=all always fail",
+            f"Set {MIN_ISR}={max(factor - 1, 1)} for the topic, or add replicas "
+            "(kafka-reassign-partitions.sh)",
+        )
+    if factor > 1 and least == factor:
+        return (
+            FindingCode.MIN_ISR_ALL_REPLICAS,
+            f"{MIN_ISR}={least} with replication factor {factor}: one stopped broker stops all "
+            "writes with acks=all, also in a rolling restart",
+            f"Set {MIN_ISR}={factor - 1} for the topic",
+        )
+    if factor > 1 and least <= 1:
+        return (
+            FindingCode.MIN_ISR_TOO_LOW,
+            f"{MIN_ISR}={least}: once its followers are out of sync, the leader alone acknowledges "
+            "acks=all writes, and they are lost if it fails",
+            f"Set {MIN_ISR}={max(factor - 1, 2)} for the topic",
+        )
+    return None
+
+
+def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
+    """Say for which topics a setting is the brokers' own, which can't be seen.
+
+    Without ZooKeeper no topic's setting is known: `examination` says so, in one note.
+    """
+    if not cluster.has_zookeeper:
+        return
+    for setting, action in _UNKNOWN.items():
+        unset = [
+            name
+            for name, topic in cluster.topics.items()
+            if name not in INTERNAL_TOPICS and not _setting(topic, setting)
+        ]
+        if unset:
+            yield Finding(
+                FindingCode.UNKNOWN_SETTINGS,
+                topic_list(unset),
+                f"{setting}: unknown. It isn't set for the topic in ZooKeeper, and this client has "
+                "no request for a broker's own setting",
+                action,
+            )
+
+
+def _setting(topic: TopicSample, name: str) -> str:
+    """Return the topic's own setting in lower case; "" if it has none, or it isn't known."""
+    return (topic.config or {}).get(name, "").lower()

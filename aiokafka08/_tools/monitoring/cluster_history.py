@@ -1,0 +1,147 @@
+"""`ClusterHistory`: estimate lag in seconds and retention headroom from samples over time.
+
+Pure: each call is given the time, in seconds of a monotonic clock. Nothing here needs timestamps in
+messages, so it works for brokers of 0.8 too. The exporter and the command `doctor` use it.
+
+Invariant: it has a history exactly of the partitions of the last sample; those of a deleted topic
+are forgotten. An estimate that has no basis is None.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
+from aiokafka08._tools.monitoring.offset_history import OffsetHistory
+from aiokafka08.structs import TopicPartition
+
+_RATE_WINDOW_S = 3600.0
+_BROKER_KEPT_S = 3600.0
+_STEPS = 32
+"""How many deletions of segments are remembered to measure their rate."""
+
+
+class PartitionHistory:
+    """The ends and the starts of one log over time."""
+
+    def __init__(self) -> None:
+        self._ends = OffsetHistory()
+        self._start: int | None = None
+        self._deletions: deque[tuple[float, int]] = deque(maxlen=_STEPS)
+
+    @property
+    def begin(self) -> float | None:
+        """The time of the oldest sample; None without a sample."""
+        return self._ends.begin
+
+    def add(self, now: float, start: int, end: int) -> None:
+        """Add a sample of where the log begins and ends."""
+        self._ends.add(now, end)
+        if self._start is not None and start < self._start:  # another log
+            self._deletions.clear()
+        elif self._start is not None and start > self._start:
+            self._deletions.append((now, start))
+        self._start = start
+
+    def lag_s(self, now: float, committed: int) -> float | None:
+        """Return for how many seconds the next message of a group has been waiting.
+
+        0 if there is none. If the message is older than the first sample, the result is the time
+        since that sample: the lag is at least this. None if that is the only one.
+        """
+        if self._ends.last is None:
+            return None
+        written = self._ends.time_of(committed)
+        if written is not None and now == self._ends.begin:
+            return None
+        return 0.0 if written is None else max(now - written, 0.0)
+
+    def headroom_s(self, now: float, committed: int) -> float | None:
+        """Return after how many seconds retention deletes the next message of a group.
+
+        The group is assumed to stand still. 0 if the message is deleted already. None as long as
+        the log begins at 0, because then retention hasn't deleted anything yet, if it isn't known
+        how fast it deletes, and if the log is empty and the group has read all that was in it.
+        """
+        if not self._start or committed >= self._start == self._ends.last:
+            return None
+        if committed <= self._start:
+            return 0.0
+        rate = self._deletion_rate(now)
+        return (committed - self._start) / rate if rate else None
+
+    def _deletion_rate(self, now: float) -> float | None:
+        """Return how many offsets a second retention deletes.
+
+        It deletes whole segments, so the rate is measured from one deletion to another. Before two
+        were seen, the rate of writing stands for it: a log that retention limits loses as much as
+        it gains.
+        """
+        if len(self._deletions) < 2:
+            return self._ends.rate(now, _RATE_WINDOW_S)
+        (begin, low), (end, high) = self._deletions[0], self._deletions[-1]
+        usual_pause = (end - begin) / (len(self._deletions) - 1)
+        overdue = max(now - end - usual_pause, 0.0)
+        return (high - low) / (end - begin + overdue)
+
+
+class KnownBrokers:
+    """The brokers that the cluster has named lately.
+
+    A dead broker leaves the metadata within seconds (docs/brokers.md 4.7); here it stays, with an
+    error, for an hour. So a broker that was taken out for good is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[int, tuple[float, BrokerSample]] = {}
+
+    def add(self, now: float, named: Mapping[int, BrokerSample]) -> dict[int, BrokerSample]:
+        """Add the brokers of a sample; return them with those that it doesn't name any more."""
+        self._named |= {node_id: (now, broker) for node_id, broker in named.items()}
+        self._named = {
+            node_id: (at, broker)
+            for node_id, (at, broker) in sorted(self._named.items())
+            if now - at <= _BROKER_KEPT_S
+        }
+        return {
+            node_id: broker
+            if node_id in named
+            else replace(broker, version=None, error="the cluster doesn't name it any more")
+            for node_id, (_, broker) in self._named.items()
+        }
+
+
+class ClusterHistory:
+    """The histories of all partitions of a cluster."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, PartitionHistory] = {}
+
+    def add(self, now: float, sample: ClusterSample) -> None:
+        """Add a sample, and forget the partitions that it doesn't name.
+
+        A partition whose offsets couldn't be read keeps its history.
+        """
+        histories = {}
+        for tp, one in sample.partitions():
+            histories[tp] = self._partitions.get(tp) or PartitionHistory()
+            if one.start is not None and one.end is not None:
+                histories[tp].add(now, one.start, one.end)
+        self._partitions = histories
+
+    def lag_s(self, now: float, tp: TopicPartition, committed: int) -> float | None:
+        """See `PartitionHistory.lag_s`; None for an unknown partition."""
+        history = self._partitions.get(tp)
+        return None if history is None else history.lag_s(now, committed)
+
+    def headroom_s(self, now: float, tp: TopicPartition, committed: int) -> float | None:
+        """See `PartitionHistory.headroom_s`; None for an unknown partition."""
+        history = self._partitions.get(tp)
+        return None if history is None else history.headroom_s(now, committed)
+
+    def begin(self) -> float | None:
+        """Return the time of the oldest sample; None without a sample."""
+        begins = [one.begin for one in self._partitions.values() if one.begin is not None]
+        return min(begins, default=None)

@@ -1,0 +1,255 @@
+"""`ClusterSampler`: read a `ClusterSample` of a cluster.
+
+The command `exporter` takes one in each refresh, `doctor` takes one or two. Metadata comes first,
+because it names what to read; then brokers, logs, groups, and the topics in ZooKeeper are read at
+the same time.
+
+Invariant: only a cluster without any broker that responds, and a mistake in the options, raise an
+error. Any other failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed,
+and no topic is requested by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.config import address_text
+from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.topic_states import TopicNode
+from aiokafka08._tools.monitoring.cluster_sample import (
+    BrokerSample,
+    ClusterSample,
+    GroupSample,
+    PartitionSample,
+    TopicSample,
+)
+from aiokafka08.admin import AIOKafkaAdminClient, BrokerDescription, TopicDescription
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    LogBounds,
+    StoredGroup,
+    StoredGroupListing,
+    StoredOffsets,
+)
+from aiokafka08.errors import (
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaUnavailableError,
+    ReplicaNotAvailableError,
+)
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import join_names
+
+T = TypeVar("T")
+
+_NO_GROUPS = (
+    "groups in ZooKeeper aren't read, and there are none in Kafka. Give zookeeper_connect="
+    "'host:2181/chroot'"
+)
+_NO_BOUNDS = LogBounds(None, None)
+
+_AT_ONCE = 8
+"""How many groups in ZooKeeper are read by one call."""
+
+
+def accept_all(name: str) -> bool:
+    """Accept any name: the default filter."""
+    return True
+
+
+class ClusterSampler:
+    """Take samples of one cluster.
+
+    Args:
+        admin: a started client.
+        has_zookeeper: whether the client has a `zookeeper_connect`, so that topics are also read
+            from ZooKeeper.
+        topics: says whether a topic is wanted (default: all).
+        groups: says whether a group is wanted (default: all).
+    """
+
+    def __init__(
+        self,
+        admin: AIOKafkaAdminClient,
+        *,
+        has_zookeeper: bool,
+        topics: Callable[[str], bool] = accept_all,
+        groups: Callable[[str], bool] = accept_all,
+    ) -> None:
+        self._admin = admin
+        self._has_zookeeper = has_zookeeper
+        self._topics = topics
+        self._groups = groups
+
+    async def sample(self) -> ClusterSample:
+        """Return a sample.
+
+        Raises:
+            NoBrokersAvailable: no broker responds.
+            KafkaConfigurationError: an option is wrong.
+        """
+        brokers = (await self._admin.describe_cluster())["brokers"]
+        described = await self._admin.describe_topics()
+        topics = [one for one in described if self._topics(one["topic"])]
+        tps = [
+            TopicPartition(topic["topic"], one["partition"])
+            for topic in topics
+            for one in topic["partitions"]
+        ]
+        gaps: list[str] = []
+        versions, bounds, nodes, groups = await asyncio.gather(
+            self._admin.ping_brokers(),
+            _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
+            _or_gap(self._topic_nodes(described), {}, "topics in ZooKeeper", gaps),
+            _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
+        )
+        gaps += _broker_gaps(versions)
+        gaps += _log_gaps(topics, bounds)
+        return ClusterSample(
+            {one["node_id"]: _broker(one, versions.get(one["node_id"])) for one in brokers},
+            {one["topic"]: _topic(one, bounds, nodes.get(one["topic"])) for one in topics},
+            groups,
+            has_zookeeper=bool(nodes),
+            errors=tuple(gaps),
+            hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
+        )
+
+    async def _topic_nodes(self, described: Sequence[TopicDescription]) -> dict[str, TopicNode]:
+        if not self._has_zookeeper:
+            return {}
+        nodes = await self._admin.describe_topic_nodes()
+        if described and not nodes:
+            raise KafkaUnavailableError(
+                "it has none, the brokers have some. Check that zookeeper_connect is the "
+                "ZooKeeper, and the chroot, of the cluster"
+            )
+        return nodes
+
+    async def _read_groups(
+        self, topics: Iterable[TopicDescription], gaps: list[str]
+    ) -> tuple[GroupSample, ...]:
+        if not self._has_zookeeper and not _has_offsets_topic(topics):
+            return ()
+        in_kafka, in_zookeeper = await asyncio.gather(
+            self._listed("kafka", gaps), self._listed("zookeeper", gaps)
+        )
+        listed = sorted(in_kafka + in_zookeeper)
+        stored, described = await asyncio.gather(
+            self._stored_offsets(listed),
+            _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
+        )
+        members = {
+            (one.group, one.store): tuple(member.member_id for member in one.description.members)
+            for one in described
+            if one.description is not None
+        }
+        gaps += [
+            f"members of group {one.group!r} in {one.store}: {one.error.text}"
+            for one in described
+            if one.error is not None
+        ]
+        samples = []
+        for one in stored:
+            if one.error is not None:
+                gaps.append(f"offsets of group {one.group!r} in {one.store}: {one.error.text}")
+                continue
+            committed = {tp: offset.offset for tp, offset in one.offsets.items()}
+            names = members.get((one.group, one.store))
+            samples.append(GroupSample(one.group, one.store, names, committed))
+        return tuple(samples)
+
+    async def _listed(self, store: GroupStore, gaps: list[str]) -> list[StoredGroup]:
+        """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
+        name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
+        listing = await _or_gap(
+            self._admin.list_groups_of_store(store),
+            StoredGroupListing([]),
+            f"groups in {name}",
+            gaps,
+        )
+        gaps += [error.text for error in listing.errors]
+        return [one for one in listing.groups if self._groups(one.group)]
+
+    async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
+        """Return what the groups have committed, those in ZooKeeper a few at a time.
+
+        These are read in a thread, which can't be cancelled: so each call is short.
+        """
+        in_zookeeper = [one for one in groups if one.store == "zookeeper"]
+        in_kafka = [one for one in groups if one.store == "kafka"]
+        stored = await self._admin.list_stored_offsets(in_kafka)
+        for at in range(0, len(in_zookeeper), _AT_ONCE):
+            stored += await self._admin.list_stored_offsets(in_zookeeper[at : at + _AT_ONCE])
+        return stored
+
+
+async def _or_gap(call: Awaitable[T], default: T, what: str, gaps: list[str]) -> T:
+    """Await a call; if it fails, return `default` and add the reason to the gaps."""
+    try:
+        return await call
+    except KafkaConfigurationError:
+        raise
+    except KafkaError as error:
+        gaps.append(f"{what} not read: {error.text}")
+        return default
+
+
+def _has_offsets_topic(topics: Iterable[TopicDescription]) -> bool:
+    """Return whether there may be groups in Kafka."""
+    return any(one["topic"] in INTERNAL_TOPICS for one in topics)
+
+
+def _broker(
+    described: BrokerDescription, version: BrokerVersion | KafkaError | None
+) -> BrokerSample:
+    node_id = described["node_id"]
+    address = address_text((described["host"], described["port"]))
+    if isinstance(version, KafkaError):
+        return BrokerSample(node_id, address, error=version.text)
+    return BrokerSample(node_id, address, version)
+
+
+def _topic(
+    described: TopicDescription, bounds: Mapping[TopicPartition, LogBounds], node: TopicNode | None
+) -> TopicSample:
+    partitions = {}
+    for one in described["partitions"]:
+        number = one["partition"]
+        start, end = bounds.get(TopicPartition(described["topic"], number), _NO_BOUNDS)
+        stored = None if node is None else node.partitions.get(number)
+        partitions[number] = PartitionSample(
+            leader=one["leader"] if one["leader"] >= 0 else None,
+            replicas=tuple(one["replicas"]),
+            isr=tuple(one["isr"]),
+            lacks_replica=one["error_code"] == ReplicaNotAvailableError.errno,
+            assigned=None if stored is None else stored.replicas,
+            stored_isr=None if stored is None else stored.isr,
+            start=start,
+            end=end,
+        )
+    return TopicSample(partitions, None if node is None else node.config)
+
+
+def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str]:
+    return [
+        f"broker {node_id}: {one.text}"
+        for node_id, one in versions.items()
+        if isinstance(one, KafkaError)
+    ]
+
+
+def _log_gaps(
+    topics: Iterable[TopicDescription], bounds: Mapping[TopicPartition, LogBounds]
+) -> list[str]:
+    """Return a text about the logs that have a leader which doesn't return their offsets."""
+    silent = [
+        f"{topic['topic']}/{one['partition']}"
+        for topic in topics
+        for one in topic["partitions"]
+        if one["leader"] >= 0
+        and None in bounds.get(TopicPartition(topic["topic"], one["partition"]), _NO_BOUNDS)
+    ]
+    return [f"no leader returns the offsets of {join_names(silent)}"] if silent else []

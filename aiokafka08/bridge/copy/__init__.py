@@ -1,0 +1,1 @@
+"""The copy: sessions, where they begin, and what they report."""

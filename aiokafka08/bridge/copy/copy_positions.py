@@ -1,0 +1,284 @@
+"""Where the copy of each partition goes on: read from the target, which is the only state.
+
+The position of a partition is the committed offset of the bridge's group for the *target*
+partition; its value is an offset of the *source*, committed in the transaction that has the
+records. An idle group's offsets expire (`offsets.retention.minutes`, 7 days by default); then the
+last run in the offsets topic, which is in the same transactions, gives the position; and without
+that the last records of the target's partition do (`tail`).
+
+Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
+its position, and the target's partition isn't empty, it isn't copied, unless `topics.append` names
+it. The same counts for what a session finds behind its start. A bridge that has never run doesn't
+start then (`filled_topics`). Nor is a partition copied to a target partition that ends in front of
+its last run: that one is of another topic, such as by another rule of `topics.rename`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from aiokafka08 import environment
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.offset_runs import (
+    PAGE_RUNS,
+    OffsetMap,
+    OffsetRun,
+    RunLog,
+    RunRecord,
+    check_runs,
+)
+from aiokafka08.bridge.copy.run_formats import RunsKey, decode_runs, decode_runs_key, encode_runs
+from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.structs import TopicPartition
+
+Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere"]
+
+
+MOST_DAMAGED = 100
+"""Records that can't be read, beyond which the topic isn't read on: it holds something else."""
+
+
+class StoredRuns:
+    """The records of the offsets topic, by partition of the source.
+
+    A record with `PAGE_RUNS` runs or more is a page. Pages are kept as they are stored, with 24
+    bytes per run.
+
+    Args:
+        ends_only: keep only the last run of each page: enough to go on with the copy (default
+            False).
+
+    Attributes:
+        damaged: By key, what is wrong with records that can't be read; without those that a later
+            record of the same key has replaced or removed.
+    """
+
+    def __init__(self, *, ends_only: bool = False) -> None:
+        self.damaged: dict[bytes, str] = {}
+        self._ends_only = ends_only
+        self._open: dict[TopicPartition, dict[int, RunRecord]] = {}
+        self._pages: dict[TopicPartition, dict[int, bytes]] = {}
+
+    def add_all(self, records: Iterable[TargetRecord]) -> None:
+        """Apply records of the topic, in the order of the log; raises as `add`.
+
+        This takes 8 µs for a record, and 85 µs for a page: not in the event loop.
+        """
+        for record in records:
+            self.add(record)
+
+    def add(self, record: TargetRecord) -> None:
+        """Apply a record of the topic, in the order of the log.
+
+        Raises:
+            KafkaProtocolError: more than `MOST_DAMAGED` records can't be read. The text begins with
+                the partition of the last one: the caller knows the topic.
+        """
+        if record.key is None:
+            return
+        self.damaged.pop(record.key, None)
+        try:
+            key, runs = _decoded(record.key, record.value)
+        except (KafkaProtocolError, ValueError) as error:
+            if record.value is not None:
+                self.damaged[record.key] = text = _damage(record, error)
+                if len(self.damaged) > MOST_DAMAGED:
+                    raise KafkaProtocolError(text) from None
+            return
+        tp = TopicPartition(key.topic, key.partition)
+        for kept in (self._open, self._pages):
+            kept.setdefault(tp, {}).pop(key.source, None)
+        if record.value is None:
+            return
+        if len(runs) < PAGE_RUNS:
+            self._open[tp][key.source] = RunRecord(key.source, runs)
+        else:
+            page = encode_runs(runs[-1:]) if self._ends_only else bytes(record.value)
+            self._pages[tp][key.source] = page
+
+    def topics(self) -> set[str]:
+        """Return the topics of the source that have had records."""
+        return {tp.topic for tp in self._open}
+
+    def pop(self, tp: TopicPartition) -> list[int]:
+        """Forget a partition of the source; return the source offsets of its records' keys."""
+        return [*self._pages.pop(tp, ()), *self._open.pop(tp, ())]
+
+    def run_logs(self) -> dict[TopicPartition, RunLog]:
+        """Return the log of each partition, to continue it."""
+        return {tp: RunLog(records.values()) for tp, records in self._open.items()}
+
+    def offset_map(self, tp: TopicPartition) -> OffsetMap:
+        """Return all runs of a partition of the source.
+
+        This takes a second or more for a million runs: not in the event loop.
+        """
+        pages = (decode_runs(page) for page in self._pages.get(tp, {}).values())
+        single = (record.runs for record in self._open.get(tp, {}).values())
+        return OffsetMap(run for runs in chain(pages, single) for run in runs or ())
+
+
+async def read_stored_runs(
+    config: BridgeConfig, target: Target, *, ends_only: bool = False
+) -> StoredRuns:
+    """Read the offsets topic.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+        ends_only: see `StoredRuns` (default False).
+
+    Raises:
+        TargetError: the target doesn't respond.
+        KafkaProtocolError: a record can't be read, or has impossible offsets, and no later record
+            has its key, or more than `MOST_DAMAGED` are so; a newer release may have written it.
+    """
+    stored = StoredRuns(ends_only=ends_only)
+    async with aclosing(target.parts_of(config.offsets_topic)) as parts:
+        async for records in parts:
+            try:
+                await environment.run_in_thread(stored.add_all, records)
+            except KafkaProtocolError as error:
+                text = f"topic {config.offsets_topic!r}, {error.text}"
+                raise KafkaProtocolError(text) from None
+    for text in stored.damaged.values():
+        raise KafkaProtocolError(f"topic {config.offsets_topic!r}, {text}")
+    return stored
+
+
+def _damage(record: TargetRecord, error: Exception) -> str:
+    """Return what is wrong with a record; the caller knows the topic."""
+    text = error.text if isinstance(error, KafkaProtocolError) else str(error)
+    return (
+        f"partition {record.partition}, offset {record.offset}: exact offsets can't be read "
+        f"({text}): key {(record.key or b'')[:100]!r}, value {(record.value or b'')[:100]!r}; "
+        "expected version 0. Run the release that wrote them, or a newer one. If another program "
+        "wrote them, write a null for this key, and keep it from this topic"
+    )
+
+
+def _decoded(key: bytes, value: bytes | None) -> tuple[RunsKey, tuple[OffsetRun, ...]]:
+    """Return the key and the runs of a record; none if it removes its key.
+
+    Raises:
+        KafkaProtocolError: the bytes aren't those of a record of runs.
+        ValueError: it has another version, or impossible offsets.
+    """
+    place = decode_runs_key(key)
+    if value is None:
+        return place, ()
+    runs = decode_runs(value)
+    if runs is None:
+        raise ValueError("its version isn't known")
+    if place.partition < 0:
+        raise ValueError(f"{place}: expected a partition >= 0")
+    check_runs(place.source, runs)
+    return place, runs
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPosition:
+    """The next source offset of a partition, None to begin; and where that is known from."""
+
+    offset: int | None
+    origin: Origin
+
+
+def choose_position(
+    committed: int | None,
+    runs: OffsetMap,
+    *,
+    is_empty: bool,
+    log_end: int,
+) -> FoundPosition:
+    """Return where the copy of a partition goes on.
+
+    Args:
+        committed: the offset of the bridge's group.
+        runs: what the offsets topic has of the partition.
+        is_empty: whether the target's partition has never had a committed record, or may have
+            those that it has.
+        log_end: where the log of the target's partition ends.
+
+    Returns:
+        The position; with origin "lost" or "elsewhere" if the copy can't go on by itself:
+        "elsewhere" if the runs lead behind the log's end.
+    """
+    if committed is not None:
+        return FoundPosition(committed, "group")
+    if runs.end_target is not None and runs.end_target > log_end:
+        return FoundPosition(None, "elsewhere")
+    if runs.end_source is not None:
+        return FoundPosition(runs.end_source, "offsets topic")
+    return FoundPosition(None, "none" if is_empty else "lost")
+
+
+def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
+    """Return what to tell about a partition whose position is lost."""
+    return (
+        f"topic {tp.topic!r}, partition {tp.partition}: the position of bridge {config.name!r} is "
+        f"lost: group {config.position_group!r} has no offset (expired, or deleted), topic "
+        f"{config.offsets_topic!r} has no runs, and the source doesn't have the target's last "
+        "records exactly once. Commit the next source offset for that group and target "
+        "partition, or delete the target topic to copy it again; topics.append copies all behind "
+        "what is there"
+    )
+
+
+def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartition) -> str:
+    """Return what to tell about a partition whose runs lead behind the end of its copy."""
+    return (
+        f"topic {tp.topic!r}, partition {tp.partition}: it was copied to another topic than "
+        f"{copy.topic!r}, or {copy.topic!r} has lost its end: the offsets stored in topic "
+        f"{config.offsets_topic!r} lead behind that end. Give the same rules of topics.rename and "
+        "--rename as before, or another name to a bridge that copies to another topic"
+    )
+
+
+async def find_positions(
+    config: BridgeConfig,
+    target: Target,
+    pairs: Mapping[TopicPartition, TopicPartition],
+    stored: StoredRuns,
+    judged: Collection[TopicPartition],
+) -> dict[TopicPartition, FoundPosition]:
+    """Return where the copy of each partition goes on.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection; the sink has fenced older starts.
+        pairs: partition of the source → partition of the target.
+        stored: the offsets topic.
+        judged: the partitions of the source that don't begin behind messages that their copies
+            have, unless `topics.append` allows it.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    committed = await target.committed(config.position_group, pairs.values())
+    unknown = [tp for tp, there in pairs.items() if there not in committed]
+    looked_at = [
+        pairs[tp] for tp in unknown if tp in judged and not config.topics.appends(tp.topic)
+    ]
+    written = await target.ever_had_records(looked_at) if looked_at else {}
+    maps = {tp: await environment.run_in_thread(stored.offset_map, tp) for tp in unknown}
+    ends = await target.log_ends(pairs[tp] for tp in unknown if len(maps[tp]))
+    return {
+        tp: choose_position(
+            committed.get(there),
+            maps.get(tp, OffsetMap()),
+            is_empty=not written.get(there, False),
+            log_end=ends.get(there, 0),
+        )
+        for tp, there in pairs.items()
+    }
+
+
+def owned_topics(committed: Iterable[TopicPartition], stored: StoredRuns) -> set[str]:
+    """Return the topics into which the bridge has copied: names of the target and of the source."""
+    return {tp.topic for tp in committed} | stored.topics()

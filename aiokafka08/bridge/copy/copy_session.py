@@ -1,0 +1,553 @@
+"""`CopySession`: copy from one connection of both clusters to the next, exactly once.
+
+A session prepares the target's topics, starts the sink (which fences older starts), reads the
+positions, and then moves records. It ends with an error when either cluster has failed in a way
+that new connections may cure; `daemon` then begins another one. So a restart after a crash and one
+after an outage are the same.
+
+Invariants:
+- One task reads records, applies the sink's events and seeks. So a seek after an abort never falls
+  between the read of records and their way into the sink, which would copy them twice.
+- A partition that can't go on stops with a reason, or skips if it was told to. The others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka08._core.concurrency.rate import RateLimit
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.copy_positions import StoredRuns, read_stored_runs
+from aiokafka08.bridge.copy.copy_starts import CopyStarts, LeftOut
+from aiokafka08.bridge.copy.session_watch import SessionWatch
+from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus
+from aiokafka08.bridge.errors import BridgeError, TargetError
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    RecordRefused,
+    TransactionAborted,
+    TransactionCommitted,
+    WorkerFailed,
+)
+from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
+from aiokafka08.bridge.source.source_reader import PartitionLostError, Records, SourceReader
+from aiokafka08.bridge.source.topic_identity import TopicIdentities
+from aiokafka08.bridge.target.own_topics import create_own_topics, own_batch_limit
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.topic_creation import TargetTopics
+from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
+from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_READ_S = 0.2
+CHUNK_RECORDS = 2000
+"""The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
+LEADER_S = 10.0
+"""How long to wait at the start for leaders of the source's partitions."""
+RELEASE_S = 5.0
+"""How long to wait at the start for the releases of the source's brokers."""
+STOP_S = 3.0
+"""How long the last transactions may take after SIGTERM; the rest of 5 s is for closing."""
+_PREPARE_S = 60.0
+"""How long the first positions may take, for `prepare`."""
+
+OnCommit = Callable[[TransactionCommitted], None]
+
+
+def _producer(number: int) -> str:
+    """Return what fails if a transaction is aborted, for `CopyStatus.errors`."""
+    return f"producer {number}"
+
+
+class PreparedCopy(NamedTuple):
+    """Where each partition of the source goes, and on; and the largest batch of the target."""
+
+    positions: Mapping[TopicPartition, tuple[TopicPartition, int]]
+    batch_bytes: int
+
+
+class CopyParts(NamedTuple):
+    """What a session works with.
+
+    Attributes:
+        source: the source cluster.
+        target: the connection to the target.
+        sink: writes the records.
+        identities: the topics of the source.
+        starts: finds where partitions begin.
+        watch: looks for new partitions, for leaders and for newer starts.
+    """
+
+    source: SourceReader
+    target: Target
+    sink: TransactionSink
+    identities: TopicIdentities
+    starts: CopyStarts
+    watch: SessionWatch
+
+    @classmethod
+    def of(
+        cls,
+        config: BridgeConfig,
+        status: CopyStatus,
+        run: BridgeRun,
+        *,
+        new_sink: Callable[[BridgeConfig, Target, BridgeRun], TransactionSink] = TransactionSink,
+        new_identities: Callable[..., TopicIdentities] = TopicIdentities,
+    ) -> CopyParts:
+        """Make the parts of a session."""
+        source, target = SourceReader(config), Target(config)
+        sink = new_sink(config, target, run)
+        identities = new_identities(config, target, sink, run)
+        starts = CopyStarts(config, source, target, identities, run)
+        watch = SessionWatch(config, source, sink, identities, status)
+        return cls(source, target, sink, identities, starts, watch)
+
+
+class CopySession:
+    """Copy until `run` is cancelled, has caught up, or fails.
+
+    Args:
+        config: the file of the bridge.
+        status: updated as the copy goes on.
+        run: this start of the process.
+        on_commit: called after each commit, in the event loop.
+        parts: what the session works with; None makes it from the file.
+        clock: the time of positions; None is that of the event loop.
+        leader_s: how long to wait at the start for leaders of the source's partitions.
+        release_s: how long to wait at the start for the releases of the source's brokers.
+
+    Attributes:
+        parts: what the session works with.
+    """
+
+    def __init__(
+        self,
+        config: BridgeConfig,
+        status: CopyStatus,
+        run: BridgeRun,
+        on_commit: OnCommit | None = None,
+        *,
+        parts: CopyParts | None = None,
+        clock: Callable[[], float] | None = None,
+        leader_s: float = LEADER_S,
+        release_s: float = RELEASE_S,
+    ) -> None:
+        self._config = config
+        self._status = status
+        self.parts = parts or CopyParts.of(config, status, run)
+        self._source, self._target, self._sink, self._identities, self._starts, self._watch = (
+            self.parts
+        )
+        self._clock = clock or asyncio.get_running_loop().time
+        self._leader_s, self._release_s = leader_s, release_s
+        self._on_commit = on_commit
+        self._run = run
+        self._client_id = config.client_id
+        self._topics: dict[TopicPartition, TopicPartition] = {}
+        self._stored = StoredRuns(ends_only=True)
+        self._target_topics = TargetTopics(config, self._source, self._target, status, run)
+        self._epochs: dict[int, int] = {}
+        self._batch_bytes = LEAST_MESSAGE_BYTES
+        self._put: dict[TopicPartition, int] = {}
+        """The offset behind what was put into the sink, of each partition that isn't left out."""
+        self._begins: set[TopicPartition] = set()
+        """Partitions that have no position at the target, before their first records."""
+        self._refused: dict[TopicPartition, int] = {}
+        """Offsets that the target refuses: what is in front of them is copied."""
+        self._committed_at: dict[TopicPartition, float] = {}
+        rate = config.copy.rate
+        self._rate = None if rate is None else RateLimit(rate, self._clock())
+
+    async def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy.
+
+        Args:
+            until_caught_up: True ends as soon as all that the source has at the start is committed,
+                and looks for no new partitions or leaders meanwhile (default False).
+
+        Raises:
+            BridgeFencedError: a newer start has taken over.
+            BridgeError: something has to be changed by hand.
+            KafkaError: one of the clusters failed.
+        """
+        watching: asyncio.Task[None] | None = None
+        try:
+            await self._start(may_come_later=not until_caught_up)
+            ends = await self._ends() if until_caught_up else None
+            new_pairs = self._new_pairs if ends is None else None
+            watch = self._watch.follow(self._refused, new_pairs)
+            watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
+            self._status.begin_session()
+            _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
+            while ends is None or not self.has_reached(ends):
+                if watching.done():
+                    watching.result()
+                await self.step(ends)
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            await self._close()
+
+    async def prepare(self) -> PreparedCopy:
+        """Claim the bridge, create topics and find the positions, then end: others copy.
+
+        Raises:
+            BridgeFencedError: a newer start has taken over.
+            BridgeError: something has to be changed by hand.
+            KafkaError: one of the clusters failed.
+        """
+        try:
+            await self._start(may_come_later=False)
+            positions = {
+                tp: (self._topics[tp], one.position)
+                for tp, one in self._status.partitions.items()
+                if one.stopped is None
+            }
+        finally:
+            failed = await self._close(_PREPARE_S)
+        if failed is not None:
+            raise failed  # the first positions aren't committed
+        return PreparedCopy(positions, self._batch_bytes)
+
+    async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
+        """Commit what was put, and release everything; also if the task was cancelled.
+
+        Returns:
+            Why something wasn't committed; None if all was.
+        """
+        failed: KafkaError | None = None
+        await self._sink.stop(timeout_s)
+        for event in iter(self._sink.next_event, None):
+            match event:
+                case TransactionCommitted():
+                    self._apply_commit(event)
+                case TransactionAborted():
+                    failed = failed or TargetError(f"a transaction was aborted: {event.reason}")
+                case WorkerFailed():
+                    failed = failed or event.error
+                case _:
+                    pass
+        await asyncio.gather(self._source.stop(), self._sink.close(), return_exceptions=True)
+        await self._target.close()
+        return failed
+
+    # --- the start --------------------------------------------------------------------------------
+
+    async def _start(self, *, may_come_later: bool) -> None:
+        await self._source.start()
+        if not self._run.has_warned and (text := await self._source.left_out(self._release_s)):
+            _log.warning("%s: %s", self._client_id, text)
+            self._run.has_warned = True
+        there = await self._target.partition_counts()
+        await self._target_topics.check(there, may_come_later=may_come_later)
+        await create_own_topics(self._config, self._target, there, self._run)
+        self._batch_bytes = await self._target_topics.batch_limit(there)
+        # A broker that is asked may not know a new topic yet.
+        own = await when_available(lambda: own_batch_limit(self._config, self._target))
+        self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
+        await self._sink.start(self._batch_bytes)
+        self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
+        await self._identities.start(self._stored)
+        self._sink.run_workers(self._stored.run_logs())
+        await self.add(await self._new_pairs(), self._leader_s)
+        self._run.has_begun = True
+
+    async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
+        """Return the partitions that aren't copied yet, and where they go."""
+        pairs = await self._target_topics.prepare(self._stored)
+        return {tp: there for tp, there in pairs.items() if tp not in self._topics}
+
+    async def add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
+        """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
+        if not pairs:
+            return
+        found = await self._starts.find(
+            pairs, self._stored, has_run=self._sink.has_run, wait_s=wait_s
+        )
+        for tp, one in found.left_out.items():
+            self._leave_out(tp, pairs.pop(tp), one)
+        for tp in found.leaderless:
+            self._wait_leader(tp)
+            del pairs[tp]
+        self._topics |= pairs
+        self._begins |= found.begins
+        for tp, (offset, _) in found.positions.items():
+            status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
+            status.position = offset
+            status.stopped = None
+            self._put[tp] = offset
+            self._committed_at[tp] = self._clock()
+        self._source.add({tp: offset for tp, (offset, _) in found.positions.items()})
+        for tp, (offset, commit) in found.positions.items():
+            if commit:
+                await self._put_chunk(tp, [], offset)
+
+    def _leave_out(self, tp: TopicPartition, there: TopicPartition, why: LeftOut) -> None:
+        """Don't copy a partition in this session."""
+        self._topics[tp] = there
+        self._status.partitions[tp] = PartitionStatus(why.position, stopped=why.reason)
+        _log.error("%s: %s", self._client_id, why.reason)
+
+    def _wait_leader(self, tp: TopicPartition) -> None:
+        """Leave out a partition that was never copied; the watch finds it again."""
+        reason = (
+            f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it; "
+            f"looked for again every {self._config.copy.look_s:g} s"
+        )
+        if tp not in self._status.stopped:
+            _log.error("%s: %s", self._client_id, reason)
+        self._status.partitions[tp] = PartitionStatus(0, stopped=reason)
+
+    # --- the copy ---------------------------------------------------------------------------------
+
+    async def step(self, ends: Mapping[TopicPartition, int] | None) -> None:
+        """Apply what has happened, and pass one read on to the sink."""
+        await self._apply_events()
+        while not self._watch.found.empty():
+            pairs = self._watch.found.get_nowait()
+            await self.add({tp: there for tp, there in pairs.items() if tp not in self._topics})
+        for tp in self._watch.expired & self._refused.keys():
+            self._source.seek(tp, self._put[tp])  # the read finds the loss
+        self._watch.expired.clear()
+        for tp, end in (ends or {}).items():
+            if tp in self._watch.leaderless and not self._has_all(tp, end):
+                self._stop_leaderless(tp, f"for {self._config.copy.outage_s:g} s")
+        if not self._sink.has_room:
+            await self._sink.wait_room()
+            return
+        if not self._topics:
+            await asyncio.sleep(_READ_S)
+            return
+        try:
+            records = await self._source.read(_READ_S)
+        except PartitionLostError as lost:
+            await self._partition_lost(lost)
+            return
+        epochs = dict(self._epochs)
+        for tp, of_partition in records.items():
+            await self._put_records(tp, of_partition, epochs)
+        self._observe(records)
+        if not records:
+            await self._put_positions(ends)
+        await self._recommit()
+
+    async def _put_records(
+        self,
+        tp: TopicPartition,
+        records: Sequence[ConsumerRecord[bytes, bytes]],
+        epochs: Mapping[int, int],
+    ) -> None:
+        epoch = epochs.get(self._sink.worker_of(tp), 0)
+        last = records[-1].offset + 1
+        end = min(last, self._refused.get(tp, last))
+        if end < last:
+            self._source.suspend(tp)
+            records = [one for one in records if one.offset < end]
+        for start in range(0, len(records), CHUNK_RECORDS):
+            part = records[start : start + CHUNK_RECORDS]
+            await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
+        if self._put[tp] < end:
+            await self._put_chunk(tp, [], end, epoch)
+
+    async def _put_chunk(
+        self,
+        tp: TopicPartition,
+        records: Sequence[ConsumerRecord[Any, Any]],
+        next_offset: int,
+        epoch: int | None = None,
+    ) -> None:
+        size = sum(map(len, filter(None, [one.key for one in records])))
+        size += sum(map(len, filter(None, [one.value for one in records])))
+        if epoch is None:
+            epoch = self._epochs.get(self._sink.worker_of(tp), 0)
+        while not self._sink.has_room:
+            await self._sink.wait_room()
+            if (failure := self._sink.failure) is not None:
+                await self._worker_failed(failure)
+        if records and tp in self._begins:
+            self._begins.discard(tp)
+            self._run.begun.add(tp)
+        self._sink.put(Chunk(epoch, tp, self._topics[tp], records, next_offset, size))
+        self._put[tp] = next_offset
+        if self._rate is not None and size:
+            await asyncio.sleep(self._rate.delay_s(size, self._clock()))
+
+    async def _put_positions(self, ends: Mapping[TopicPartition, int] | None) -> None:
+        """Commit positions that have passed a hole at the end of the log."""
+        for tp in list(self._put):
+            end = self._source.end_of(tp) if ends is None else ends.get(tp)
+            if end is None:
+                continue
+            status = self._status.partitions[tp]
+            if status.stopped is None and self._put[tp] < end:
+                position = await self._source.position(tp)
+                if position > self._put[tp]:
+                    await self._put_chunk(tp, [], position)
+
+    async def _recommit(self) -> None:
+        """Commit idle positions again, and those of stopped partitions, so that they don't expire.
+
+        Invariant: this never moves a position. A partition of which the sink holds records is left
+        out: their transaction commits its position.
+        """
+        now = self._clock()
+        for tp, at in self._committed_at.items():
+            status = self._status.partitions[tp]
+            is_due = now - at >= self._config.copy.recommit_s
+            if is_due and status.position == self._put[tp]:
+                self._committed_at[tp] = now
+                if status.position or self._config.copy.start == "latest":
+                    await self._put_chunk(tp, [], status.position)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    async def _apply_events(self) -> None:
+        for event in iter(self._sink.next_event, None):
+            match event:
+                case TransactionCommitted():
+                    self._apply_commit(event)
+                case TransactionAborted():
+                    self._status.aborts += 1
+                    self._note_abort(event)
+                    self._rewind(event.worker, event.epoch)
+                case RecordRefused():
+                    self._status.note_success(_producer(event.worker))
+                    tp = event.source
+                    self._refused[tp] = event.offset
+                    self._rewind(event.worker, event.epoch)
+                    self._note_stop(
+                        tp,
+                        f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the "
+                        f"record at offset {event.offset} of the source: {event.reason}",
+                    )
+                case WorkerFailed():
+                    await self._worker_failed(event)
+                case _:
+                    pass
+
+    def _note_abort(self, event: TransactionAborted) -> None:
+        """Count an aborted transaction; fail if none was committed for too long.
+
+        Raises:
+            BridgeError: another attempt hasn't helped for `copy.outage_s`.
+        """
+        failed = self._status.note_error(_producer(event.worker), event.reason)
+        _log.warning(
+            "%s: what producer %d has not committed is read again: %s",
+            self._client_id, event.worker, failed,
+        )  # fmt: skip
+        if failed.lasted_s >= self._config.copy.outage_s:
+            raise BridgeError(
+                f"producer {event.worker} has committed nothing for {self._config.copy.outage_s:g} "
+                f"s; the last transaction was aborted: {failed}"
+            )
+
+    def _apply_commit(self, event: TransactionCommitted) -> None:
+        self._status.note_success(_producer(event.worker))
+        now = self._clock()
+        self._status.transactions += 1
+        self._status.committed_at = now
+        self._status.records += event.records
+        self._status.size += event.size
+        for begun in (self._begins, self._run.begun):
+            begun.difference_update(event.positions)
+        for tp, offset in event.positions.items():
+            self._committed_at[tp] = now
+            status = self._status.partitions[tp]
+            status.position = offset
+            status.observe(self._source.end_of(tp), now)
+        if self._on_commit is not None:
+            self._on_commit(event)
+
+    def _rewind(self, worker: int, epoch: int) -> None:
+        """Read a worker's partitions again from their committed positions."""
+        self._epochs[worker] = epoch
+        for tp, status in self._status.partitions.items():
+            # Nothing is put of a partition that is left out: its position may not be known.
+            if tp in self._put and self._sink.worker_of(tp) == worker:
+                is_dropped = self._put[tp] > status.position
+                self._put[tp] = status.position
+                self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
+                if status.stopped is None or is_dropped:
+                    if tp not in self._refused:
+                        status.stopped = None  # what has stopped it is met again, behind these
+                    self._source.seek(tp, status.position)
+
+    async def _worker_failed(self, event: WorkerFailed) -> None:
+        """Raise what ends the session: a newer start has taken over, or the producer has failed."""
+        try:
+            await self._sink.check_owner()
+        except TargetError as error:
+            raise event.error from error
+        raise event.error
+
+    async def _partition_lost(self, lost: PartitionLostError) -> None:
+        tp = lost.partition
+        if self._config.copy.on_loss == "stop" or lost.resume is None:
+            self._stop_partition(tp, f'{lost.text}. Go on with copy.on_loss = "skip"')
+            return
+        if lost.offset > lost.last:
+            await self._identities.refresh()  # a topic that was created again is copied from 0 on
+        status = self._status.partitions[tp]
+        status.skipped += lost.missing
+        # An abort leads back to it: the log may have grown past the old one by then.
+        status.position = min(status.position, lost.resume)
+        if self._refused.get(tp, lost.resume) < lost.resume:
+            del self._refused[tp]
+            status.stopped = None
+        _log.warning("%s: %s; skipped to offset %d", self._client_id, lost.text, lost.resume)
+        self._source.seek(tp, lost.resume)
+        await self._put_chunk(tp, [], lost.resume)
+
+    def _stop_partition(self, tp: TopicPartition, reason: str) -> None:
+        self._source.suspend(tp)
+        self._refused.pop(tp, None)
+        self._note_stop(tp, reason)
+
+    def _stop_leaderless(self, tp: TopicPartition, detail: str) -> None:
+        if self._status.partitions[tp].stopped is None:
+            text = f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it"
+            self._stop_partition(tp, f"{text}, {detail}")
+
+    def _note_stop(self, tp: TopicPartition, reason: str) -> None:
+        self._status.partitions[tp].stopped = reason
+        _log.error("%s: %s", self._client_id, reason)
+
+    # --- progress ---------------------------------------------------------------------------------
+
+    def _observe(self, records: Records) -> None:
+        now = self._clock()
+        for tp in records or self._topics:
+            self._status.partitions[tp].observe(self._source.end_of(tp), now)
+
+    async def _ends(self) -> dict[TopicPartition, int]:
+        bounds = await self._source.reachable_bounds(self._topics, self._leader_s)
+        for tp in self._topics:
+            if tp not in bounds and self._status.partitions[tp].stopped is None:
+                self._stop_leaderless(tp, "so its end isn't known")
+        return {tp: last for tp, (_, last) in bounds.items()}
+
+    def has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether each partition has all that it will have."""
+        for tp, end in ends.items():
+            status = self._status.partitions[tp]
+            if status.stopped is not None:
+                if status.position < self._refused.get(tp, 0):
+                    return False
+            elif not self._has_all(tp, end):
+                return False
+        return True
+
+    def _has_all(self, tp: TopicPartition, end: int) -> bool:
+        """Return whether all is committed, and a fetch has shown that the log isn't shorter."""
+        known_end = self._source.end_of(tp)
+        return known_end is not None and end <= self._status.partitions[tp].position <= known_end

@@ -1,0 +1,183 @@
+"""`CopyStarts`: where a session begins to copy each partition.
+
+`positions` says what the target knows. A partition of which it knows nothing begins at the start of
+its log, or with `copy.start = "latest"` at its end. A topic that was created again begins anew.
+
+Invariant: the end counts only for partitions that the bridge's first session finds with a leader.
+Later nobody can tell how many messages came before the partition was found, so it begins at the
+start of its log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.copy_positions import (
+    FoundPosition,
+    StoredRuns,
+    copied_elsewhere,
+    find_positions,
+    lost_position,
+)
+from aiokafka08.bridge.copy.tail import find_by_tail
+from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.source.source_reader import PartitionLostError, SourceReader
+from aiokafka08.bridge.source.topic_identity import TopicIdentities
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+
+FindByTail = Callable[[SourceReader, Target, TopicPartition, TopicPartition], Awaitable[int | None]]
+
+
+class CopyStart(NamedTuple):
+    """The offset at which a partition of the source begins; `commit` it before anything else."""
+
+    offset: int
+    commit: bool
+
+
+class LeftOut(NamedTuple):
+    """Why a partition isn't copied in this session, and its position, 0 if it isn't known."""
+
+    position: int
+    reason: str
+
+
+@dataclass(slots=True)
+class FoundStarts:
+    """What becomes of partitions of the source; `leaderless` ones have no position, and no end.
+
+    Of those in `positions` the ones in `begins` have none at the target: nothing was copied.
+    """
+
+    positions: dict[TopicPartition, CopyStart] = field(default_factory=dict)
+    left_out: dict[TopicPartition, LeftOut] = field(default_factory=dict)
+    leaderless: list[TopicPartition] = field(default_factory=list)
+    begins: set[TopicPartition] = field(default_factory=set)
+
+
+class CopyStarts:
+    """Finds where partitions begin.
+
+    Args:
+        config: the file of the bridge.
+        source: the source cluster.
+        target: the connection to the target.
+        identities: the topics that begin anew, or aren't copied.
+        run: this start of the process.
+        find_by_tail: finds the offset of the source behind the last records of a copy.
+    """
+
+    def __init__(
+        self,
+        config: BridgeConfig,
+        source: SourceReader,
+        target: Target,
+        identities: TopicIdentities,
+        run: BridgeRun,
+        *,
+        find_by_tail: FindByTail = find_by_tail,
+    ) -> None:
+        self._find_by_tail = find_by_tail
+        self._config, self._source, self._target = config, source, target
+        self._identities, self._run = identities, run
+
+    async def find(
+        self,
+        pairs: Mapping[TopicPartition, TopicPartition],
+        stored: StoredRuns,
+        *,
+        has_run: bool,
+        wait_s: float,
+    ) -> FoundStarts:
+        """Return where partitions begin.
+
+        Args:
+            pairs: partition of the source → partition of the target.
+            stored: the offsets topic.
+            has_run: whether the bridge has been started before.
+            wait_s: how long to wait for leaders of those without a position.
+
+        Raises:
+            KafkaError: one of the clusters doesn't respond.
+        """
+        # A topic that comes later may be filled at the target: the start has only looked at others.
+        judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
+        found = await find_positions(self._config, self._target, pairs, stored, judged)
+        starts = FoundStarts()
+        for tp in pairs:
+            if (reason := self._identities.reason(tp)) is not None:
+                starts.left_out[tp] = LeftOut(found.pop(tp).offset or 0, reason)
+        # Another process may have ended before it had committed each of its first positions.
+        has_begun = self._run.has_begun or any(one.origin != "none" for one in found.values())
+        unknown = [tp for tp, one in found.items() if one.offset is None]
+        bounds = await self._source.reachable_bounds(unknown, wait_s)
+        for tp, one in found.items():
+            if one.offset is not None:
+                starts.positions[tp] = self._known(tp, one.offset, one)
+            elif one.origin == "elsewhere":
+                reason = copied_elsewhere(self._config, tp, pairs[tp])
+                starts.left_out[tp] = LeftOut(0, reason)
+            elif tp not in bounds:
+                starts.leaderless.append(tp)
+            elif one.origin == "lost":
+                offset = await self._by_tail(tp, pairs[tp])
+                if offset is None:
+                    starts.left_out[tp] = LeftOut(0, lost_position(self._config, tp))
+                else:
+                    starts.positions[tp] = self._known(tp, offset, FoundPosition(offset, "tail"))
+            else:
+                offset = self._first(tp, bounds[tp], has_begun=has_begun, has_run=has_run)
+                is_chosen = self._config.copy.start == "latest"
+                starts.positions[tp] = CopyStart(offset, is_chosen or offset > 0)
+                starts.begins.add(tp)
+        return starts
+
+    def _known(self, tp: TopicPartition, offset: int, found: FoundPosition) -> CopyStart:
+        if found.origin in ("offsets topic", "tail"):
+            _log.warning(
+                "%s: topic %r, partition %d: the committed position has expired; going on at "
+                "offset %d, by the %s", self._config.client_id, *tp, offset,
+                "offsets topic" if found.origin != "tail" else "last records of the target",
+            )  # fmt: skip
+        is_chosen = offset > 0 or self._config.copy.start == "latest"
+        return CopyStart(offset, found.origin != "group" and is_chosen)
+
+    async def _by_tail(self, tp: TopicPartition, there: TopicPartition) -> int | None:
+        try:
+            return await self._find_by_tail(self._source, self._target, tp, there)
+        except PartitionLostError as lost:
+            _log.warning("%s: search by the tail: %s", self._config.client_id, lost.text)
+            return None
+
+    def _first(
+        self, tp: TopicPartition, log: tuple[int, int], *, has_begun: bool, has_run: bool
+    ) -> int:
+        """Return where a partition begins of which the target knows nothing."""
+        first, end = log
+        if self._config.copy.start == "earliest":
+            return first
+        if tp in self._run.first_ends:  # a session of this process couldn't commit it
+            return self._run.first_ends[tp]
+        if has_begun:
+            _log.warning(
+                "%s: topic %r, partition %d: the bridge has no position of it, and begins at its "
+                'earliest offset, %d: copy.start = "latest" counts only for what its first session '
+                "finds", self._config.client_id, *tp, first,
+            )  # fmt: skip
+            return first
+        if has_run:
+            _log.warning(
+                "%s: topic %r, partition %d: the bridge was started before, but has no position of "
+                'any partition; it begins at the latest offset, %d (copy.start = "latest")',
+                self._config.client_id, *tp, end,
+            )  # fmt: skip
+        self._run.first_ends[tp] = end
+        return end

@@ -1,0 +1,99 @@
+"""`ProgressLog`: say in the log when a copy has caught up, and each minute while it is behind.
+
+A copy that follows a busy source is never quite at its end. So it has caught up once it has copied
+all that the source had at one moment, and no message has been waiting for longer than `CLOSE_S`
+and two transactions. It is behind again once one has been waiting for `BEHIND_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+CLOSE_S: Final = 3.0
+BEHIND_S: Final = 60.0
+LINE_S: Final = 60.0
+"""The time between two lines while the copy is behind."""
+_LOOK_S: Final = 0.5
+
+
+class ProgressLog:
+    """Looks at the status of a run from time to time.
+
+    Args:
+        config: the file of the bridge.
+        status: of the run.
+    """
+
+    def __init__(self, config: BridgeConfig, status: CopyStatus) -> None:
+        self._status = status
+        self._client_id = config.client_id
+        self._close_s = CLOSE_S + 2 * config.copy.transaction_s
+        self._is_behind = True
+        self._has_caught_up = False
+        self._goal: dict[TopicPartition, int] | None = None
+        self._line_at: float | None = None
+        self._records = 0
+        """What was copied when the last line was logged."""
+
+    async def follow(self) -> None:
+        """Look and log until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self.look(loop.time())
+            await asyncio.sleep(_LOOK_S)
+
+    def look(self, now: float) -> None:
+        """Log what has changed; nothing while no session goes on.
+
+        Args:
+            now: the loop's time.
+        """
+        status = self._status
+        if status.problem is not None:
+            return
+        copied = {tp: one for tp, one in status.partitions.items() if one.stopped is None}
+        lag_s = max((one.lag_s(now) for one in copied.values()), default=0.0)
+        if not self._is_behind and lag_s >= max(BEHIND_S, 2 * self._close_s):
+            self._is_behind, self._goal, self._line_at = True, None, None
+        if not self._is_behind:
+            return
+        if self._goal is None:
+            ends = {tp: one.end for tp, one in copied.items()}
+            known = {tp: end for tp, end in ends.items() if end is not None}
+            if len(known) == len(ends):
+                self._goal = known
+        if self._goal is not None and lag_s < self._close_s:
+            left = self._goal.keys() & copied.keys()
+            if all(copied[tp].position >= self._goal[tp] for tp in left):
+                self._caught_up()
+                return
+        self._progress(now, sum(one.lag or 0 for one in copied.values()))
+
+    def _caught_up(self) -> None:
+        again = " again" if self._has_caught_up else ""
+        self._is_behind, self._has_caught_up = False, True
+        _log.info(
+            "%s: caught up%s: %d messages copied since the start",
+            self._client_id, again, self._status.records,
+        )  # fmt: skip
+
+    def _progress(self, now: float, lag: int) -> None:
+        if self._line_at is None and self._has_caught_up:
+            _log.warning("%s: %d messages behind", self._client_id, lag)
+        elif self._line_at is not None:
+            if now - self._line_at < LINE_S:
+                return
+            rate = (self._status.records - self._records) / (now - self._line_at)
+            _log.info(
+                "%s: %d messages copied since the start, %d behind, %.0f messages/s",
+                self._client_id, self._status.records, lag, rate,
+            )  # fmt: skip
+        self._line_at, self._records = now, self._status.records

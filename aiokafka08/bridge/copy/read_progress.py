@@ -1,0 +1,59 @@
+"""`read_progress`: how far a copy is, from outside. Changes nothing, and fences nobody."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.source.source_reader import SourceReader
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.structs import TopicPartition
+
+
+class PartitionProgress(NamedTuple):
+    """A partition of the source.
+
+    `position` is None if nothing of it is copied yet; `end` and `lag` are None if it has no leader.
+    """
+
+    topic: str
+    partition: int
+    target: str
+    position: int | None
+    end: int | None
+    lag: int | None
+
+
+async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
+    """Return the committed position and the end of each partition that is copied.
+
+    Raises:
+        KafkaError: one of the clusters doesn't respond.
+    """
+    await refuse_old_target(config)
+    target, source = Target(config), SourceReader(config)
+    try:
+        await source.start()
+        counts = await source.partition_counts()
+        names = config.topics.pairs(counts)
+        pairs = {
+            TopicPartition(topic, number): TopicPartition(name, number)
+            for topic, name in names.items()
+            for number in range(counts[topic])
+        }
+        there = await target.partition_counts()
+        known = [tp for tp in pairs.values() if tp.partition < there.get(tp.topic, 0)]
+        committed = await target.committed(config.position_group, known)
+        bounds = await source.reachable_bounds(pairs) if pairs else {}
+    finally:
+        await source.stop()
+        await target.close()
+    found: list[PartitionProgress] = []
+    for tp, copy in pairs.items():
+        position, end, lag = committed.get(copy), None, None
+        if tp in bounds:
+            first, end = bounds[tp]
+            lag = max(end - (first if position is None else position), 0)
+        found.append(PartitionProgress(*tp, copy.topic, position, end, lag))
+    return found

@@ -1,0 +1,121 @@
+"""The pages /metrics and /healthz of a run. Pure: `CopyStatus` in, bytes out.
+
+| metric | |
+|---|---|
+| `aiokafka08_bridge_position` | source offset of the next message to copy, by topic and partition |
+| `aiokafka08_bridge_source_end` | where the source's log ends |
+| `aiokafka08_bridge_lag_messages` | the difference |
+| `aiokafka08_bridge_lag_seconds` | how long ago the log reached an end that the copy hasn't |
+| `aiokafka08_bridge_stopped` | 1 for a partition that isn't copied any more |
+| `aiokafka08_bridge_skipped_total` | offsets that were lost at the source and passed by |
+| `aiokafka08_bridge_messages_total`, `…_bytes_total` | copied since the start of the process |
+| `aiokafka08_bridge_transactions_total`, `…_aborts_total` | committed and aborted since then |
+| `aiokafka08_bridge_sessions_total` | connections to both clusters since then |
+| `aiokafka08_bridge_refused_topics` | topics that can't be copied |
+| `aiokafka08_bridge_up` | 1 while the copy goes on |
+| `aiokafka08_bridge_error_repeats` | failures in a row, by `what`; left out once it works |
+| `aiokafka08_bridge_error_timestamp_seconds` | when that failed first |
+| `aiokafka08_bridge_translated_groups` | groups of the last translation |
+| `aiokafka08_bridge_translation_timestamp_seconds` | when that was |
+| `aiokafka08_bridge_verification_equal` | 1 if the last verification found no difference |
+| `aiokafka08_bridge_verification_timestamp_seconds` | when that was |
+
+/healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons. The
+copy doesn't go on if messages wait, and none was committed for `SILENT_S`. An error that repeats is
+a reason, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+from aiokafka08._core.metrics.endpoint import Page
+from aiokafka08._core.metrics.metric_family import MetricFamily
+from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
+from aiokafka08.bridge.copy.status import SESSION, CopyStatus
+
+SILENT_S: Final = 30.0
+_PREFIX: Final = "aiokafka08_bridge"
+_BY_PARTITION: Final = ("topic", "partition")
+
+
+def metrics_page(status: CopyStatus, now: float) -> Page:
+    """Return /metrics.
+
+    Args:
+        status: of the run; another thread may write to it.
+        now: the loop's time.
+    """
+    return Page(CONTENT_TYPE, write_text([*_partitions(status, now), *_totals(status)]))
+
+
+def health_page(status: CopyStatus, now: float) -> Page:
+    """Return /healthz.
+
+    Args:
+        status: of the run; another thread may write to it.
+        now: the loop's time.
+    """
+    silent_s = min(status.lag_s(now), now - status.committed_at)
+    silence = f"messages wait, and none was committed for {silent_s:.0f} s"
+    errors = [(what, one) for what, one in list(status.errors.items()) if what != SESSION]
+    problems = [
+        *([silence] if silent_s >= SILENT_S else []),
+        *([status.problem] if status.problem is not None else []),
+        *(f"{what}: {one}" for what, one in errors if one.count > 1),
+        *status.stopped.values(),
+        *status.refused_topics.values(),
+    ]
+    kind = "text/plain; charset=utf-8"
+    if problems:
+        body = "\n".join(problems).encode() + b"\n"
+        return Page(kind, body, status=HTTPStatus.SERVICE_UNAVAILABLE)
+    return Page(kind, b"ok\n")
+
+
+def _partitions(status: CopyStatus, now: float) -> Iterator[MetricFamily]:
+    position = MetricFamily(f"{_PREFIX}_position", "Next source offset to copy", _BY_PARTITION)
+    end = MetricFamily(f"{_PREFIX}_source_end", "End of the source's log", _BY_PARTITION)
+    lag = MetricFamily(f"{_PREFIX}_lag_messages", "Offsets not copied yet", _BY_PARTITION)
+    lag_s = MetricFamily(f"{_PREFIX}_lag_seconds", "Seconds behind the end", _BY_PARTITION)
+    stopped = MetricFamily(f"{_PREFIX}_stopped", "1: not copied any more", _BY_PARTITION)
+    skipped = MetricFamily(f"{_PREFIX}_skipped_total", "Lost offsets passed by", _BY_PARTITION)
+    for (topic, number), one in list(status.partitions.items()):
+        labels = topic, str(number)
+        position.add(one.position, *labels)
+        if one.end is not None:
+            end.add(one.end, *labels)
+            lag.add(max(one.end - one.position, 0), *labels)
+        lag_s.add(one.lag_s(now), *labels)
+        stopped.add(int(one.stopped is not None), *labels)
+        skipped.add(one.skipped, *labels)
+    yield from (position, end, lag, lag_s, stopped, skipped)
+
+
+def _totals(status: CopyStatus) -> Iterator[MetricFamily]:
+    values: list[tuple[str, str, float | None]] = [
+        ("messages_total", "Messages copied", status.records),
+        ("bytes_total", "Bytes of keys and values copied", status.size),
+        ("transactions_total", "Transactions committed", status.transactions),
+        ("aborts_total", "Transactions aborted and read again", status.aborts),
+        ("sessions_total", "Connections to both clusters that were begun", status.sessions),
+        ("refused_topics", "Topics that can't be copied", len(status.refused_topics)),
+        ("up", "1 while the copy goes on", int(status.problem is None)),
+        ("translated_groups", "Groups of the last translation", status.translated_groups),
+        ("translation_timestamp_seconds", "Time of the last translation", status.translated_at),
+        ("verification_equal", "1: the last verification was equal", status.verified_equal),
+        ("verification_timestamp_seconds", "Time of the last verification", status.verified_at),
+    ]  # fmt: skip
+    repeats = MetricFamily(f"{_PREFIX}_error_repeats", "Failures in a row", ("what",))
+    first = MetricFamily(f"{_PREFIX}_error_timestamp_seconds", "Time of the first one", ("what",))
+    for what, one in list(status.errors.items()):
+        repeats.add(one.count, what)
+        first.add(one.since, what)
+    yield from (repeats, first)
+    for name, text, value in values:
+        if value is not None:
+            family = MetricFamily(f"{_PREFIX}_{name}", text)
+            family.add(value)
+            yield family

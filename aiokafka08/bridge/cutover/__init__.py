@@ -1,0 +1,1 @@
+"""The steps from the old cluster to the new one."""

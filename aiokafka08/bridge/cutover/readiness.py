@@ -1,0 +1,351 @@
+"""The steps of a cut-over, and whether each is ready now.
+
+Each method of `Readiness` looks at one condition and returns a `Step`. `bridge plan` shows all
+of them; `cutover` goes through them in order.
+
+Invariant: a look changes nothing, at neither cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from aiokafka08.admin.group_lag import LogBounds
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.groups.carry_over import (
+    FileOffsets,
+    GroupTransfer,
+    copied_partitions,
+    source_members,
+    source_offsets,
+    unmatched_groups,
+)
+from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.source.range_records import RangeRecords
+from aiokafka08.bridge.source.source_clients import (
+    copied_topics,
+    source_admin,
+    source_router,
+    source_topic_configs,
+)
+from aiokafka08.bridge.source.source_release import left_out
+from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
+from aiokafka08.bridge.target.own_topics import own_topic_problems
+from aiokafka08.bridge.target.refusals import TargetLimits, is_expired, refusal, refused_names
+from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
+from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.verify.verify_state import last_verification, state_path
+from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_SAMPLE = 100
+"""How many messages are read at either end of a partition, without `scan`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A condition of the cut-over; `detail` says what was found, and what to do.
+
+    `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
+    """
+
+    step: str
+    is_ready: bool
+    detail: str
+    is_missing: bool = False
+
+
+_NEXT = {
+    "topics": "mend what the step 'topics' names",
+    "messages": "mend what the step 'messages' names",
+    "copy": "start 'bridge run', and let it reach the end; then 'bridge verify'",
+    "verification": "run 'bridge verify'",
+    "producers": "stop producers and consumers, then 'bridge cutover --execute'",
+    "consumers": "stop the consumers that the step 'consumers' names, or mend [groups]",
+    "groups": "see the step 'groups'",
+}
+"""What to do about a step that isn't ready, in the order in which it is done."""
+
+
+def next_action(steps: Iterable[Step]) -> str:
+    """Return what to do next, after a look at all steps."""
+    left = {one.step: one for one in steps if not one.is_ready}
+    if "topics" in left and left["topics"].is_missing:
+        return "start 'bridge run', which creates the topics"
+    found = (text for step, text in _NEXT.items() if step in left)
+    return next(found, "stop producers and consumers, then 'bridge cutover --execute'")
+
+
+class Readiness:
+    """Looks at both clusters; `close()` ends the connection to the target.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has, for `store = "file"` (default None).
+    """
+
+    def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
+        self._config, self._file_offsets = config, file_offsets or {}
+        self.transfer = GroupTransfer(config, file_offsets)
+
+    async def close(self) -> None:
+        """Leave the target."""
+        await self.transfer.close()
+
+    async def guarantee(self) -> Step:
+        """Return what the copy guarantees, and what it doesn't have of a source of 0.11 or later.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        texts = [GUARANTEE, await left_out(self._config)]
+        return Step("guarantee", True, ". But ".join(filter(None, texts)))
+
+    async def topics(self) -> Step:
+        """Return whether the target has, or can get, each topic.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            described = await admin.describe_topics()
+            configs = await source_topic_configs(self._config, admin)
+        counts = {one["topic"]: len(one["partitions"]) for one in described}
+        pairs = self._config.topics.pairs(counts)
+        there = await when_available(self.transfer.target.partition_counts)
+        missing = {name for name in pairs.values() if name not in there}
+        wrong = [f"{name}: {why}" for name, why in refused_names(missing, there).items()]
+        wrong += [
+            f"{name} has {there[name]} partitions, and {topic} {counts[topic]}"
+            for topic, name in pairs.items()
+            if name in there and there[name] < counts[topic]
+        ]
+        if not wrong:
+            plan = plan_topics(self._config, counts, there, configs, ())
+            target = self.transfer.target
+            refused = await when_available(lambda: refused_by_target(self._config, target, plan))
+            wrong = [f"{name}: {one.text}" for name, one in refused.items()]
+        if wrong:
+            return Step("topics", False, f"the target refuses: {some_of(wrong)}")
+        own = await when_available(
+            lambda: own_topic_problems(self._config, self.transfer.target, there)
+        )
+        if own.refused:
+            return Step("topics", False, f"'bridge run' ends: {some_of(own.refused)}")
+        if names := await when_available(
+            lambda: filled_topics(self._config, self.transfer.target, counts, there, BridgeRun())
+        ):
+            return Step("topics", False, filled_text(self._config, names))
+        if (mismatch := self._config.topics.mismatch(counts)) is not None:
+            return Step("topics", False, mismatch)
+        if missing:
+            verb = "doesn't" if len(missing) == 1 else "don't"
+            text = (
+                f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates "
+                f"{some_of(sorted(missing))}"
+            )
+        else:
+            partitions = counted(sum(counts[t] for t in pairs), "partition")
+            text = f"{counted(len(pairs), 'topic')}, {partitions}"
+        text = ". But ".join([text, *own.logged])
+        return Step("topics", not missing, text, is_missing=bool(missing))
+
+    async def messages(self, *, scan: bool = False) -> Step:
+        """Return whether the target accepts the messages: samples, or all of them.
+
+        Args:
+            scan: True reads all messages (default False).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a log can't be read.
+        """
+        async with source_admin(self._config) as admin:
+            topics = await copied_topics(self._config, admin)
+            logs = await admin.list_log_bounds(topics.partitions)
+            source_configs = await source_topic_configs(self._config, admin)
+        target = self.transfer.target
+        there = await when_available(target.partition_counts)
+        names = [name for name in topics.names.values() if name in there]
+        configs = await when_available(lambda: target.topic_configs(names))
+        plan = plan_topics(self._config, topics.counts, there, source_configs, ())
+        settings = {**configs, **{spec.name: spec.config for spec in plan.create}}
+        limits = {topic: TargetLimits.of(settings[name]) for topic, name in topics.names.items()}
+        count, reasons, expired = 0, Counter[str](), Counter[str]()
+        keeps = self._config.copy.timestamps == "keep"
+        async with aclosing(_read(self._config, logs, scan)) as found:
+            async for tp, records in found:
+                count += len(records)
+                now_ms = int(time.time() * 1000)
+                for one in records:
+                    _judge(one, limits[tp.topic], keeps, now_ms, reasons, expired)
+        read = counted(count, "message") + (" read" if scan else " sampled; --scan reads all")
+        if reasons:
+            wrong = [f"{where} ({counted(number, 'message')})" for where, number in reasons.items()]
+            return Step("messages", False, f"the target refuses {some_of(wrong)}; {read}")
+        if expired:
+            old = [f"{number} in {topic}" for topic, number in expired.items()]
+            read += f"; older than retention.ms at the target, which deletes them: {some_of(old)}"
+        return Step("messages", True, read)
+
+    async def producers(self, quiet_s: float) -> Step:
+        """Return whether nobody has written to the source for some seconds.
+
+        Args:
+            quiet_s: how long to look, in seconds.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            tps = (await copied_topics(self._config, admin)).partitions
+            before = await admin.list_log_bounds(tps, starts=False)
+            await asyncio.sleep(quiet_s)
+            after = await admin.list_log_bounds(tps, starts=False)
+        written = Counter[str]()
+        for tp, (_, end) in after.items():
+            if (begin := before[tp].end) is not None and end is not None and end > begin:
+                written[tp.topic] += end - begin
+        if written:
+            some = [f"{topic} (+{number})" for topic, number in written.most_common()]
+            return Step("producers", False, f"still write to the source: {some_of(some)}")
+        return Step("producers", True, f"nothing was written for {quiet_s:g} s")
+
+    async def copy(self) -> Step:
+        """Return whether the bridge has copied all.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            partitions = await copied_partitions(self._config, admin, self.transfer.target)
+        lags = Counter[str]()
+        for tp, one in partitions.items():
+            if one.lag != 0:  # below 0: the source was truncated or made again
+                lags[tp.topic] += one.lag or 0
+        if lags:
+            some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
+            return Step("copy", False, f"not copied yet: {some_of(some)}; is 'bridge run' up?")
+        verb = "is" if len(partitions) == 1 else "are"
+        return Step(
+            "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
+        )
+
+    async def verification(self) -> Step:
+        """Return whether the last verification found both sides equal, and what it doesn't cover.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        found = last_verification(state_path(self._config.path))
+        if found is None:
+            return Step("verification", False, "none yet: run 'bridge verify'")
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.at))
+        if not found.is_equal:
+            return Step("verification", False, f"of {at}: not equal, or not complete")
+        async with source_admin(self._config) as admin:
+            partitions = await copied_partitions(self._config, admin, self.transfer.target)
+        left = sum(
+            max(0, one.position - found.ends.get(tp, one.source.start or 0))
+            for tp, one in partitions.items()
+            if one.position is not None
+        )
+        text = f"of {at}: {equal_text(found.count)}"
+        if left:
+            verb = "wasn't" if left == 1 else "weren't"
+            text += f"; {counted(left, 'offset')} copied since {verb} compared"
+        return Step("verification", True, text)
+
+    async def consumers(self) -> Step:
+        """Return whether the groups were found, and have no members at either cluster.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            if text := await unmatched_groups(self._config, admin, self._file_offsets):
+                return Step("consumers", False, text)
+            offsets = await source_offsets(self._config, admin, self._file_offsets)
+            ours = await source_members(self._config, admin, sorted(offsets))
+        theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
+        live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
+        live += [
+            f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
+        ]
+        if live:
+            return Step("consumers", False, f"stop the members of {some_of(live)}")
+        return Step("consumers", True, f"{counted(len(offsets), 'group')}, without members")
+
+    async def groups(self) -> Step:
+        """Return whether the offsets of all groups can be carried over.
+
+        Raises:
+            KafkaError: a cluster doesn't respond.
+        """
+        moves = await self.transfer.plan()
+        wrong = [
+            f"{one.group}, {one.source.topic}/{one.source.partition}: {one.outcome}: {one.reason}"
+            for one in moves
+            if one.outcome not in ("move", "same")
+        ]
+        if wrong:
+            text = some_of(wrong)
+            if any(one.outcome == "behind" for one in moves):
+                text += (
+                    ". Groups that are behind have gone on at the target: 'bridge groups "
+                    "--execute' leaves these where they are at the target, and commits the others; "
+                    "'bridge groups --execute --rewind' moves them back to where they are at the "
+                    "source"
+                )
+            return Step("groups", False, text)
+        if self._config.groups.include and not moves:
+            text = "no group of [groups] has committed offsets in the topics of the bridge"
+            return Step("groups", False, text)
+        kinds = Counter(one.outcome for one in moves)
+        same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
+        text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
+        return Step("groups", True, text)
+
+
+async def _read(
+    config: BridgeConfig, logs: Mapping[TopicPartition, LogBounds], scan: bool
+) -> AsyncGenerator[tuple[TopicPartition, list[ConsumerRecord[bytes, bytes]]], None]:
+    """Yield the messages at both ends of the source's logs, or all of them with `scan`."""
+    async with source_router(config) as router:
+        reader = RangeRecords(router)
+        try:
+            for tp, (start, end) in logs.items():
+                if start is None or end is None:
+                    continue
+                ranges = [(start, end)]
+                if not scan and end - start > 2 * _SAMPLE:
+                    ranges = [(start, start + _SAMPLE), (end - _SAMPLE, end)]
+                for first, last in ranges:
+                    async with aclosing(reader.read(tp, first, last)) as slices:
+                        async for records in slices:
+                            yield tp, records
+        finally:
+            await reader.close()
+
+
+def _judge(
+    one: ConsumerRecord[bytes, bytes],
+    limits: TargetLimits,
+    keeps: bool,
+    now_ms: int,
+    reasons: Counter[str],
+    expired: Counter[str],
+) -> None:
+    stamp = one.timestamp if keeps else None
+    if (why := refusal(limits, one.key, one.value, stamp, now_ms)) is not None:
+        where = f"{one.topic}/{one.partition}"
+        if not any(reason.startswith(f"{where} ") for reason in reasons):
+            reasons[f"{where} from offset {one.offset} on: {why}"] += 1
+        else:
+            reasons[next(reason for reason in reasons if reason.startswith(f"{where} "))] += 1
+    elif is_expired(limits, stamp, now_ms):
+        expired[one.topic] += 1

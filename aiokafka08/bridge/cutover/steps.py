@@ -1,0 +1,142 @@
+"""Go through the steps of a cut-over in order, and stop at the first that isn't ready.
+
+The order: the target takes the topics; the producers of the source are stopped; the copy has
+reached the end; both sides are equal; the consumers of the source are stopped; the groups are
+carried over. After that the consumers, and then the producers, are started at the target.
+
+Invariant: the only thing that is changed is the groups at the target (and MirrorMaker 2's topics),
+and only after all other steps were ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.cutover.readiness import Readiness, Step
+from aiokafka08.bridge.groups.carry_over import FileOffsets
+from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.bridge.verify.verification import PartitionVerdict, verify
+from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
+from aiokafka08.bridge.wording import committed_text, equal_text
+
+_POLL_S = 0.5
+
+
+async def plan_steps(
+    config: BridgeConfig, file_offsets: FileOffsets, *, quiet_s: float = 2.0, scan: bool = False
+) -> list[Step]:
+    """Return all steps of the cut-over, with their readiness now.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        quiet_s: for how long to look for producers, in seconds (default 2.0).
+        scan: True reads all messages to find those that the target refuses (default False).
+
+    Raises:
+        KafkaError: a cluster doesn't respond.
+    """
+    await refuse_old_target(config)
+    readiness = Readiness(config, file_offsets)
+    try:
+        return [
+            await readiness.guarantee(),
+            await readiness.topics(),
+            await readiness.messages(scan=scan),
+            await readiness.producers(quiet_s),
+            await readiness.copy(),
+            await readiness.verification(),
+            await readiness.consumers(),
+            await readiness.groups(),
+        ]
+    finally:
+        await readiness.close()
+
+
+async def cut_over(
+    config: BridgeConfig,
+    file_offsets: FileOffsets,
+    *,
+    quiet_s: float = 2.0,
+    timeout_s: float = 60.0,
+    may_skip_verification: bool = False,
+) -> AsyncGenerator[Step, None]:
+    """Do the steps in order, and yield each when it is done; the last one may not be ready.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        quiet_s: for how long nobody may have written to the source (default 2.0).
+        timeout_s: for how long to wait until the copy has reached the end (default 60.0).
+        may_skip_verification: True doesn't compare both sides (default False).
+
+    Raises:
+        KafkaError: a cluster doesn't respond, or refuses.
+    """
+    await refuse_old_target(config)
+    readiness = Readiness(config, file_offsets)
+    try:
+        for look in (readiness.topics, lambda: readiness.producers(quiet_s)):
+            yield (step := await look())
+            if not step.is_ready:
+                return
+        deadline = time.monotonic() + timeout_s
+        step = await readiness.copy()
+        while not step.is_ready and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+            step = await readiness.copy()
+        yield step
+        if not step.is_ready:
+            return
+        yield (step := await _verify(config, may_skip_verification))
+        if not step.is_ready:
+            return
+        for look in (readiness.consumers, readiness.groups):
+            yield (step := await look())
+            if not step.is_ready:
+                return
+        moves = await readiness.transfer.carry_over()
+        left = [one for one in moves if one.outcome not in ("move", "same")]
+        kinds = Counter(one.outcome for one in moves)
+        yield Step(
+            "carried over",
+            not left,
+            committed_text(kinds["move"], kinds["same"], "target")
+            + (f", {len(left)} weren't: see 'bridge groups'" if left else "")
+            + ". Start the consumers there, then the producers; then stop 'bridge run'",
+        )
+    finally:
+        await readiness.close()
+
+
+async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
+    if may_skip:
+        return Step("verification", True, "skipped")
+    state = VerifyState(state_path(config.path), config.name, timestamps=False)
+    verdicts = await verify(config, on_progress=state.note)
+    state.save(now=time.time(), is_complete=True)
+    if wrong := [one for one in verdicts if not one.is_equal]:
+        return Step("verification", False, _differences(wrong))
+    count = sum(one.progress.source_count for one in verdicts)
+    return Step("verification", True, equal_text(count))
+
+
+def _differences(wrong: Sequence[PartitionVerdict]) -> str:
+    texts: list[str] = []
+    if some := [f"{one.topic}/{one.partition}" for one in wrong if not one.is_of_another]:
+        texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
+    if others := [
+        f"{one.target_topic}/{one.partition} from offset {one.difference.target_offset} on"
+        for one in wrong
+        if one.is_of_another and one.difference is not None
+    ]:
+        texts.append(
+            f"the target has messages of another producer, behind the bridge's: "
+            f"{', '.join(others)}. If they belong there, leave the verification out with "
+            "--no-verify"
+        )
+    return ". ".join(texts)

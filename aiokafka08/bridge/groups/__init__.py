@@ -1,0 +1,1 @@
+"""Groups' offsets on their way to the target and back."""

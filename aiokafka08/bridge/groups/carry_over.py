@@ -1,0 +1,420 @@
+"""Carry groups over: read their offsets at the source, translate them, commit them at the target.
+
+`group_plan` decides. Offsets come from ZooKeeper, from Kafka, from both, or from a file that the
+caller has read (Storm, custom stores). MirrorMaker 2's topics get the same: a checkpoint for each
+translated offset, and for each partition an offset sync of the last message copied. They are
+written after the commit of what they are about, without a transaction, since readers of these
+topics read uncommitted records too.
+
+Invariant: the target's logs are read before the positions of the bridge, and these before its runs
+of offsets, so that each position has its runs, and no copy is in front of an end without a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from aiokafka08 import environment
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin.group_lag import LogBounds, StoredGroup
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.run_formats import (
+    Checkpoint,
+    OffsetSync,
+    checkpoints_topic,
+    encode_checkpoint,
+    encode_sync,
+    offset_syncs_topic,
+)
+from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.groups.group_plan import (
+    CopiedPartition,
+    GroupMove,
+    SourceOffset,
+    merge_stores,
+    plan_group,
+    refuse_changed,
+)
+from aiokafka08.bridge.groups.target_groups import TargetGroups
+from aiokafka08.bridge.source.range_records import RangeRecords
+from aiokafka08.bridge.source.source_clients import copied_topics, source_admin, source_router
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.topic_map import unmatched
+from aiokafka08.bridge.wording import nothing_matches
+from aiokafka08.errors import KafkaConfigurationError, KafkaError
+from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_GROUPS: Final = "groups"
+"""What fails, for `CopyStatus.errors`."""
+
+FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
+"""Per group the offsets in a file, with their metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCluster:
+    """What is known of both clusters at one time: partitions, and groups at the source."""
+
+    partitions: Mapping[TopicPartition, CopiedPartition]
+    offsets: Mapping[str, Mapping[TopicPartition, SourceOffset]]
+
+
+class GroupTransfer:
+    """Carries the groups of a bridge to the target; `close()` ends the connection.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has, for `store = "file"` (default None).
+
+    Raises:
+        KafkaConfigurationError: confluent-kafka isn't installed, or the store needs ZooKeeper, and
+            the file doesn't name it.
+    """
+
+    def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
+        store = config.groups.store
+        if store in ("zookeeper", "both") and config.source.zookeeper is None:
+            raise KafkaConfigurationError(
+                f"{config.path}: groups.store={store!r} needs ZooKeeper; expected "
+                'source.zookeeper = "host:2181/chroot"'
+            )
+        self._config = config
+        self._file_offsets = file_offsets or {}
+        self.target = Target(config)
+        self.groups = TargetGroups(self.target, config)
+
+    async def close(self) -> None:
+        """Leave the target."""
+        await self.target.close()
+
+    async def plan(self, *, rewind: bool | None = None) -> list[GroupMove]:
+        """Return what becomes of each offset of each group; change nothing.
+
+        Args:
+            rewind: whether offsets may go back; None as the file says (default None).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a group can't be read.
+        """
+        moves, _ = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        return moves
+
+    async def unmatched(self) -> str | None:
+        """Return which patterns of `groups.include` match no group of the source; None if none.
+
+        Raises:
+            KafkaError: the source doesn't respond.
+        """
+        async with source_admin(self._config) as admin:
+            return await unmatched_groups(self._config, admin, self._file_offsets)
+
+    async def carry_over(self, *, rewind: bool | None = None) -> list[GroupMove]:
+        """Commit what can be moved, and write MirrorMaker 2's topics; return what was done.
+
+        Args:
+            rewind: whether offsets may go back; None as the file says (default None).
+
+        Raises:
+            KafkaError: a cluster doesn't respond, or a group can't be read or committed.
+        """
+        plan, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        moves: list[GroupMove] = []
+        failed: list[KafkaError] = []
+        for group, of_group in groupby(plan, attrgetter("group")):
+            try:
+                moves += await self._commit(group, list(of_group))
+            except KafkaError as error:
+                failed.append(error)
+        alias = self._config.source.alias
+        checkpoints = [
+            encode_checkpoint(
+                Checkpoint(
+                    move.group, *move.copy, move.source_offset, move.target_offset, move.metadata
+                )
+            )
+            for move in moves
+            if move.target_offset is not None and move.outcome != "missing"
+        ]
+        syncs = [
+            encode_sync(OffsetSync(*tp, one.known.end_source - 1, one.known.end_target - 1))
+            for tp, one in cluster.partitions.items()
+            if one.known.end_source is not None and one.known.end_target is not None
+        ]
+        await when_available(lambda: self.groups.write(checkpoints_topic(alias), checkpoints))
+        await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))
+        if failed:
+            raise failed[0]
+        return moves
+
+    async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
+        """Commit the offsets of a group that are to be moved; return what was done."""
+        copies = [one.copy for one in moves if one.outcome == "move"]
+        if not copies:
+            return moves
+        # A consumer may have come, committed and gone since.
+        moves = refuse_changed(moves, await self.committed(group, copies))
+        wanted = {
+            one.copy: (one.target_offset, one.metadata)
+            for one in moves
+            if one.outcome == "move" and one.target_offset is not None
+        }
+        if wanted:
+            await when_available(lambda: self.groups.commit(group, wanted))
+        return moves
+
+    async def _plan(self, rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
+        async with source_admin(self._config) as admin:
+            # The groups first: a position of the bridge that is read later may only be larger.
+            offsets = await source_offsets(self._config, admin, self._file_offsets)
+            partitions = await copied_partitions(self._config, admin, self.target)
+        partitions = await without_head_holes(self._config, partitions, offsets.values())
+        cluster = CopiedCluster(partitions, offsets)
+        copies = [one.copy for one in partitions.values() if one.position is not None]
+        members = await when_available(lambda: self.groups.members(sorted(offsets)))
+        moves: list[GroupMove] = []
+        for group in sorted(offsets):
+            before = await self.committed(group, copies)
+            moves += plan_group(
+                group, offsets[group], partitions, before, members[group], rewind=rewind
+            )
+        return moves, cluster
+
+    async def committed(
+        self, group: str, copies: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return what a group has committed at the target.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        return await when_available(lambda: self.target.committed(group, copies))
+
+
+async def _transfer_when_available(
+    config: BridgeConfig, file_offsets: FileOffsets, on_away: Callable[[KafkaError], object]
+) -> GroupTransfer:
+    """Connect to the target, which is asked every `groups.interval_s` seconds until it responds.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        on_away: called with the reason, each time the target doesn't respond.
+
+    Raises:
+        KafkaConfigurationError: see `GroupTransfer`.
+        UnsupportedVersionError: the target is below 0.11.
+    """
+    while True:
+        try:
+            await refuse_old_target(config)
+            return GroupTransfer(config, file_offsets)
+        except TargetUnavailableError as error:
+            on_away(error)
+        await asyncio.sleep(config.groups.interval_s)
+
+
+async def carry_over_continuously(
+    config: BridgeConfig,
+    file_offsets: FileOffsets,
+    status: CopyStatus,
+) -> None:
+    """Carry the groups over every `groups.interval_s` seconds, until cancelled.
+
+    A cluster that is away is logged, also at the start, and asked again after that time.
+
+    Args:
+        config: the file of the bridge.
+        file_offsets: what the groups' file has.
+        status: gets how many groups were translated, and when; or the error.
+
+    Raises:
+        KafkaConfigurationError: see `_transfer_when_available`.
+        UnsupportedVersionError: the same.
+    """
+
+    def failed(error: KafkaError) -> None:
+        repeated = status.note_error(_GROUPS, error.text or repr(error))
+        _log.warning("%s: groups not carried over: %s", config.client_id, repeated)
+
+    transfer = await _transfer_when_available(config, file_offsets, failed)
+    try:
+        while True:
+            try:
+                moves = await transfer.carry_over()
+            except KafkaError as error:
+                failed(error)
+            else:
+                status.note_success(_GROUPS)
+                done = {move.group for move in moves if move.outcome in ("move", "same")}
+                status.translated_groups, status.translated_at = len(done), time.time()
+            await asyncio.sleep(config.groups.interval_s)
+    finally:
+        await transfer.close()
+
+
+async def source_offsets(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
+) -> dict[str, dict[TopicPartition, SourceOffset]]:
+    """Return what the groups of a bridge have committed at the source; groups without are left out.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        file_offsets: what the groups' file has.
+
+    Raises:
+        KafkaError: a group can't be read.
+    """
+    if config.groups.store == "file":
+        return {
+            group: merge_stores([("file", offsets)])
+            for group, offsets in file_offsets.items()
+            if config.groups.includes(group)
+        }
+    stores = stores_of(config)
+    found = await admin.list_stored_groups()
+    wanted = [one for one in found if one.store in stores and config.groups.includes(one.group)]
+    by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
+    for stored in await admin.list_stored_offsets(wanted):
+        if stored.error is not None:
+            raise stored.error
+        if stored.offsets:
+            values = {tp: (one.offset, one.metadata or "") for tp, one in stored.offsets.items()}
+            by_group.setdefault(stored.group, []).append((stored.store, values))
+    return {group: merge_stores(some) for group, some in by_group.items()}
+
+
+async def unmatched_groups(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
+) -> str | None:
+    """Return which patterns of `groups.include` match no group, and what there is; None if none.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        file_offsets: what the groups' file has.
+
+    Raises:
+        KafkaError: a store can't be read.
+    """
+    names = set(file_offsets)
+    if config.groups.store != "file":
+        stores = stores_of(config)
+        names = {one.group for one in await admin.list_stored_groups() if one.store in stores}
+    patterns = unmatched(config.groups.include, names)
+    return nothing_matches("group", patterns, names) if patterns else None
+
+
+def stores_of(config: BridgeConfig) -> list[str]:
+    """Return the stores of the source in which the groups of a bridge may be; not for a file."""
+    store = config.groups.store
+    return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
+
+
+async def source_members(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, groups: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the members at the source of each group that has any.
+
+    Raises:
+        KafkaError: a coordinator or ZooKeeper doesn't respond.
+    """
+    stored: list[StoredGroup] = [
+        one for one in await admin.list_stored_groups() if one.group in groups
+    ]
+    members: dict[str, list[str]] = {}
+    for one in await admin.describe_stored_groups(stored):
+        if one.error is not None:
+            raise one.error
+        if one.description is not None and one.description.members:
+            names = [member.member_id for member in one.description.members]
+            members.setdefault(one.group, []).extend(names)
+    return members
+
+
+async def copied_partitions(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, target: Target
+) -> dict[TopicPartition, CopiedPartition]:
+    """Return what is known of each partition of the bridge's topics.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+        target: the target.
+
+    Raises:
+        KafkaError: a cluster doesn't respond.
+    """
+    names, tps = await copied_topics(config, admin)
+    counts = await when_available(target.partition_counts)
+    copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
+    there = [one for one in copies.values() if one.partition < counts.get(one.topic, 0)]
+    target_logs = await when_available(lambda: target.log_bounds(there))
+    positions = await when_available(lambda: target.committed(config.position_group, there))
+    # A transaction ends in each partition by itself: the runs of a position may show later.
+    await when_available(lambda: target.wait_decided(config.offsets_topic))
+    runs = await when_available(lambda: read_stored_runs(config, target))
+    logs = await admin.list_log_bounds(tps)
+    return {
+        tp: CopiedPartition(
+            copy,
+            await environment.run_in_thread(runs.offset_map, tp),
+            positions.get(copy),
+            logs.get(tp, LogBounds(None, None)),
+            target_logs.get(copy, (0, 0))[1],
+        )
+        for tp, copy in copies.items()
+    }
+
+
+async def without_head_holes(
+    config: BridgeConfig,
+    partitions: Mapping[TopicPartition, CopiedPartition],
+    offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
+) -> dict[TopicPartition, CopiedPartition]:
+    """Return the partitions; a log without messages in front of the first copy begins there.
+
+    A compacted log may have no messages from its first offset on: a group that is there misses
+    none. Read are only partitions with a group in front of the first copy, from that group on. A
+    partition without a leader can't be read: its groups stay in front of the first copy.
+
+    Args:
+        config: the file of the bridge.
+        partitions: those of the source.
+        offsets: what each group has committed at the source.
+
+    Raises:
+        KafkaError: the source doesn't respond.
+    """
+    gaps: dict[TopicPartition, tuple[int, int]] = {}
+    for tp, at in sorted((tp, one.offset) for of_group in offsets for tp, one in of_group.items()):
+        part = partitions.get(tp)
+        if part is None or (log_start := part.source.start) is None:
+            continue
+        if part.lacks_copies_from(at):
+            gaps.setdefault(tp, (max(at, log_start), part.known.first_source or 0))
+    found = dict(partitions)
+    if gaps:
+        async with source_router(config) as router:
+            records = RangeRecords(router)
+            try:
+                for tp, (start, first) in gaps.items():
+                    if not await records.has_any(tp, start, first):
+                        log = found[tp].source._replace(start=first)
+                        found[tp] = replace(found[tp], source=log)
+            finally:
+                await records.close()
+    return found

@@ -1,0 +1,201 @@
+"""Decide what becomes of a group's offset at the target. Pure.
+
+Invariants:
+- An offset is translated only if the bridge has copied all messages in front of it.
+- Without `rewind` no committed offset of the target goes back.
+- A group with members at the target isn't changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from aiokafka08.admin.group_lag import LogBounds
+from aiokafka08.bridge.copy.offset_runs import OffsetMap
+from aiokafka08.structs import TopicPartition
+
+GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused"]
+"""What becomes of an offset:
+
+| | |
+|---|---|
+| move | it is committed at the target |
+| same | the target has it already |
+| behind | the target's offset is larger: only `rewind` would move it back |
+| waiting | the bridge hasn't copied as far as the group has read |
+| missing | the group would lose messages that the bridge never copied |
+| refused | the group has members at the target, or has committed there meanwhile |
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """A committed offset of a group at the source, and the store that has it."""
+
+    offset: int
+    metadata: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """What is known of a partition: its name at the target, and what was copied.
+
+    `position` is the bridge's position in the source (None: nothing copied yet), `source` are the
+    bounds of the source's log, `target_end` is the end of the target's.
+    """
+
+    copy: TopicPartition
+    known: OffsetMap
+    position: int | None
+    source: LogBounds
+    target_end: int
+
+    def to_target(self, offset: int) -> int | None:
+        """Return where a group goes on at the target; None if not all in front of it is copied."""
+        if len(self.known):
+            return self.known.to_target(offset, self.position)
+        is_empty = self.source.start is not None and self.source.start == self.source.end
+        # Nothing was copied: what comes will be behind all that the target has now.
+        return self.target_end if is_empty or offset == self.position else None
+
+    def is_same_message(self, one: int, other: int) -> bool:
+        """Return whether two target offsets lead to the same next message: markers don't count."""
+        if one == other:
+            return True
+        found = self.known.to_source(one, self.position)
+        return found is not None and found == self.known.to_source(other, self.position)
+
+    def lacks_copies_from(self, offset: int) -> bool:
+        """Return whether the source's log has offsets from this one on that weren't copied.
+
+        It may have no messages there: see `groups.without_head_holes`.
+        """
+        first = self.known.first_source
+        if first is None or offset >= first:
+            return False
+        return self.source.start is None or self.source.start < first
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets of the source aren't copied yet; None if the source doesn't say."""
+        if self.source.start is None or self.source.end is None:
+            return None
+        return self.source.end - max(self.source.start, self.position or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """What becomes of the offset of a group and partition; offsets are None if there is none."""
+
+    group: str
+    source: TopicPartition
+    copy: TopicPartition
+    store: str
+    source_offset: int
+    metadata: str
+    before: int | None
+    target_offset: int | None
+    outcome: GroupOutcome
+    reason: str = ""
+
+
+def plan_group(
+    group: str,
+    offsets: Mapping[TopicPartition, SourceOffset],
+    partitions: Mapping[TopicPartition, CopiedPartition],
+    before: Mapping[TopicPartition, int],
+    members: Sequence[str],
+    *,
+    rewind: bool = False,
+) -> list[GroupMove]:
+    """Return what becomes of each offset of a group, ordered; other topics are left out.
+
+    Args:
+        group: the group.
+        offsets: what it has committed at the source.
+        partitions: the copied partitions of the source.
+        before: what it has committed at the target, by the partitions there.
+        members: its members at the target.
+        rewind: True moves an offset back, too (default False).
+    """
+    moves = []
+    for tp in sorted(offsets):
+        if (part := partitions.get(tp)) is None:
+            continue
+        one, at = offsets[tp], before.get(part.copy)
+        target = part.to_target(one.offset)
+        outcome: GroupOutcome
+        if target is None:
+            outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
+        elif part.lacks_copies_from(one.offset):
+            outcome = "missing"
+            reason = f"messages {one.offset} to {part.known.first_source} were never copied"
+        else:
+            is_same = at is not None and part.is_same_message(at, target)
+            outcome, reason = decide("target", target, at, is_same, members, rewind)
+        move = GroupMove(
+            group, tp, part.copy, one.store, one.offset, one.metadata, at, target, outcome, reason
+        )
+        moves.append(move)
+    return moves
+
+
+def decide(
+    side: str, wanted: int, at: int | None, is_same: bool, members: Sequence[str], rewind: bool
+) -> tuple[Literal["move", "same", "behind", "refused"], str]:
+    """Return what becomes of an offset that could be translated, and why it isn't moved.
+
+    Args:
+        side: the cluster where it is committed: "target" or "source".
+        wanted: the offset there.
+        at: what the group has committed there; None is nothing.
+        is_same: whether both lead to the same message.
+        members: the members that keep it from being committed.
+        rewind: whether an offset may go back.
+    """
+    if members:
+        return "refused", f"members: {', '.join(members)}"
+    if is_same:
+        return "same", ""
+    if at is not None and at > wanted and not rewind:
+        return "behind", f"the {side} is at {at}"
+    return "move", ""
+
+
+def refuse_changed(
+    moves: Sequence[GroupMove], now: Mapping[TopicPartition, int]
+) -> list[GroupMove]:
+    """Return the moves of a group, with those refused whose offset at the target has changed.
+
+    Args:
+        moves: what was decided.
+        now: what the group has committed at the target now.
+    """
+    return [
+        replace(
+            one, outcome="refused", reason=f"the group has committed {now.get(one.copy)} meanwhile"
+        )
+        if one.outcome == "move" and now.get(one.copy) != one.before
+        else one
+        for one in moves
+    ]
+
+
+def merge_stores(
+    stores: Sequence[tuple[str, Mapping[TopicPartition, tuple[int, str]]]],
+) -> dict[TopicPartition, SourceOffset]:
+    """Return one offset per partition: the largest, since a group that commits to both may lag.
+
+    Args:
+        stores: the name of each store, and its offsets and metadata; of equal offsets the first
+            store counts.
+    """
+    merged: dict[TopicPartition, SourceOffset] = {}
+    for store, offsets in stores:
+        for tp, (offset, metadata) in offsets.items():
+            if tp not in merged or offset > merged[tp].offset:
+                merged[tp] = SourceOffset(offset, metadata, store)
+    return merged

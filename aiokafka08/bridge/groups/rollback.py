@@ -1,0 +1,159 @@
+"""Carry groups back: translate their offsets at the target to the source, and commit them there.
+
+For a cut-over that has to be undone. Messages that were written to the target in the meantime
+aren't at the source; `RollbackMove.reason` names where a group has read such ones.
+
+Invariants: a group with members on either side isn't changed. Without `rewind` no offset of the
+source goes back. No message that the group hasn't read at the target is skipped at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.groups.carry_over import (
+    GroupTransfer,
+    copied_partitions,
+    source_members,
+    source_offsets,
+    stores_of,
+)
+from aiokafka08.bridge.groups.group_plan import CopiedPartition, SourceOffset, decide
+from aiokafka08.bridge.source.source_clients import source_admin
+from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+RollbackOutcome = Literal["move", "same", "behind", "unknown", "refused"]
+"""What becomes of an offset: it is committed at the source; the source has it already; the source
+is further, and only `rewind` would move it back; nothing was copied, so it can't be translated; the
+group has members."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackMove:
+    """What becomes of a group's offset at the target.
+
+    `before` is what it had committed at the source (-1: nothing), `source_offset` what it gets;
+    None if the offset can't be translated.
+    """
+
+    group: str
+    source: TopicPartition
+    target_offset: int
+    before: int
+    source_offset: int | None
+    outcome: RollbackOutcome
+    reason: str = ""
+
+
+def plan_rollback(
+    group: str,
+    offsets: Mapping[TopicPartition, SourceOffset],
+    partitions: Mapping[TopicPartition, CopiedPartition],
+    at_target: Mapping[TopicPartition, int],
+    members: Sequence[str],
+    *,
+    rewind: bool = False,
+) -> list[RollbackMove]:
+    """Return what becomes of each offset that a group has committed at the target. Pure.
+
+    Args:
+        group: the group.
+        offsets: what it has committed at the source.
+        partitions: the copied partitions of the source.
+        at_target: what it has committed at the target.
+        members: its members, on both sides.
+        rewind: True moves an offset back, too (default False).
+    """
+    moves = []
+    for tp in sorted(partitions):
+        part = partitions[tp]
+        if (at := at_target.get(part.copy)) is None:
+            continue
+        before = offsets[tp].offset if tp in offsets else -1
+        found = part.known.to_source(at, part.position)
+        outcome: RollbackOutcome
+        if found is None:
+            outcome, reason = "unknown", "the bridge has no runs of offsets for it"
+        else:
+            outcome, reason = decide("source", found, before, found == before, members, rewind)
+        # The marker of the last transaction is behind the last message copied.
+        if (end := part.known.end_target) is not None and at > end + 1:
+            reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
+        moves.append(RollbackMove(group, tp, at, before, found, outcome, reason))
+    return moves
+
+
+async def roll_back(
+    config: BridgeConfig, *, execute: bool = True, rewind: bool = False
+) -> list[RollbackMove]:
+    """Commit at the source where the groups of the target are; return what was decided.
+
+    Each group is committed to the stores of the source in which it has offsets.
+
+    Args:
+        config: the file of the bridge.
+        execute: False changes nothing (default True).
+        rewind: True moves offsets back, too (default False).
+
+    Raises:
+        IllegalArgumentError: the groups are in a file.
+        KafkaError: a cluster doesn't respond, or refuses.
+    """
+    if config.groups.store == "file":
+        raise IllegalArgumentError(
+            f'{config.path}: groups.store="file": this file isn\'t written; expected a store of '
+            "Kafka or ZooKeeper"
+        )
+    await refuse_old_target(config)
+    transfer = GroupTransfer(config)
+    try:
+        async with source_admin(config) as admin:
+            offsets = await source_offsets(config, admin, {})
+            partitions = await copied_partitions(config, admin, transfer.target)
+            members = await source_members(config, admin, sorted(offsets))
+            theirs = await when_available(lambda: transfer.groups.members(sorted(offsets)))
+            copies = [one.copy for one in partitions.values() if one.position is not None]
+            moves: list[RollbackMove] = []
+            for group in sorted(offsets):
+                at_target = await transfer.committed(group, copies)
+                both = [*members.get(group, ()), *theirs[group]]
+                moves += plan_rollback(
+                    group, offsets[group], partitions, at_target, both, rewind=rewind
+                )
+            if execute:
+                await _commit(config, admin, moves)
+            return moves
+    finally:
+        await transfer.close()
+
+
+async def _commit(
+    config: BridgeConfig, admin: AIOKafkaAdminClient, moves: Sequence[RollbackMove]
+) -> None:
+    stores = stores_of(config)
+    groups = {move.group for move in moves if move.outcome == "move"}
+    stored = [
+        one
+        for one in await admin.list_stored_groups()
+        if one.group in groups and one.store in stores
+    ]
+    for one in await admin.list_stored_offsets(stored):
+        if one.error is not None:
+            raise one.error
+        wanted = {
+            move.source: OffsetAndMetadata(move.source_offset, "")
+            for move in moves
+            if move.group == one.group
+            and move.outcome == "move"
+            and move.source_offset is not None
+            and one.offsets
+        }
+        if wanted:
+            await admin.reset_consumer_group_offsets(one.group, wanted, offsets_storage=one.store)

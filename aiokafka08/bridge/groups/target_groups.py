@@ -1,0 +1,87 @@
+"""Groups of the target: members, committed offsets, and MirrorMaker 2's topics about them.
+
+Invariant: offsets are committed only for groups without members; the target itself refuses others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetError
+from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
+from aiokafka08.structs import TopicPartition
+
+_TIMEOUT_S = 30.0
+
+
+class TargetGroups:
+    """The groups of the target, and the topics about them.
+
+    Args:
+        target: the connection.
+        config: the file of the bridge.
+    """
+
+    def __init__(self, target: Target, config: BridgeConfig) -> None:
+        self._target, self._config = target, config
+
+    async def members(self, groups: Sequence[str]) -> dict[str, list[str]]:
+        """Return the members of each group, as "client id (host)"; a group may have none.
+
+        Raises:
+            TargetError: the target doesn't respond, or refuses.
+        """
+        found: dict[str, list[str]] = {}
+        if not groups:
+            return found
+        admin = self._target.admin
+        described = admin.describe_consumer_groups(list(groups), request_timeout=_TIMEOUT_S)
+        for group, future in described.items():
+            what = f"describe group {group!r}"
+            try:
+                one = await self._target.call(what, future.result)
+            except TargetError as error:
+                if "GROUP_ID_NOT_FOUND" not in error.text:  # a group that never was: 4.x
+                    raise
+                found[group] = []
+            else:
+                found[group] = [f"{member.client_id} ({member.host})" for member in one.members]
+        return found
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit offsets with their metadata for a group without members.
+
+        Raises:
+            TargetError: the group has members, or the target doesn't respond.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        make = self._target.confluent.TopicPartition
+        places = [
+            make(tp.topic, tp.partition, offset, metadata)
+            for tp, (offset, metadata) in offsets.items()
+        ]
+        what = f"commit offsets of group {group!r}"
+        futures = self._target.admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT_S
+        )
+        done = await self._target.call(what, futures[group].result)
+        for place in done.topic_partitions:
+            if place.error is not None:
+                raise TargetError(f"{what}, {place.topic}/{place.partition}: {place.error.str()}")
+
+    async def write(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write records to partition 0 of a compacted topic; create the topic if it doesn't exist.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """
+        pending = list(records)
+        if not pending:
+            return
+        if topic not in await self._target.partition_counts():
+            replicas = self._config.target.replication_factor
+            settings = {"cleanup.policy": "compact"}
+            await self._target.create_topic(TopicSpec(topic, 1, replicas, settings))
+        await self._target.write_all(topic, pending)

@@ -1,0 +1,250 @@
+"""`write_part`: write the rows of a Spark task in the transactions of one producer of a bridge.
+
+Spark may run a task again, or a second time beside the first. Each attempt does what a start of the
+bridge does for this one producer (`sink.claims`):
+
+1. It verifies that the driver's claim is the last one.
+2. It initialises the transactional id, which fences older attempts and ends their transactions.
+3. It verifies the claim again, and reads the positions and the runs of offsets.
+4. It passes over rows in front of the positions, and writes the others.
+
+Invariant: the positions of a part are at the ends of its ranges, or the task fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.offset_runs import RunLog
+from aiokafka08.bridge.errors import BridgeError, TargetError
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    ChunkTaken,
+    RecordRefused,
+    SinkEvent,
+    TransactionAborted,
+    TransactionCommitted,
+    WorkerFailed,
+)
+from aiokafka08.bridge.sink.sink import (
+    check_claims,
+    initialise,
+    read_claims,
+    worker_settings,
+)
+from aiokafka08.bridge.sink.worker import TransactionWorker
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_COMMIT_S: Final = 120.0
+"""How long the last transaction of a task may take."""
+_CHUNK_RECORDS: Final = 5000
+
+
+class RangeToCopy(NamedTuple):
+    """The offsets of a partition of the source, from `start` to before `end`, and its copy."""
+
+    source: TopicPartition
+    copy: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPart:
+    """What one task writes.
+
+    `run` is the id of the driver's claim, `producer` the number of the transactional id,
+    `batch_bytes` the largest batch that all target topics take.
+    """
+
+    config: BridgeConfig
+    run: str
+    producer: int
+    batch_bytes: int
+    ranges: tuple[RangeToCopy, ...]
+
+
+def write_part(part: SparkPart, batches: Iterator[Any]) -> None:
+    """Write all rows of a part.
+
+    Args:
+        part: which rows come.
+        batches: Arrow batches with the columns topic, partition, offset, key, value and timestamp;
+            the rows of a partition in the order of their offsets.
+
+    Raises:
+        BridgeFencedError: a newer start has claimed the bridge.
+        BridgeError: a row can't be copied.
+        TargetError: the transaction failed; another attempt goes on.
+    """
+    writer = PartWriter(part)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        writer.finish()
+    finally:
+        writer.close()
+
+
+class PartWriter:
+    """The producer of a part, between two threads: this one and the worker's.
+
+    Args:
+        part: what to write.
+    """
+
+    def __init__(self, part: SparkPart) -> None:
+        self._part = part
+        self._events: queue.SimpleQueue[SinkEvent] = queue.SimpleQueue()
+        self._ranges = {one.source: one for one in part.ranges}
+        settings = worker_settings(part.config, part.producer, part.batch_bytes)
+        self._worker = TransactionWorker(settings, self._events.put)
+        self._waiting_bytes = 0
+        self._committed: dict[TopicPartition, int] = {}
+        """The positions as far as this thread knows."""
+        try:
+            logs = asyncio.run(self._begin())
+        except BaseException:
+            self._worker.close()
+            raise
+        self._first = dict(self._committed)
+        self._next = dict(self._committed)
+        self._worker.start(logs)
+
+    async def _begin(self) -> dict[TopicPartition, RunLog]:
+        config, target = self._part.config, Target(self._part.config)
+        try:
+            check_claims(config, await read_claims(config, target), self._part.run)
+            await initialise(target, self._worker, "initialise a producer")
+            check_claims(config, await read_claims(config, target), self._part.run)
+            copies = {one.copy: one for one in self._part.ranges}
+            committed = await target.committed(config.position_group, copies)
+            for copy, one in copies.items():
+                at = committed.get(copy, 0)
+                if at < one.start:
+                    raise BridgeError(
+                        f"topic {one.source.topic!r}, partition {one.source.partition}: group "
+                        f"{config.position_group!r} is at {at}, but this job begins at "
+                        f"{one.start}: it was set back meanwhile. Start the job again"
+                    )
+                self._committed[one.source] = at
+            stored = await read_stored_runs(config, target, ends_only=True)
+        finally:
+            await target.close()
+        return {tp: log for tp, log in stored.run_logs().items() if tp in self._ranges}
+
+    def write(self, batch: Any) -> None:
+        """Pass on the rows of an Arrow batch that aren't copied yet; blocks while memory is full.
+
+        Raises:
+            BridgeError: the rows aren't in order, or the target refuses one.
+            TargetError: the transaction failed.
+        """
+        stamps = batch.column("timestamp").cast("int64").to_pylist()  # microseconds
+        names = ("topic", "partition", "offset", "key", "value")
+        rows = zip(*(batch.column(name).to_pylist() for name in names), stamps, strict=True)
+        for tp, some in groupby(rows, itemgetter(0, 1)):
+            self._write_rows(TopicPartition(*tp), list(some))
+
+    def _write_rows(self, tp: TopicPartition, rows: list[tuple[Any, ...]]) -> None:
+        written = self._next[tp]
+        records: list[ConsumerRecord[Any, Any]] = []
+        for topic, partition, offset, key, value, stamp in rows:
+            if offset < self._first[tp]:
+                continue  # an earlier attempt has committed it
+            if offset < written:
+                raise BridgeError(
+                    f"topic {topic!r}, partition {partition}: offset {offset} came after "
+                    f"{written - 1}; expected rows in order"
+                )
+            written = offset + 1
+            time_ms = -1 if stamp is None else stamp // 1000
+            records.append(_record(topic, partition, offset, time_ms, key, value))
+        for at in range(0, len(records), _CHUNK_RECORDS):
+            some = records[at : at + _CHUNK_RECORDS]
+            self._put(tp, some, some[-1].offset + 1)
+
+    def _put(
+        self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], next_offset: int
+    ) -> None:
+        size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+        limit = self._part.config.copy.buffer_bytes
+        while not self._events.empty() or self._waiting_bytes >= limit:
+            self._apply(self._events.get())
+        chunk = Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size)
+        self._waiting_bytes += chunk.memory
+        self._next[tp] = next_offset
+        self._worker.put(chunk)
+
+    def finish(self) -> None:
+        """Commit all rows, and the ends of the ranges.
+
+        Raises:
+            BridgeError: the target refuses a row.
+            TargetError: the transaction failed.
+        """
+        for one in self._part.ranges:
+            if self._next[one.source] < one.end:  # a hole at the end
+                self._put(one.source, [], one.end)
+        self._worker.request_stop(_COMMIT_S)
+        self._worker.join(_COMMIT_S + 1)
+        while not self._events.empty():
+            self._apply(self._events.get())
+        left = [one for one in self._part.ranges if self._committed[one.source] < one.end]
+        if left:
+            one = left[0]
+            raise TargetError(
+                f"{one.copy.topic}/{one.copy.partition}: committed up to "
+                f"{self._committed[one.source]} within {_COMMIT_S:.0f} s; expected {one.end}"
+            )
+
+    def close(self) -> None:
+        """End the worker; what it was given is committed only if the target responds at once."""
+        self._worker.request_stop(0.0)
+        self._worker.join(5.0)
+
+    def _uncommitted(self) -> str:
+        """Return what was passed on and isn't committed, in words."""
+        return ", ".join(
+            f"topic {tp.topic!r}, partition {tp.partition}, offsets {self._committed[tp]} to "
+            f"{end - 1}"
+            for tp, end in self._next.items()
+            if end > self._committed[tp]
+        )
+
+    def _apply(self, event: SinkEvent) -> None:
+        match event:
+            case ChunkTaken():
+                self._waiting_bytes -= event.size
+            case TransactionCommitted():
+                self._committed |= event.positions
+            case TransactionAborted():
+                raise TargetError(
+                    f"a transaction was aborted: {event.reason}. It had records of "
+                    f"{self._uncommitted()} of the source. If the target refuses one of them at "
+                    "each attempt, 'aiokafka08 bridge run' with the same file copies what is in "
+                    "front of it, and names it"
+                )
+            case RecordRefused():
+                tp = event.source
+                raise BridgeError(
+                    f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the record "
+                    f"at offset {event.offset} of the source: {event.reason}"
+                )
+            case WorkerFailed():
+                raise event.error
+
+
+def _record(
+    topic: str, partition: int, offset: int, time_ms: int, key: Any, value: Any
+) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(topic, partition, offset, time_ms, 0, key, value, None, -1, -1, ())

@@ -1,0 +1,281 @@
+"""`SourceReader`: read the partitions of the source cluster in order, with bounded memory.
+
+A consumer without a group reads, by long polls: from offsets that the bridge gives, never from a
+reset. Topics and their settings come from an admin client.
+
+Invariant: what `read()` returns of a partition continues where the last call ended, or where `seek`
+or `add` put it. If that isn't possible, the partition is suspended, and `read()` raises
+`PartitionLostError` once, which names what is missing; the other partitions go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiokafka08._core.net.tls import ssl_context
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.source.addresses import START_TIMEOUT_MS, named_addresses
+from aiokafka08.bridge.source.source_clients import source_topic_configs
+from aiokafka08.bridge.source.source_release import left_out_by
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.errors import (
+    CorruptRecordException,
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from aiokafka08.structs import ConsumerRecord, TopicPartition
+
+_log = logging.getLogger("aiokafka08.bridge")
+
+_LEADER_PAUSE_S = 0.5
+_MAX_RECORDS = 10_000
+_METADATA_AGE_MS = 30_000
+
+Records = Mapping[TopicPartition, Sequence[ConsumerRecord[bytes, bytes]]]
+
+
+class PartitionLostError(KafkaError):
+    """The log doesn't have the next offset of a partition any more.
+
+    Attributes:
+        partition: of the source.
+        offset: the next offset of the copy.
+        first, last: where the log begins, and the offset behind its end.
+        resume: where the copy can go on: `first`, or `last` if the log is shorter than the copy,
+            or behind a message that can't be read; None if that isn't known.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        first: int,
+        last: int,
+        *,
+        resume: int | None = None,
+        detail: str | None = None,
+    ) -> None:
+        self.partition, self.offset, self.first, self.last = partition, offset, first, last
+        if resume is None and not first <= offset <= last:
+            resume = first if offset < first else last
+        self.resume = resume
+        where = f"topic {partition.topic!r}, partition {partition.partition}"
+        super().__init__(detail or f"{where}: {self._reason()}")
+
+    @property
+    def missing(self) -> int:
+        """How many offsets the copy passes by if it goes on at `resume`."""
+        return max((self.resume or self.offset) - self.offset, 0)
+
+    def _reason(self) -> str:
+        if self.offset < self.first:
+            return (
+                f"offsets {self.offset} to {self.first - 1} are gone from the source before they "
+                f"were copied (retention, or a deleted topic); its log begins at {self.first}"
+            )
+        return (
+            f"the source's log ends at {self.last}, but offsets up to {self.offset - 1} were "
+            "copied: it was truncated (an unclean election), or the topic was recreated; offsets "
+            f"{self.last} to {self.offset - 1} are lost or will be written anew"
+        )
+
+
+class SourceReader:
+    """The source cluster; `start()` connects, `stop()` ends.
+
+    Args:
+        config: the file of the bridge.
+    """
+
+    def __init__(self, config: BridgeConfig) -> None:
+        network: dict[str, Any] = {
+            "bootstrap_servers": config.source.bootstrap,
+            "client_id": config.client_id,
+            "start_timeout_ms": START_TIMEOUT_MS,
+            "metadata_max_age_ms": min(_METADATA_AGE_MS, int(config.copy.refresh_s * 1000)),
+            **config.source.network,
+            "ssl_context": ssl_context(config.source.tls),
+        }
+        self._config = config
+        self._admin = AIOKafkaAdminClient(**network, zookeeper_connect=config.source.zookeeper)
+        self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
+            **network,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            headers="refuse",
+            max_partition_fetch_bytes=config.copy.fetch_bytes,
+            fetch_max_bytes=max(config.copy.buffer_bytes, config.copy.fetch_bytes),
+            allow_auto_create_topics=False,
+        )
+        self._suspended: set[TopicPartition] = set()
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            KafkaError: no broker of 0.8 to 3.9 responds.
+        """
+        with named_addresses(self._config.source):
+            await self._admin.start()
+            await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._consumer.stop()
+        await self._admin.close()
+
+    async def left_out(self, wait_s: float) -> str | None:
+        """Return what the copy doesn't have of the source, by the brokers that respond.
+
+        Args:
+            wait_s: how long to wait for all brokers, in seconds; None is returned if one takes
+                longer.
+
+        Raises:
+            KafkaError: no broker responds.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                return await left_out_by(self._admin)
+        return None
+
+    async def partition_counts(self) -> dict[str, int]:
+        """Return all topics, with their partition counts.
+
+        Raises:
+            KafkaError: no broker responds.
+        """
+        topics = await self._admin.describe_topics()
+        return {
+            topic["topic"]: 1 + max(one["partition"] for one in topic["partitions"])
+            for topic in topics
+            if topic["partitions"]
+        }
+
+    async def topic_configs(self) -> dict[str, dict[str, str]]:
+        """Return the settings that topics have of their own; none without ZooKeeper's address.
+
+        Raises:
+            KafkaError: ZooKeeper doesn't respond.
+        """
+        return await source_topic_configs(self._config, self._admin)
+
+    async def bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return where logs begin, and the offsets behind their ends.
+
+        Raises:
+            KafkaError: a leader doesn't respond.
+        """
+        wanted = list(partitions)
+        first, last = await asyncio.gather(
+            self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
+        )
+        return {tp: (first[tp], last[tp]) for tp in wanted}
+
+    async def reachable_bounds(
+        self, partitions: Iterable[TopicPartition], wait_s: float = 0.0
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return what `bounds` does, without the partitions that have no leader.
+
+        Args:
+            partitions: of the source.
+            wait_s: how long to wait for leaders, in seconds (default 0).
+
+        Raises:
+            KafkaError: no broker responds.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        left = list(partitions)
+        while left:
+            for tp, log in (await self._admin.list_log_bounds(left)).items():
+                if log.start is not None and log.end is not None:
+                    found[tp] = log.start, log.end
+            left = [tp for tp in left if tp not in found]
+            if loop.time() >= deadline:
+                break
+            if left:
+                await asyncio.sleep(_LEADER_PAUSE_S)
+        return found
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too, from these offsets on."""
+        self._consumer.assign({*self._consumer.assignment(), *positions})
+        for tp, offset in positions.items():
+            self._consumer.seek(tp, offset)
+
+    @asynccontextmanager
+    async def only(self, tp: TopicPartition, offset: int) -> AsyncIterator[None]:
+        """Read just one partition, which isn't read yet, while the block runs."""
+        before = self._consumer.assignment()
+        paused = self._consumer.paused()
+        self._consumer.assign({*before, tp})
+        self._consumer.seek(tp, offset)
+        self._consumer.pause(*before)
+        try:
+            yield
+        finally:
+            self._consumer.assign(before)
+            self._consumer.resume(*(before - paused))
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continue at an offset; a suspended partition goes on."""
+        self._consumer.seek(tp, offset)
+        if tp in self._suspended:
+            self._suspended.discard(tp)
+            self._consumer.resume(tp)
+
+    def suspend(self, tp: TopicPartition) -> None:
+        """Return nothing more of a partition."""
+        self._suspended.add(tp)
+        self._consumer.pause(tp)
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Return the offset of the next message that `read` would return."""
+        return await self._consumer.position(tp)
+
+    def end_of(self, tp: TopicPartition) -> int | None:
+        """Return the high watermark of the last fetch; None if there was none, or it isn't read."""
+        try:
+            return self._consumer.highwater(tp)
+        except IllegalStateError:
+            return None
+
+    async def read(self, timeout_s: float) -> Records:
+        """Return records by partition; nothing if there are none within the time.
+
+        Raises:
+            PartitionLostError: a partition can't be continued, and is suspended.
+            KafkaError: the source doesn't respond.
+        """
+        try:
+            return await self._consumer.getmany(
+                timeout_ms=round(timeout_s * 1000), max_records=_MAX_RECORDS
+            )
+        except OffsetOutOfRangeError as error:
+            ((tp, offset),) = error.args[0].items()
+            self.suspend(tp)
+            first, last = (await self.bounds([tp]))[tp]
+            if first <= offset <= last:
+                self.seek(tp, offset)  # it is there again
+                return {}
+            raise PartitionLostError(tp, offset, first, last) from error
+        except CorruptRecordException as error:
+            if error.partition is None or error.offset is None:
+                raise
+            lost, text = (error.partition, error.offset, error.next_offset), error.text
+        except RecordTooLargeError as error:
+            lost, text = (error.args[1], error.args[2], error.args[2] + 1), error.text
+        tp, offset, resume = lost
+        self.suspend(tp)
+        raise PartitionLostError(tp, offset, offset, offset, resume=resume, detail=text)

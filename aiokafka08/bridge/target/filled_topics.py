@@ -1,0 +1,78 @@
+"""Find target topics that have messages before the bridge has ever run: their copies would double.
+
+Another bridge may have copied there before, under another name, or this one, and its topics and
+group were deleted. Nothing tells which messages these are, so the bridge doesn't start, unless
+`topics.append` allows it.
+
+Invariant: the look changes nothing, so a bridge that is refused at its start is refused again. A
+later session of the first process has the claim of an earlier one: if it is refused, the next start
+isn't the first. It leaves out the partitions that have messages, and copies the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.sink.sink import BridgeRun, read_claims
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.wording import some_of
+from aiokafka08.structs import TopicPartition
+
+
+async def filled_topics(
+    config: BridgeConfig,
+    target: Target,
+    source: Mapping[str, int],
+    there: Mapping[str, int],
+    run: BridgeRun,
+) -> list[str]:
+    """Return the names of target topics that keep the bridge from its first start, sorted.
+
+    A partition for which the bridge's group has an offset isn't looked at: it was committed by
+    hand.
+
+    Args:
+        config: the file of the bridge.
+        target: the connection.
+        source: all topics of the source, with their partition counts.
+        there: all topics of the target, with their partition counts.
+        run: the start of the process. Its first sessions may end before they have written, so each
+            looks until one has begun.
+
+    Raises:
+        TargetError: the target doesn't respond.
+        KafkaProtocolError: a claim can't be read.
+    """
+    copies = [
+        TopicPartition(name, number)
+        for topic, name in config.topics.pairs(source).items()
+        if not config.topics.appends(topic)
+        for number in range(min(source[topic], there.get(name, 0)))
+    ]
+    if not copies or run.has_begun or not run.is_first:
+        return []
+    if any(claim.run != run.id for claim in await read_claims(config, target)):
+        return []
+    committed = await target.committed(config.position_group, copies)
+    bounds = await target.log_bounds([tp for tp in copies if tp not in committed])
+    filled = await target.ever_had_records(
+        [tp for tp, (first, end) in bounds.items() if first < end]
+    )
+    return sorted({tp.topic for tp, has_records in filled.items() if has_records})
+
+
+def filled_text(config: BridgeConfig, names: Sequence[str]) -> str:
+    """Return what to tell about such topics.
+
+    Args:
+        config: the file of the bridge.
+        names: the topics of the target; at least one.
+    """
+    return (
+        f"the target has messages in {some_of(names)}, and bridge {config.name!r} has never run "
+        "(or its topics and group at the target were deleted). It would copy behind these, so "
+        "each message of an earlier copy would be there twice. Use the name of the bridge that "
+        "copied them, delete these topics at the target, or rename the copies (topics.rename); "
+        "topics.append copies behind what is there"
+    )

@@ -1,0 +1,584 @@
+"""`Target`: the cluster that a bridge copies to, through confluent-kafka.
+
+The methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted
+topics. librdkafka's calls block, so each runs in a thread of its own. The transactional producers
+are in `sink/`; everything else that is asked of the target is here.
+
+Invariant: no call blocks the event loop. confluent-kafka is imported on first use only; without it
+the error names the extra `bridge`. Errors are `TargetError`; those that a later attempt may cure
+are `TargetUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar, cast
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.target.daemon_threads import DaemonThreads
+from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.structs import TopicPartition
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 30.0
+_THREADS = DaemonThreads("aiokafka08-bridge-target")
+_UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
+_POLL_S = 0.05
+"""How long to collect messages: librdkafka waits for so many, or for the whole time."""
+_READ_MESSAGES = 2000
+_PART_OFFSETS = 50_000
+"""How many offsets of a topic are read at a time."""
+_STABLE_S = 30.0
+_STABLE_POLL_S = 0.05
+
+
+class TargetRecord(NamedTuple):
+    """A record of the target. `key` and `value` are None if they are null."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create at the target; a replication factor of -1 is the target's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class RefusedTopic(NamedTuple):
+    """Why the target wouldn't create a topic: Kafka's name of the error, and its text."""
+
+    code: str
+    text: str
+
+
+def import_confluent() -> ModuleType:
+    """Import confluent-kafka, with its admin client.
+
+    Raises:
+        KafkaConfigurationError: it isn't installed.
+    """
+    try:
+        import confluent_kafka.admin
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise KafkaConfigurationError(
+            "the bridge needs confluent-kafka, which isn't installed. Install it with: "
+            "pip install 'aiokafka08[bridge]'"
+        ) from None
+    return confluent_kafka
+
+
+def client_settings(config: BridgeConfig) -> dict[str, Any]:
+    """Return the settings that every client of the target has.
+
+    Args:
+        config: the file of the bridge.
+    """
+    return {
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 2000,
+        "topic.metadata.refresh.interval.ms": 30_000,
+        "allow.auto.create.topics": False,
+        "log_level": 3,
+        **config.target.properties,
+        "bootstrap.servers": config.target.bootstrap,
+        "client.id": config.client_id,
+        "logger": LibrdkafkaLog(config.client_id),
+    }
+
+
+def target_error(what: str, error: Any) -> TargetError:
+    """Return our error for one of librdkafka.
+
+    Args:
+        what: what failed.
+        error: a `confluent_kafka.KafkaError`, or an exception with one.
+    """
+    kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
+    if hasattr(kafka, "code"):
+        text = f"{what}: {kafka.name()}: {kafka.str()}"
+        if kafka.name() in _UNREACHABLE_NAMES:
+            text += ". Expected brokers of Kafka 0.11 or later at target.bootstrap"
+        return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
+    return TargetError(f"{what}: {error}")
+
+
+def is_transient(error: Any) -> bool:
+    """Return whether another attempt may succeed.
+
+    Args:
+        error: a `confluent_kafka.KafkaError`.
+    """
+    names = {
+        "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD",
+        "_RESOLVE", "_STATE", "_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_RETRY",
+        "_LEADER_NOT_AVAILABLE", "REQUEST_TIMED_OUT", "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "CONCURRENT_TRANSACTIONS", "BROKER_NOT_AVAILABLE",
+        "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_DESTROY", "NOT_CONTROLLER",
+        "BROKER_ID_NOT_REGISTERED", "UNKNOWN_LEADER_EPOCH",
+    }  # fmt: skip
+    return bool(error.retriable()) or error.name() in names
+
+
+class Target:
+    """A connection to the target; `close()` ends it.
+
+    Args:
+        config: the file of the bridge.
+        timeout_s: how long a call may take.
+
+    Raises:
+        KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
+
+    Attributes:
+        confluent: the module `confluent_kafka`.
+        admin: its `AdminClient`, until `close()`.
+    """
+
+    def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
+        self.confluent = import_confluent()
+        self._config = config
+        self._timeout_s = timeout_s
+        self._settings = client_settings(config)
+        self._admin_types: Any = self.confluent.admin
+        try:
+            self.admin: Any = self._admin_types.AdminClient(dict(self._settings))
+        except self.confluent.KafkaException as error:
+            raise KafkaConfigurationError(f"target.properties: {error.args[0].str()}") from None
+
+    async def close(self) -> None:
+        """Release librdkafka's handle; a call in progress ends by its timeout."""
+        del self.admin
+
+    async def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        metadata = await self.call(
+            "list the topics", self.admin.list_topics, timeout=self._timeout_s
+        )
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+
+    async def create_topic(self, spec: TopicSpec) -> bool:
+        """Create a topic, and wait until its partitions have leaders.
+
+        Returns:
+            False if it was there already.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+        what = f"create the topic {spec.name!r}"
+        futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=self._timeout_s)
+        try:
+            await self.call(what, futures[spec.name].result)
+        except TargetError as error:
+            if "TOPIC_ALREADY_EXISTS" in error.text:
+                return False
+            raise
+        await self._wait_leaders(spec.name, spec.partitions)
+        return True
+
+    async def refused_topics(self, specs: Sequence[TopicSpec]) -> dict[str, RefusedTopic]:
+        """Return which topics the target would refuse to create; it creates none.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        if not specs:
+            return {}
+        futures = self.admin.create_topics(
+            list(map(self._new_topic, specs)), request_timeout=self._timeout_s, validate_only=True
+        )
+        refused: dict[str, RefusedTopic] = {}
+        for name, future in futures.items():
+            try:
+                await self.call(f"check the topic {name!r}", future.result)
+            except TargetUnavailableError:
+                raise
+            except TargetError as error:
+                kafka = cast(Any, error.__cause__).args[0]
+                if kafka.name() != "TOPIC_ALREADY_EXISTS":
+                    refused[name] = RefusedTopic(kafka.name(), kafka.str().rstrip("."))
+        return refused
+
+    def _new_topic(self, spec: TopicSpec) -> Any:
+        return self._admin_types.NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=dict(spec.config),
+        )
+
+    async def grow_topic(self, name: str, partitions: int) -> None:
+        """Raise the number of partitions of a topic.
+
+        Raises:
+            TargetError: the target refused it.
+        """
+        futures = self.admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
+        what = f"grow the topic {name!r} to {partitions} partitions"
+        await self.call(what, futures[name].result)
+        await self._wait_leaders(name, partitions)
+
+    async def _wait_leaders(self, name: str, partitions: int) -> None:
+        """Wait until all partitions have leaders."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        while True:
+            what = f"describe the topic {name!r}"
+            metadata = await self.call(what, self.admin.list_topics, name, timeout=self._timeout_s)
+            found = metadata.topics[name].partitions.values()
+            if sum(one.leader >= 0 for one in found) >= partitions:
+                return
+            if loop.time() > deadline:
+                raise TargetUnavailableError(
+                    f"topic {name!r}: {partitions} partitions were created, but not all have "
+                    f"leaders after {self._timeout_s:.0f} s"
+                )
+            await asyncio.sleep(0.1)
+
+    async def topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings in force of each topic; a target may leave some out.
+
+        Raises:
+            TargetError: a topic doesn't exist, or the target doesn't respond.
+        """
+        if not topics:
+            return {}
+        return {
+            # Of a setting that the target hides, the value is None.
+            topic: {name: one.value for name, one in entries.items() if one.value is not None}
+            for topic, entries in (await self._config_entries(topics)).items()
+        }
+
+    async def _config_entries(self, topics: Sequence[str]) -> dict[str, dict[str, Any]]:
+        types = self._admin_types
+        wanted = [types.ConfigResource(types.ResourceType.TOPIC, name) for name in topics]
+        futures = self.admin.describe_configs(wanted, request_timeout=self._timeout_s)
+        return {
+            resource.name: await self.call(f"describe the topic {resource.name!r}", future.result)
+            for resource, future in futures.items()
+        }
+
+    async def own_topic_config(self, topic: str) -> dict[str, str]:
+        """Return the settings that a topic has of its own, not those of its brokers.
+
+        Raises:
+            TargetError: the topic doesn't exist, or the target doesn't respond.
+        """
+        entries = (await self._config_entries([topic]))[topic]
+        own = self._admin_types.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: entry.value for name, entry in entries.items() if entry.source == own}
+
+    async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
+        """Set the settings that a topic doesn't have of its own; those that it has stay.
+
+        Brokers from 2.3 on can do it.
+
+        Args:
+            topic: an existing one.
+            config: the settings by name.
+
+        Returns:
+            The settings that were added, each as "name=value".
+
+        Raises:
+            TargetError: the target doesn't allow it, or doesn't respond.
+        """
+        types, own = self._admin_types, await self.own_topic_config(topic)
+        add = {name: value for name, value in config.items() if name not in own}
+        if add:
+            set_it = {"incremental_operation": types.AlterConfigOpType.SET}
+            changes = [types.ConfigEntry(name, value, **set_it) for name, value in add.items()]
+            resource = types.ConfigResource(
+                types.ResourceType.TOPIC, topic, incremental_configs=changes
+            )
+            futures = self.admin.incremental_alter_configs(
+                [resource], request_timeout=self._timeout_s
+            )
+            await self.call(f"configure the topic {topic!r}", futures[resource].result)
+        return [f"{name}={value}" for name, value in add.items()]
+
+    async def committed(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group; a partition without one is left out.
+
+        Offsets of a transaction in progress are waited for.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        wanted = [self.confluent.TopicPartition(*tp) for tp in partitions]
+        if not wanted:
+            return {}
+
+        def read() -> dict[TopicPartition, int]:
+            consumer = self._consumer(group)
+            try:
+                found: dict[TopicPartition, int] = {}
+                for one in consumer.committed(wanted, timeout=self._timeout_s):
+                    if one.error is not None:
+                        raise self.confluent.KafkaException(one.error)
+                    if one.offset >= 0:
+                        found[TopicPartition(one.topic, one.partition)] = one.offset
+                return found
+            finally:
+                consumer.close()
+
+        return await self.call(f"read the offsets of group {group!r}", read)
+
+    async def wait_decided(self, topic: str) -> None:
+        """Wait until the transactions that are open in a topic now have ended.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        tps = [TopicPartition(topic, number) for number in range(count)]
+        await self.wait_stable(await self.log_ends(tps))
+
+    async def wait_stable(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Wait until no transaction is open in front of these offsets.
+
+        Raises:
+            TargetError: the target doesn't respond, or a transaction stays open.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _STABLE_S
+        left = {tp: end for tp, end in ends.items() if end}
+        while left:
+            stable = await self.log_bounds(left)
+            left = {tp: end for tp, end in left.items() if stable[tp][1] < end}
+            if left and loop.time() > deadline:
+                (tp, end), *_ = left.items()
+                raise TargetUnavailableError(
+                    f"{tp.topic}/{tp.partition} of the target: a transaction is still open at "
+                    f"offset {stable[tp][1]} after {_STABLE_S:.0f} s; expected none in front of "
+                    f"{end}. Another producer may have left it open"
+                )
+            if left:
+                await asyncio.sleep(_STABLE_POLL_S)
+
+    async def log_bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset of each partition, and the offset behind its last stable record.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        return await self._watermarks(partitions, "read_committed")
+
+    async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each partition, of open transactions too.
+
+        Args:
+            partitions: of which.
+
+        Raises:
+            TargetError: the target doesn't respond.
+        """
+        found = await self._watermarks(partitions, "read_uncommitted")
+        return {tp: end for tp, (_, end) in found.items()}
+
+    async def _watermarks(
+        self, partitions: Iterable[TopicPartition], isolation: str
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        wanted = list(partitions)
+
+        def read() -> dict[TopicPartition, tuple[int, int]]:
+            consumer = self._consumer(self._config.position_group, isolation)
+            try:
+                return {
+                    tp: consumer.get_watermark_offsets(
+                        self.confluent.TopicPartition(*tp), timeout=self._timeout_s
+                    )
+                    for tp in wanted
+                }
+            finally:
+                consumer.close()
+
+        return await self.call("read the bounds of the logs", read) if wanted else {}
+
+    async def ever_had_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, bool]:
+        """Return whether partitions have a committed record, or have had one.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        bounds = await self.log_bounds(partitions)
+        return {
+            tp: first > 0
+            or (
+                end > 0
+                and bool(
+                    await self.call(
+                        f"read {tp.topic}/{tp.partition}", self._read_range, tp, 0, end, 1
+                    )
+                )
+            )
+            for tp, (first, end) in bounds.items()
+        }
+
+    async def read_topic(self, topic: str) -> list[TargetRecord]:
+        """Return all records of a small topic up to its present end, committed ones only.
+
+        A topic that doesn't exist has none.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        return [record async for records in self.parts_of(topic) for record in records]
+
+    async def parts_of(self, topic: str) -> AsyncGenerator[list[TargetRecord]]:
+        """Yield what `read_topic` returns in parts, so that not all of it is in memory at a time.
+
+        Raises as `read_topic`.
+        """
+        count = (await self.partition_counts()).get(topic, 0)
+        bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
+        for tp, (first, end) in bounds.items():
+            for start in range(first, end, _PART_OFFSETS):
+                yield await self.read_range(tp, start, min(start + _PART_OFFSETS, end))
+
+    async def read_range(self, tp: TopicPartition, first: int, end: int) -> list[TargetRecord]:
+        """Return the committed records from `first` to before `end`.
+
+        Raises:
+            TargetError: the target doesn't respond, or the read makes no progress.
+        """
+        return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
+
+    def _read_range(
+        self, tp: TopicPartition, first: int, end: int, most: int | None = None
+    ) -> list[TargetRecord]:
+        confluent = self.confluent
+        consumer = self._consumer(self._config.position_group)
+        records: list[TargetRecord] = []
+        try:
+            consumer.assign([confluent.TopicPartition(*tp, first)])
+            idle = 0
+            while True:
+                messages = consumer.consume(_READ_MESSAGES, _POLL_S)
+                at_end = False
+                for one in messages:
+                    if one.error() is None:
+                        if one.offset() < end:
+                            stamp = one.timestamp()[1]
+                            records.append(
+                                TargetRecord(
+                                    one.partition(), one.offset(), one.key(), one.value(), stamp
+                                )
+                            )
+                        at_end = at_end or one.offset() >= end - 1
+                    elif one.error().code() == confluent.KafkaError._PARTITION_EOF:
+                        at_end = True
+                    else:
+                        raise confluent.KafkaException(one.error())
+                if at_end or (most is not None and len(records) >= most):
+                    return records
+                idle = 0 if messages else idle + 1
+                if idle * _POLL_S > self._timeout_s:
+                    raise TargetUnavailableError(
+                        f"read {tp.topic}/{tp.partition}: no progress for {self._timeout_s:.0f} s "
+                        f"before offset {end}"
+                    )
+        finally:
+            consumer.close()
+
+    async def write(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Write one record to partition 0 of a topic, and wait until all replicas have it.
+
+        Raises:
+            TargetError: it wasn't written.
+        """
+        await self.write_all(topic, [(key, value)])
+
+    async def write_all(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records with different keys to partition 0 of a topic, as `write` does one.
+
+        Raises:
+            TargetError: a record wasn't written.
+        """
+
+        def produce() -> None:
+            failed: list[Any] = []
+            # Without idempotence, brokers before 0.11 refuse transactions with an error that says
+            # so. Each key's last record counts, so a repeated one is harmless, but for a claim
+            # behind a newer one: the newer start then ends as fenced.
+            settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
+            producer = self.confluent.Producer(settings)
+            for key, value in records:
+                producer.produce(
+                    topic, value, key, 0, lambda error, _: failed.append(error) if error else None
+                )
+                producer.poll(0)
+            left = producer.flush(self._timeout_s + 5)
+            if failed or left:
+                reason = failed[0] if failed else self.confluent.KafkaError._TIMED_OUT
+                raise self.confluent.KafkaException(reason)
+
+        if records:
+            await self.call(f"write to {topic}", produce)
+
+    async def call(
+        self, what: str, function: Callable[..., T], *arguments: Any, **options: Any
+    ) -> T:
+        """Run a call that blocks in a thread.
+
+        Args:
+            what: the call in words, for errors.
+            function: what to call.
+            arguments: its positional arguments.
+            options: its keyword arguments.
+
+        Raises:
+            TargetError: librdkafka raised an error.
+        """
+        try:
+            call = partial(function, *arguments, **options)
+            return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        except self.confluent.KafkaException as error:
+            raise target_error(f"target {self._config.target.bootstrap}: {what}", error) from error
+
+    def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
+        return self.confluent.Consumer(
+            {
+                **self._settings,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "auto.offset.reset": "error",
+            }
+        )

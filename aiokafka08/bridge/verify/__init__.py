@@ -1,0 +1,1 @@
+"""Compare the copy with the source, message by message."""

@@ -1,0 +1,89 @@
+"""Read the committed messages of a range of a target partition as portions of a `SequenceCheck`.
+
+librdkafka blocks, so each portion is read and checked in a thread.
+
+Invariant: the messages come in the order of their offsets, each committed one of the range once.
+Markers of transactions and aborted messages aren't among them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.target.target_cluster import Target, client_settings
+from aiokafka08.bridge.verify.sequence_check import Portion
+from aiokafka08.structs import TopicPartition
+
+_PORTION_RECORDS = 4096
+_POLL_S = 0.2
+_NO_PROGRESS_S = 60.0
+
+
+class TargetChecksums:
+    """Reads one partition of the target at a time."""
+
+    def __init__(self, target: Target, config: BridgeConfig) -> None:
+        self._target, self._config = target, config
+        self._consumer: Any = None
+
+    async def close(self) -> None:
+        """Leave the target."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await self._target.call("leave the target", consumer.close)
+
+    async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncGenerator[Portion, None]:
+        """Yield the messages from `start` to before `end`, in portions.
+
+        Raises:
+            TargetError: the target doesn't respond, or no longer has `start`.
+        """
+        what = f"read {tp.topic}/{tp.partition} of the target"
+        if start >= end:
+            return
+        if self._consumer is None:
+            self._consumer = self._make_consumer()
+        place = self._target.confluent.TopicPartition(*tp, start)
+        await self._target.call(what, self._consumer.assign, [place])
+        is_complete, idle_since = False, time.monotonic()
+        while not is_complete:
+            portion, is_complete = await self._target.call(what, self._portion, end)
+            if portion:
+                idle_since = time.monotonic()
+                yield portion
+            elif time.monotonic() - idle_since > _NO_PROGRESS_S:
+                raise TargetUnavailableError(
+                    f"{what}: no progress for {_NO_PROGRESS_S:.0f} s in front of offset {end}"
+                )
+
+    def _make_consumer(self) -> Any:
+        return self._target.confluent.Consumer(
+            {
+                **client_settings(self._config),
+                "group.id": self._config.position_group,  # needed; nothing is committed
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 20,
+                "queued.max.messages.kbytes": 16 * 1024,
+            }
+        )
+
+    def _portion(self, end: int) -> tuple[Portion, bool]:
+        """Return a portion, and whether it is the last one; blocks."""
+        confluent = self._target.confluent
+        portion = Portion()
+        for one in self._consumer.consume(_PORTION_RECORDS, _POLL_S):
+            if (error := one.error()) is not None:
+                if error.code() == confluent.KafkaError._PARTITION_EOF:
+                    return portion, True
+                raise confluent.KafkaException(error)
+            if one.offset() >= end:
+                return portion, True
+            portion.add(one.offset(), one.key(), one.value(), one.timestamp()[1])
+        return portion, bool(portion) and portion.offsets[-1] + 1 >= end

@@ -1,0 +1,392 @@
+"""`verify`: read each partition and its copy once, and compare them message by message.
+
+Both sides are read at the same time (`checked_source`, `checked_target`) and compared by
+`sequence_check`. `verify_state` keeps the progress in a file, so that an interrupted verification
+continues where it ended.
+
+What is compared: at the source all messages from the start of the log (of the copy, if that began
+later) to the bridge's position, or to the end of the log if no bridge of this name has committed
+one; at the target all messages, but for copies of those that the source no longer has. So a message
+that is waiting to be copied isn't a difference, and one that was written to the target by somebody
+else is. A partition of which nothing was copied isn't compared, and isn't equal, unless the source
+has no messages of it.
+
+If all messages of a partition are equal, `check_maps` compares the target offsets of its first and
+last one with those that the stored runs give, since the positions of groups rest on these.
+
+Invariant: each message is read once. The two ends belong together, also while the bridge copies:
+1. The end of the target's log is read before the position, so all that the bridge has written in
+   front of it comes from in front of the position.
+2. The bridge may copy more before the position is read. The runs of offsets, read after it, say
+   where the copies of what is in front of it end; the larger end counts.
+3. A transaction ends in each partition by itself, in the position's perhaps first. So the target is
+   read only after its stable end has come to the end from the runs.
+4. Runs that are wrong may end behind the target's log. The log's end counts then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from aiokafka08 import environment
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.offset_runs import OffsetMap
+from aiokafka08.bridge.errors import BridgeError
+from aiokafka08.bridge.source.source_clients import copied_topics, source_admin, source_router
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.verify.checked_source import SourceChecksums
+from aiokafka08.bridge.verify.checked_target import TargetChecksums
+from aiokafka08.bridge.verify.sequence_check import (
+    CheckProgress,
+    Difference,
+    Portion,
+    SequenceCheck,
+)
+from aiokafka08.errors import KafkaUnavailableError
+from aiokafka08.structs import TopicPartition
+
+_AT_ONCE = 4
+"""How many partitions are compared at a time."""
+
+
+class PartitionBounds(NamedTuple):
+    """What is compared of a partition: offsets from the first to before the end, on each side."""
+
+    source_first: int
+    source_end: int
+    target_first: int
+    target_end: int
+    waiting: int
+    """How many offsets the source has behind the bridge's position."""
+    before: int
+    """How many offsets the source has in front of the first message copied."""
+
+
+class OffsetPair(NamedTuple):
+    """The offsets of a message that is equal on both sides, and the one that the runs give.
+
+    `stored_target` is the target offset by the stored runs; None if they don't cover the message.
+    """
+
+    source_offset: int
+    target_offset: int
+    stored_target: int | None
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if the runs give another target offset."""
+        return self.stored_target not in (None, self.target_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerdict:
+    """The outcome for a partition of the source; `progress` also continues it.
+
+    `waiting` is how many offsets the source has behind the bridge's position, `before` how many it
+    has in front of the first message copied; neither are compared. `has_begun` is False if nothing
+    of the partition was copied. `is_of_another` is True if the first difference is a message at the
+    target that the bridge hasn't written. `first_map` and `last_map` are of the first and the last
+    equal message in front of the first difference; None until both sides were compared to the end,
+    and without such a message in `progress`.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    progress: CheckProgress
+    waiting: int = 0
+    is_complete: bool = False
+    has_begun: bool = True
+    is_of_another: bool = False
+    before: int = 0
+    first_map: OffsetPair | None = None
+    last_map: OffsetPair | None = None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The first message that isn't the same; None if there is none."""
+        return self.progress.difference
+
+    @property
+    def wrong_map(self) -> OffsetPair | None:
+        """The message for which the stored runs give another offset; None if there is none.
+
+        None also if a message isn't the same: the target may have lost one of several that are the
+        same, which shifts the rest, and of a message that was copied twice the runs give the later
+        copy.
+        """
+        if self.difference is None:
+            for one in (self.first_map, self.last_map):
+                if one is not None and one.is_wrong:
+                    return one
+        return None
+
+    @property
+    def first_difference(self) -> int | None:
+        """The source offset of the first message that isn't the same, or has a wrong map."""
+        found = self.difference or self.wrong_map
+        return None if found is None else found.source_offset
+
+    @property
+    def is_equal(self) -> bool:
+        """True if both sides were compared to the end, and are the same, with the right maps."""
+        return self.is_complete and self.first_difference is None
+
+
+def bounds(
+    source: tuple[int, int], target: tuple[int, int], position: int | None, known: OffsetMap
+) -> PartitionBounds:
+    """Return what to compare of a partition.
+
+    Args:
+        source: the first offset of the source's log, and its end.
+        target: the same of the target.
+        position: the bridge's position in the source; None without one.
+        known: the runs of offsets that the bridge has copied; empty without a bridge.
+    """
+    source_first, source_end = source
+    target_first, target_end = target
+    end = source_end if position is None else max(source_first, min(position, source_end))
+    waiting = source_end - end
+    if position is not None:
+        target_end = max(target_end, known.to_target(position, position) or 0)
+    if known.first_source is not None and source_first > known.first_source:
+        # The source has expired messages that the target still has.
+        at = known.to_target(source_first, position)
+        target_first = max(target_first, target_end if at is None else at)
+    before = 0
+    if known.first_source is not None and known.first_source > source_first:
+        # The copy began behind the log's start.
+        before = min(known.first_source, end) - source_first
+    return PartitionBounds(
+        source_first + before, end, target_first, max(target_first, target_end), waiting, before
+    )
+
+
+def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
+    """Return the verdict, with "extra" as the difference if another producer has written there.
+
+    Args:
+        verdict: of a partition.
+        known: its runs of offsets, from the transactions that wrote the messages.
+    """
+    found, first = verdict.difference, known.first_target
+    if (
+        found is None
+        or verdict.progress.target_count == found.equal_count  # the target has ended there
+        or first is None
+        or found.target_offset < first
+        or known.has_copy_at(found.target_offset)
+    ):
+        return verdict
+    progress = replace(verdict.progress, difference=found._replace(kind="extra"))
+    return replace(verdict, progress=progress, is_of_another=True)
+
+
+def check_maps(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
+    """Return the verdict with what the stored runs give for its first and last equal message.
+
+    Args:
+        verdict: of a partition.
+        known: its runs.
+    """
+    progress = verdict.progress
+    first, last = (
+        None if pair is None else OffsetPair(*pair, known.copy_of(pair[0]))
+        for pair in (progress.first_pair, progress.last_pair)
+    )
+    return replace(verdict, first_map=first, last_map=last)
+
+
+async def verify(
+    config: BridgeConfig,
+    *,
+    resume: Mapping[TopicPartition, PartitionVerdict] | None = None,
+    timestamps: bool = False,
+    on_progress: Callable[[PartitionVerdict], object] = lambda verdict: None,
+) -> list[PartitionVerdict]:
+    """Compare all topics of a bridge with their copies.
+
+    Args:
+        config: the file of the bridge.
+        resume: what an earlier verification had found; those partitions go on there, or at their
+            first difference, which may be gone (default None).
+        timestamps: True compares the timestamps, too, except those of messages that have none at
+            the source, or one at or below 0, which the copy doesn't keep (default False).
+        on_progress: called with a partition's verdict so far, often (default: does nothing).
+
+    Returns:
+        A verdict per partition, ordered.
+
+    Raises:
+        BridgeError: a pattern of `topics.include` matches no topic, or no topic is left.
+        KafkaError: a cluster doesn't respond, or a log can't be read.
+    """
+    await refuse_old_target(config)
+    target = Target(config)
+    try:
+        async with source_admin(config) as admin:
+            if (mismatch := config.topics.mismatch(await admin.list_topics())) is not None:
+                raise BridgeError(mismatch)
+            names, tps = await copied_topics(config, admin)
+            counts = await when_available(target.partition_counts)
+            copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
+            there = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
+            # The order: see the invariant.
+            target_logs = await when_available(lambda: target.log_bounds(there))
+            positions = await when_available(lambda: target.committed(config.position_group, there))
+            await when_available(lambda: target.wait_decided(config.offsets_topic))
+            runs = await when_available(lambda: read_stored_runs(config, target))
+            source_logs = await admin.list_log_bounds(tps)
+        plan: dict[TopicPartition, PartitionBounds] = {}
+        verdicts: list[PartitionVerdict] = []
+        for tp, copy in copies.items():
+            log = source_logs.get(tp)
+            if log is None or log.start is None or log.end is None:
+                raise KafkaUnavailableError(
+                    f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
+                    "it, so its messages can't be read"
+                )
+            target_log = target_logs.get(copy, (0, 0))
+            if copy not in positions and target_log[1] == 0 and log.start < log.end:
+                first, waiting = CheckProgress(log.start, 0), log.end - log.start
+                verdict = PartitionVerdict(*tp, copy.topic, first, waiting, has_begun=False)
+                verdicts.append(verdict)
+                on_progress(verdict)
+                continue
+            known = await environment.run_in_thread(runs.offset_map, tp)
+            plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
+        await _keep_within_logs(target, plan, copies, target_logs)
+        ends = {copies[tp]: found.target_end for tp, found in plan.items()}
+        await when_available(lambda: target.wait_stable(ends))
+        compared = await _Verification(config, target, timestamps, on_progress).run(
+            plan, copies, resume or {}
+        )
+        for verdict in compared:
+            tp = TopicPartition(verdict.topic, verdict.partition)
+            known = await environment.run_in_thread(runs.offset_map, tp)
+            verdict = check_maps(verdict, known)
+            if verdict.difference is not None:
+                verdict = name_other_producer(verdict, known)
+            on_progress(verdict)
+            verdicts.append(verdict)
+        return sorted(verdicts, key=lambda one: (one.topic, one.partition))
+    finally:
+        await target.close()
+
+
+async def _keep_within_logs(
+    target: Target,
+    plan: dict[TopicPartition, PartitionBounds],
+    copies: Mapping[TopicPartition, TopicPartition],
+    logs: Mapping[TopicPartition, tuple[int, int]],
+) -> None:
+    """Cut the bounds that end behind the target's log, by wrong runs: nothing would come there.
+
+    Args:
+        target: the connection.
+        plan: what to compare of each partition; changed in place.
+        copies: partition of the source → partition of the target.
+        logs: the bounds of the target's logs, from before the runs were read.
+    """
+    behind = [
+        tp for tp, found in plan.items() if found.target_end > logs.get(copies[tp], (0, 0))[1]
+    ]
+    wanted = [copies[tp] for tp in behind]
+    if behind:
+        # With open transactions: their markers may be missing yet.
+        ends = await when_available(lambda: target.log_ends(wanted))
+        for tp in behind:
+            found, end = plan[tp], ends[copies[tp]]
+            plan[tp] = found._replace(
+                target_first=min(found.target_first, end), target_end=min(found.target_end, end)
+            )
+
+
+class _Verification:
+    def __init__(
+        self,
+        config: BridgeConfig,
+        target: Target,
+        timestamps: bool,
+        on_progress: Callable[[PartitionVerdict], object],
+    ) -> None:
+        self._config, self._target = config, target
+        self._timestamps, self._on_progress = timestamps, on_progress
+
+    async def run(
+        self,
+        plan: Mapping[TopicPartition, PartitionBounds],
+        copies: Mapping[TopicPartition, TopicPartition],
+        resume: Mapping[TopicPartition, PartitionVerdict],
+    ) -> list[PartitionVerdict]:
+        verdicts: dict[TopicPartition, PartitionVerdict] = {}
+        async with source_router(self._config) as router:
+            source = SourceChecksums(router)
+            waiting = sorted(plan)
+
+            async def work() -> None:
+                reader = TargetChecksums(self._target, self._config)
+                try:
+                    while waiting:
+                        tp = waiting.pop(0)
+                        verdicts[tp] = await self._compare(
+                            tp, copies[tp], plan[tp], resume.get(tp), source, reader
+                        )
+                finally:
+                    await reader.close()
+
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(min(_AT_ONCE, len(plan))):
+                        tasks.create_task(work())
+            finally:
+                await source.close()
+        return list(verdicts.values())
+
+    async def _compare(
+        self,
+        tp: TopicPartition,
+        copy: TopicPartition,
+        found: PartitionBounds,
+        before: PartitionVerdict | None,
+        source: SourceChecksums,
+        target: TargetChecksums,
+    ) -> PartitionVerdict:
+        progress = CheckProgress(found.source_first, found.target_first)
+        if before is not None and before.target_topic == copy.topic:
+            progress = before.progress.before_difference()
+        check = SequenceCheck(progress, timestamps=self._timestamps)
+        verdict = PartitionVerdict(
+            *tp, copy.topic, progress, waiting=found.waiting, before=found.before
+        )
+        ours = source.read(tp, progress.source_next, found.source_end)
+        theirs = target.read(copy, progress.target_next, found.target_end)
+        async with aclosing(ours), aclosing(theirs):
+            while not check.is_complete:
+                async with asyncio.TaskGroup() as tasks:
+                    if check.wants_source:
+                        tasks.create_task(_feed(ours, check.add_source))
+                    if check.wants_target:
+                        tasks.create_task(_feed(theirs, check.add_target))
+                verdict = replace(verdict, progress=check.progress)
+                self._on_progress(verdict)
+        verdict = replace(verdict, is_complete=True)
+        self._on_progress(verdict)
+        return verdict
+
+
+async def _feed(portions: AsyncIterator[Portion], add: Callable[[Portion], None]) -> None:
+    """Pass on the next portion; an empty one at the end."""
+    try:
+        portion = await anext(portions)
+    except StopAsyncIteration:
+        portion = Portion()
+    add(portion)

@@ -1,0 +1,147 @@
+"""Keep what a verification has found in a file, to resume it and to show when it last ran.
+
+The file is JSON, beside the bridge's file by default. Invariant: the file is replaced as a whole,
+so that a killed process leaves the last complete state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka08.bridge.verify.sequence_check import CheckProgress, Difference
+from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.structs import TopicPartition
+
+_VERSION = 1
+_TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "difference": Difference._make,
+    "first_pair": tuple,
+    "last_pair": tuple,
+    "first_map": OffsetPair._make,
+    "last_map": OffsetPair._make,
+}
+"""How to read the fields that are lists in JSON."""
+
+
+class VerifyState:
+    """The verdicts so far of one bridge.
+
+    Args:
+        path: the file.
+        bridge: the name of the bridge.
+        timestamps: whether timestamps are compared.
+    """
+
+    def __init__(self, path: Path, bridge: str, timestamps: bool) -> None:
+        self._path, self._bridge, self._timestamps = path, bridge, timestamps
+        self.verdicts: dict[TopicPartition, PartitionVerdict] = {}
+
+    def load(self) -> None:
+        """Read the file of an interrupted verification; without one, there is nothing to resume.
+
+        Raises:
+            IllegalArgumentError: the file is of another bridge, of other options, or damaged.
+        """
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise self._wrong(str(error)) from None
+        wanted = {"version": _VERSION, "bridge": self._bridge, "timestamps": self._timestamps}
+        found = {name: document.get(name) for name in wanted}
+        if found != wanted:
+            raise self._wrong(f"{found}; expected {wanted}")
+        try:
+            verdicts = [_from_document(one) for one in document["partitions"]]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise self._wrong(
+                f"a field is missing or wrong ({error}); an older release may have written it"
+            ) from None
+        self.verdicts = {TopicPartition(one.topic, one.partition): one for one in verdicts}
+
+    def note(self, verdict: PartitionVerdict) -> None:
+        """Remember the verdict so far of a partition."""
+        self.verdicts[TopicPartition(verdict.topic, verdict.partition)] = verdict
+
+    def save(self, *, now: float, is_complete: bool = False) -> None:
+        """Write the file.
+
+        Args:
+            now: the time in seconds since the epoch, which the file shows.
+            is_complete: whether all partitions were compared to the end; else the file doesn't
+                say that the sides are equal (default False).
+
+        Raises:
+            OSError: it can't be written.
+        """
+        document = {
+            "version": _VERSION,
+            "bridge": self._bridge,
+            "timestamps": self._timestamps,
+            "at": now,
+            "equal": is_complete and all(one.is_equal for one in self.verdicts.values()),
+            "partitions": [asdict(self.verdicts[tp]) for tp in sorted(self.verdicts)],
+        }
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            fresh.replace(self._path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _wrong(self, detail: str) -> IllegalArgumentError:
+        return IllegalArgumentError(
+            f"{self._path}: --resume can't go on with it: {detail}. Start without --resume, which "
+            "reads all again and writes the file anew, or name another file with --state"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastVerification:
+    """When a verification last ended, in seconds since the epoch, and what it found.
+
+    `ends` has the source offset up to which each partition was compared.
+    """
+
+    at: float
+    is_equal: bool
+    count: int
+    ends: Mapping[TopicPartition, int]
+
+
+def last_verification(path: Path) -> LastVerification | None:
+    """Return what a file of `VerifyState` says; None without one that can be read."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        verdicts = [_from_document(one) for one in document["partitions"]]
+        count = sum(one.progress.source_count for one in verdicts)
+        is_equal = bool(verdicts) and document["equal"]
+        ends = {
+            TopicPartition(one.topic, one.partition): one.progress.source_next for one in verdicts
+        }
+        return LastVerification(float(document["at"]), is_equal, count, ends)
+    except (OSError, AttributeError, ValueError, KeyError, TypeError):
+        return None
+
+
+def state_path(config_path: Path) -> Path:
+    """Return where the state is by default, for the file of a bridge."""
+    return config_path.with_suffix(".verify.json")
+
+
+def _from_document(one: Mapping[str, Any]) -> PartitionVerdict:
+    progress, verdict = (
+        {
+            name: _TUPLES[name](value) if name in _TUPLES and value is not None else value
+            for name, value in fields.items()
+        }
+        for fields in (one["progress"], one)
+    )
+    return PartitionVerdict(**{**verdict, "progress": CheckProgress(**progress)})

@@ -1,0 +1,237 @@
+"""`ServerConnection` with several exchanges in flight: order, limits, back-pressure, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiokafka08._core.server.connection import (
+    ConnectionHandler,
+    ConnectionOptions,
+    Exchange,
+    HalfClosePolicy,
+    ServerConnection,
+)
+from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.work import PAUSE, Work, offload
+from tests._core.server.frames import frame, read_frame
+from tests.support.waiting import until
+
+
+class Collecting(ConnectionHandler):
+    """Leaves all exchanges open, and lets a test complete them."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.connection = connection
+        self.frames: list[bytes] = []
+        self.exchanges: list[Exchange] = []
+        self.log: list[str] = []
+        self.gate = threading.Event()
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        self.frames.append(bytes(frame))
+        self.exchanges.append(exchange)
+        if self.frames[-1] == b"fail":
+            raise ValueError("a bug")
+        if self.frames[-1] == b"offload":
+            yield from offload(lambda: self.gate.wait(10))
+        yield PAUSE
+
+    def respond(self, number: int) -> None:
+        """Complete an exchange with its frame."""
+        self.exchanges[number].respond([frame(self.frames[number])])
+
+    def failed(self, error: Exception) -> None:
+        self.log.append(f"failed: {error}")
+
+    def lost(self) -> None:
+        self.log.append("lost")
+
+    def ended(self) -> None:
+        self.log.append("ended")
+
+
+class Client:
+    """A connection to a server whose handler is `handler`."""
+
+    def __init__(
+        self,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        handler: Collecting,
+        listener: Listener,
+    ) -> None:
+        self.reader, self.writer = streams
+        self.handler = handler
+        self.listener = listener
+
+    async def send(self, *bodies: bytes, handled: int) -> None:
+        """Send frames, and wait until so many of all have been handled."""
+        if bodies:
+            self.writer.write(b"".join(map(frame, bodies)))
+        await until(lambda: len(self.handler.frames) >= handled, "they are handled")
+
+    async def is_closed(self) -> bool:
+        """Return whether nothing but the end comes."""
+        return not await self.reader.read(1)
+
+
+@asynccontextmanager
+async def served(options: ConnectionOptions) -> AsyncIterator[Client]:
+    resources = ServerResources(1 << 30, "max_held_bytes", lambda: None)
+    handlers: list[Collecting] = []
+
+    def new_handler(connection: ServerConnection) -> ConnectionHandler:
+        handlers.append(Collecting(connection))
+        return handlers[-1]
+
+    listener = Listener("test", resources, options, new_handler)
+    listener.open("127.0.0.1", 0)
+    streams = await asyncio.open_connection("127.0.0.1", listener.port)
+    await until(lambda: handlers, "the connection is accepted")
+    try:
+        yield Client(streams, handlers[0], listener)
+    finally:
+        streams[1].close()
+        listener.close()
+        await listener.wait_closed()
+        await resources.close()
+
+
+PIPELINED = ConnectionOptions(max_frame_bytes=1000, max_in_flight=3)
+
+
+async def test_responses_have_the_order_of_their_requests() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", b"1", b"2", handled=3)
+        client.handler.respond(2)
+        client.handler.exchanges[0].end()  # no response, and no gap
+        client.handler.respond(1)
+        assert [await read_frame(client.reader) for _ in range(2)] == [b"1", b"2"]
+
+
+async def test_only_so_many_exchanges_are_open() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(*(b"%d" % number for number in range(10)), handled=3)
+        for number in range(10):
+            assert len(client.handler.frames) == min(number + 3, 10)
+            client.handler.respond(number)
+            assert await read_frame(client.reader) == b"%d" % number
+
+
+async def test_an_exchange_out_of_order_makes_no_room() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", b"1", b"2", b"3", handled=3)
+        client.handler.respond(1)
+        assert len(client.handler.frames) == 3
+        client.handler.respond(0)
+        assert len(client.handler.frames) == 4
+
+
+async def test_exchange_is_completed_once() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", handled=1)
+        client.handler.respond(0)
+        with pytest.raises(AssertionError):
+            client.handler.respond(0)
+
+
+async def test_work_for_a_frame_ends_before_the_next_begins() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"offload", b"next", handled=1)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert client.handler.frames == [b"offload"]
+        client.handler.gate.set()
+        await until(lambda: client.handler.frames == [b"offload", b"next"])
+
+
+async def test_close_waits_for_open_exchanges() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", b"1", b"2", b"never", handled=3)
+        client.handler.connection.close()
+        client.handler.respond(1)
+        client.handler.respond(0)
+        client.handler.exchanges[2].end()
+        assert [await read_frame(client.reader) for _ in range(2)] == [b"0", b"1"]
+        assert await client.is_closed()
+        assert len(client.handler.frames) == 3
+
+
+async def test_frames_before_an_invalid_size_are_handled_once() -> None:
+    """The client goes on sending while the response is still to come."""
+    async with served(ConnectionOptions(max_frame_bytes=1000)) as client:
+        client.writer.write(frame(b"0") + (1001).to_bytes(4, "big"))
+        await client.send(handled=1)
+        for _ in range(20):
+            client.writer.write(bytes(100))
+            await asyncio.sleep(0)
+        client.handler.respond(0)
+        assert await read_frame(client.reader) == b"0"
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await read_frame(client.reader)
+        assert client.handler.frames == [b"0"]
+
+
+async def test_held_requests_stay_in_the_socket() -> None:
+    """What a relay does while the server behind it doesn't read."""
+    async with served(ConnectionOptions(max_frame_bytes=1000, max_in_flight=10**6)) as client:
+        client.handler.connection.hold_requests()
+        client.writer.write(frame(bytes(1000)) * 20_000)
+        await until(lambda: client.writer.transport.get_write_buffer_size() < 20_080_000)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not client.handler.frames
+        assert client.writer.transport.get_write_buffer_size() > 1_000_000
+        client.handler.connection.resume_requests()
+        await client.send(handled=20_000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "handled", "answered"),
+    [
+        (HalfClosePolicy.ANSWER, True, True),
+        (HalfClosePolicy.HANDLE, True, False),
+        (HalfClosePolicy.DROP, False, False),
+    ],
+)
+async def test_fin_does_what_the_policy_says(
+    policy: HalfClosePolicy, handled: bool, answered: bool
+) -> None:
+    async with served(ConnectionOptions(1000, half_close=policy)) as client:
+        client.writer.write(frame(b"0"))
+        client.writer.write_eof()
+        if handled:
+            await client.send(handled=1)
+            client.handler.respond(0)
+        if answered:
+            assert await read_frame(client.reader) == b"0"
+        assert await client.is_closed()
+        await until(lambda: "ended" in client.handler.log)
+        assert len(client.handler.frames) == handled
+
+
+async def test_failed_work_closes_the_connection() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"fail", handled=1)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await read_frame(client.reader)
+        await until(lambda: client.handler.log == ["failed: a bug", "lost", "ended"])
+
+
+@pytest.mark.parametrize("end", [ServerConnection.abort, ServerConnection.reset])
+async def test_late_response_to_a_lost_client_is_dropped(
+    end: Callable[[ServerConnection], None],
+) -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", b"1", handled=2)
+        end(client.handler.connection)
+        client.handler.respond(0)
+        await until(lambda: client.handler.log == ["lost", "ended"])
+        client.handler.respond(1)
+        assert client.handler.log == ["lost", "ended"]
+        assert not client.listener.connections

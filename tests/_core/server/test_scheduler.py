@@ -1,0 +1,293 @@
+"""`FairScheduler`: slices, the order of jobs, large ones one at a time. A clock passed in."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08 import environment
+from aiokafka08._core.server.scheduler import SLICE_S, FairScheduler, Job, TimeAccount
+from aiokafka08._core.server.work import ALONE, FEW_ITEMS, PAUSE, Work, in_steps, offload
+from tests.support.waiting import until
+
+
+class Clock:
+    """Time that passes only when a job works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def scheduler(clock: Clock) -> AsyncIterator[FairScheduler]:
+    scheduler = FairScheduler(lambda: None, clock)
+    yield scheduler
+    await scheduler.close()
+
+
+def refuse(error: Exception) -> None:
+    raise error
+
+
+class Run:
+    """Starts jobs that log each of their steps."""
+
+    def __init__(self, scheduler: FairScheduler, clock: Clock) -> None:
+        self.scheduler = scheduler
+        self.clock = clock
+        self.log: list[str] = []
+
+    def start(
+        self, name: str, steps: int, step_s: float, account: TimeAccount | None = None
+    ) -> Job:
+        def work() -> Work[None]:
+            for _ in range(steps):
+                self.clock.now += step_s
+                self.log.append(name)
+                yield PAUSE
+
+        job = Job(
+            account or TimeAccount(), work(), lambda: self.log.append(f"{name} ended"), refuse
+        )
+        if self.scheduler.run(job):
+            self.log.append(f"{name} ended at once")
+        return job
+
+
+@pytest.fixture
+def run(scheduler: FairScheduler, clock: Clock) -> Run:
+    return Run(scheduler, clock)
+
+
+async def test_short_jobs_end_at_once(run: Run) -> None:
+    for name in ("a", "b"):
+        run.start(name, 2, SLICE_S / 10)
+    assert run.log == ["a", "a", "a ended at once", "b", "b", "b ended at once"]
+
+
+async def test_long_job_lets_the_loop_go_on_after_each_slice(run: Run) -> None:
+    steps_at_tick = []
+
+    def tick() -> None:
+        steps_at_tick.append(len(run.log))
+        if "long ended" not in run.log:
+            asyncio.get_running_loop().call_soon(tick)
+
+    run.start("long", 10, SLICE_S / 2)
+    assert run.log == ["long"] * 2
+    tick()
+    await until(lambda: "long ended" in run.log, "the job has ended")
+    new = [after - before for before, after in itertools.pairwise(steps_at_tick)]
+    assert max(new) <= 3
+
+
+async def test_who_has_used_the_least_time_is_next(run: Run) -> None:
+    run.start("fills the slice", 1, SLICE_S)
+    run.start("greedy", 5, SLICE_S)
+    run.start("modest", 3, SLICE_S / 5)
+    await until(lambda: "greedy ended" in run.log, "all have ended")
+    assert run.log[1:6] == ["greedy", *["modest"] * 3, "modest ended"]
+
+
+async def test_newcomers_wait_behind_those_who_are_here(scheduler: FairScheduler, run: Run) -> None:
+    run.start("fills the slice", 1, SLICE_S)
+    run.start("new", 1, SLICE_S, scheduler.newcomer())
+    run.start("known", 1, SLICE_S)
+    await until(lambda: "new ended" in run.log, "all have ended")
+    assert run.log.index("known") < run.log.index("new")
+
+
+async def test_small_requests_overtake_a_crowd_of_large_ones(
+    scheduler: FairScheduler, run: Run
+) -> None:
+    """Each of the crowd has used as much as the next one: none may come first for that."""
+    good = scheduler.newcomer()
+    for _ in range(20):
+        run.start("crowd", 10, SLICE_S, scheduler.newcomer())
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        if sent == run.log.count("good") and sent < 30:
+            run.start("good", 1, 0.0001, good)
+            sent += 1
+        if run.log.count("crowd ended") < 20:
+            asyncio.get_running_loop().call_soon(send)
+
+    send()
+    await until(lambda: run.log.count("crowd ended") == 20)
+    between = [
+        list(run_of) for is_good, run_of in itertools.groupby(run.log, "good".__eq__) if not is_good
+    ]
+    assert run.log.count("good") == 30
+    # The last group is what the crowd does after the last small request.
+    assert max(group.count("crowd") for group in between[1:-1]) <= 2
+
+
+async def test_new_connection_with_a_small_request_comes_soon(
+    scheduler: FairScheduler, run: Run
+) -> None:
+    crowd = [f"crowd {number}" for number in range(20)]
+    for name in crowd:
+        run.start(name, 30, SLICE_S / 10, scheduler.newcomer())
+    await until(lambda: {*crowd} <= {*run.log}, "all have had a account", pause_s=0)
+    before = len(run.log)
+    run.start("new", 1, 0.0001, scheduler.newcomer())
+    await until(lambda: {f"{name} ended" for name in crowd} <= {*run.log})
+    assert before < 400  # most of the crowd's 600 steps come after the new request
+    assert run.log.index("new") <= before + 11
+
+
+async def test_time_in_peace_is_no_debt(scheduler: FairScheduler, run: Run) -> None:
+    """Who has worked alone for long isn't behind connections that come later."""
+    known = TimeAccount()
+    run.start("alone", 50, SLICE_S, known)
+    await until(lambda: "alone ended" in run.log)
+    run.start("fills the slice", 1, SLICE_S)
+    for _ in range(3):
+        run.start("later", 20, SLICE_S, scheduler.newcomer())
+    run.start("known", 1, SLICE_S, known)
+    await until(lambda: run.log.count("later ended") == 3)
+    assert run.log[: run.log.index("known")].count("later") <= 3
+
+
+async def test_time_not_used_is_no_credit(run: Run) -> None:
+    """Who returns after an hour doesn't hold up the others for an hour."""
+    run.start("fills the slice", 1, SLICE_S)
+    run.start("busy", 4, SLICE_S, TimeAccount(3600.0))
+    await until(lambda: "busy" in run.log, "the busy one has its account")
+    run.start("idle", 4, SLICE_S)
+    await until(lambda: run.log.count("idle") == 4, "the idle one is done")
+    assert run.log.count("busy") >= 3
+
+
+async def test_offloaded_function_runs_in_another_thread(scheduler: FairScheduler) -> None:
+    found: list[Any] = []
+
+    def work() -> Work[None]:
+        found.append((yield from offload(threading.get_ident)))
+
+    assert not scheduler.run(Job(TimeAccount(), work(), lambda: found.append("ended"), refuse))
+    await until(lambda: "ended" in found, "the job has ended")
+    assert found[0] != threading.get_ident()
+
+
+async def test_error_in_the_worker_thread_reaches_the_steps(scheduler: FairScheduler) -> None:
+    found: list[Any] = []
+
+    def fail() -> None:
+        raise ValueError("bad")
+
+    def work() -> Work[None]:
+        try:
+            yield from offload(fail)
+        except ValueError as error:
+            found.append(str(error))
+
+    scheduler.run(Job(TimeAccount(), work(), lambda: found.append("ended"), refuse))
+    await until(lambda: "ended" in found, "the job has ended")
+    assert found == ["bad", "ended"]
+
+
+async def test_failed_job_reports_and_others_go_on(scheduler: FairScheduler, run: Run) -> None:
+    def work() -> Work[None]:
+        yield PAUSE
+        raise ValueError("bug")
+
+    found: list[Exception] = []
+    assert scheduler.run(Job(TimeAccount(), work(), lambda: None, found.append))
+    assert [str(error) for error in found] == ["bug"]
+    run.start("other", 1, 0.0)
+    assert run.log == ["other", "other ended at once"]
+
+
+def alone(log: list[str], name: str, gate: threading.Event | None = None) -> Callable[[], Any]:
+    def work() -> Work[None]:
+        yield ALONE
+        log.append(f"{name} begins")
+        if gate is not None:
+            yield from offload(lambda: gate.wait(10))
+        yield PAUSE
+        log.append(f"{name} ends")
+
+    return work
+
+
+async def test_large_jobs_run_one_at_a_time(scheduler: FairScheduler) -> None:
+    log: list[str] = []
+    gate = threading.Event()
+    for name in ("one", "two"):
+        work = alone(log, name, gate)
+        scheduler.run(Job(TimeAccount(), work(), lambda: log.append("ended"), refuse))
+    await until(lambda: log == ["one begins"], "the first one has begun")
+    gate.set()
+    await until(lambda: log.count("ended") == 2, "both have ended")
+    assert log == ["one begins", "one ends", "ended", "two begins", "two ends", "ended"]
+
+
+@pytest.mark.parametrize("cancelled", ["one", "two"])
+async def test_cancelled_large_job_makes_room(scheduler: FairScheduler, cancelled: str) -> None:
+    log: list[str] = []
+    gate = threading.Event()
+    jobs = {}
+    for name in ("one", "two", "three"):
+        work = alone(log, name, gate if name == "one" else None)
+        jobs[name] = Job(TimeAccount(), work(), lambda: log.append("ended"), refuse)
+        scheduler.run(jobs[name])
+    await until(lambda: log == ["one begins"], "the first one has begun")
+    scheduler.cancel(jobs[cancelled])
+    gate.set()
+    await until(lambda: log.count("ended") == 2, "the others have ended")
+    assert f"{cancelled} ends" not in log
+
+
+async def test_close_waits_for_the_worker_thread(clock: Clock) -> None:
+    scheduler = FairScheduler(lambda: None, clock)
+    log: list[str] = []
+    gate = threading.Event()
+    scheduler.run(
+        Job(TimeAccount(), alone(log, "one", gate)(), lambda: log.append("ended"), refuse)
+    )
+    await until(lambda: log == ["one begins"], "it has begun")
+    closing = asyncio.create_task(scheduler.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    gate.set()
+    await closing
+    assert log == ["one begins"]
+    assert not [one for one in threading.enumerate() if "large requests" in one.name]
+
+
+def test_many_items_ask_to_be_alone() -> None:
+    steps = in_steps(str, range(FEW_ITEMS + 1))
+    assert next(steps) is ALONE
+    needs = list(steps)
+    assert set(needs) == {PAUSE}
+    assert len(needs) == 10
+    with pytest.raises(StopIteration) as ended:
+        next(in_steps(str, range(3)))
+    assert ended.value.value == ["0", "1", "2"]
+
+
+async def test_the_clock_of_a_replacement_is_used() -> None:
+    """FairScheduler that were made before a replacement read the clock that it brings."""
+    scheduler, clock = FairScheduler(lambda: None), Clock()
+    run = Run(scheduler, clock)
+    with environment.replace(monotonic=clock):
+        run.start("long", 2, SLICE_S)
+        assert run.log == ["long"]
+        await until(lambda: "long ended" in run.log, "the job has ended")
+    await scheduler.close()

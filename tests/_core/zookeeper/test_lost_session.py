@@ -1,0 +1,88 @@
+"""A ZooKeeper that opens a session and then responds no more: a call must end in its own time."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08._core.zookeeper import session
+from aiokafka08._core.zookeeper.session import temporary_session
+from aiokafka08._core.zookeeper.topic_states import read_topic_nodes
+from aiokafka08.errors import KafkaConnectionError, KafkaTimeoutError
+from tests.brokers.waiting import wait_for
+
+TIMEOUT_S = 0.2
+_SESSION_TIMEOUT_MS = 1500
+"""kazoo gives the connection up after two thirds of it."""
+
+
+@pytest.fixture
+def lost() -> Iterator[str]:
+    """A ZooKeeper that responds to nothing but the opening of a session."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_open_one_session, args=(server,))
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def _open_one_session(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    server.close()
+    with connection, connection.makefile("rb") as requests:
+        _read_frame(requests)
+        accepted = struct.pack(">iiqi16s?", 0, _SESSION_TIMEOUT_MS, 1, 16, bytes(16), False)
+        connection.sendall(struct.pack(">i", len(accepted)) + accepted)
+        requests.read()
+
+
+def _read_frame(file: Any) -> None:
+    file.read(*struct.unpack(">i", file.read(4)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.get_children("/"),
+        lambda client: client.delete("/a", recursive=True),
+        lambda client: client.create("/a/b", b"", makepath=True),
+    ],
+    ids=["get_children", "delete", "create"],
+)
+def test_requests_of_a_block_end(lost: str, call: Callable[[Any], object]) -> None:
+    with temporary_session(lost, TIMEOUT_S, "test.kazoo") as client:
+        with pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"):
+            call(client)
+        wait_for(lambda: not client.connected, 10, "kazoo gives the connection up")
+        with pytest.raises(KafkaTimeoutError):  # now kazoo keeps requests until it reconnects
+            call(client)
+
+
+def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller would wait for responses much longer."""
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", 0.5)
+    with (
+        pytest.raises(
+            KafkaConnectionError, match=r"^\w+: ZooKeeper 127\.0\.0\.1:1 can't be reached"
+        ),
+        temporary_session("127.0.0.1:1", 3600, "test.kazoo"),
+    ):
+        pass
+
+
+def test_check_of_the_chroot_ends(lost: str) -> None:
+    with (
+        pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"),
+        temporary_session(f"{lost}/kafka", TIMEOUT_S, "test.kazoo"),
+    ):
+        pass
+
+
+def test_read_of_all_topics_ends(lost: str) -> None:
+    with pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"):
+        read_topic_nodes(lost, TIMEOUT_S)

@@ -1,0 +1,135 @@
+"""`-s avro -r URL`: values in Confluent's wire format, with the schemas of a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fastavro
+import pytest
+
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "what", "type": "string"},
+        {"name": "count", "type": ["null", "int"], "default": None},
+    ],
+}
+
+
+class Registry(ThreadingHTTPServer):
+    """A schema registry with one schema, number 7."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), RegistryHandler)
+        self.paths: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class RegistryHandler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Registry)
+        self.server.paths.append(self.path)
+        known = self.path.partition("?")[0] == "/schemas/ids/7"
+        body = {"schema": json.dumps(SCHEMA)} if known else {"error_code": 40403, "message": "no"}
+        data = json.dumps(body).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with Registry() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def message(number: int, order: dict[str, Any]) -> bytes:
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(SCHEMA), order)
+    return struct.pack(">bI", 0, number) + data.getvalue()
+
+
+TEA = message(7, {"what": "tea", "count": 3})
+MILK = message(7, {"what": "milk", "count": None})
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+def test_avro_is_shown_as_json(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, registry: Registry
+) -> None:
+    kafka_cluster.append("orders", 0, [TEA, MILK, None], keys=[b"\0\0\0\1", None, None])
+    at = ["-b", kafka_cluster.bootstrap_servers, "-r", registry.url + "/", "-e"]
+    flags = ["-s", "key=i", "-s", "value=avro", "--format", "jsonl"]
+    done = cli("consume", "orders", *at, *flags)
+    assert (done.code, done.err) == (0, "")
+    tea, milk = {"what": "tea", "count": {"int": 3}}, {"what": "milk", "count": None}
+    records = [json.loads(line) for line in done.lines]
+    assert [(one["key"], one["value"]) for one in records] == [
+        ("1", tea),
+        (None, milk),
+        (None, None),
+    ]
+    done = cli("kcat", "-C", "-t", "orders", *at, "-q", "-s", "value=avro", "-J")
+    assert [json.loads(line)["payload"] for line in done.lines] == [tea, milk, None]
+    done = cli("consume", "orders", *at, "-s", "value=avro", "-f", "%s;")
+    assert [json.loads(one) for one in done.out.split(b";")[:2]] == [tea, milk]
+    assert len(registry.paths) == 3, "a command requests a schema once"
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"tea", "offset 0: not Avro with a schema id: 3 bytes"),
+        (message(8, {"what": "tea"}), "offset 0: the schema registry has no schema 8"),
+        (TEA[:-2], "offset 0: the bytes don't fit their schema"),
+    ],
+)
+def test_wrong_avro_is_named(
+    value: bytes, text: str, cli: RunCommand, kafka_cluster: EmbeddedCluster, registry: Registry
+) -> None:
+    kafka_cluster.append("orders", 0, [value])
+    at = ["-b", kafka_cluster.bootstrap_servers, "-r", registry.url, "-s", "avro", "-e"]
+    done = cli("consume", "orders", *at, "--format", "jsonl")
+    assert (done.code, done.out) == (1, b"")
+    assert text in done.err
+    shown = json.loads(cli("kcat", "-C", "-t", "orders", *at, "-J").out)
+    assert shown["payload"] is None
+    assert text.partition(": ")[2] in shown["payload_error"]
+
+
+@pytest.mark.kafka_cluster(topics={"orders": 1})
+@pytest.mark.parametrize(("url", "code"), [("http://127.0.0.1:1", 1), ("not a url", 2)])
+def test_registry_out_of_reach_is_named(
+    url: str, code: int, cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    kafka_cluster.append("orders", 0, [TEA])
+    at = ["-b", kafka_cluster.bootstrap_servers, "-r", url, "-s", "avro", "-e"]
+    done = cli("consume", "orders", *at)
+    assert (done.code, done.out) == (code, b"")
+    assert f"schema registry {url!r}" in done.err
+    assert done.err.count("\n") == 1

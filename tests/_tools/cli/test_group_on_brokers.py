@@ -1,0 +1,254 @@
+"""`group` on real brokers of each line, beside Kafka's own tools.
+
+The judges: ConsumerOffsetChecker (0.8), ConsumerGroupCommand (0.9 and later), ExportZkOffsets and
+ImportZkOffsets (up to 0.10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from tests._tools.cli.conftest import RunCommand
+from tests.admin.test_offsets_topic_on_brokers import nodes
+from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.versions import VERSIONS
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+NewName = Callable[..., str]
+RELEASES = [name for name, version in VERSIONS.items() if version.needs_zookeeper]
+NEW_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+Numbers = dict[int, tuple[int, int, int]]
+"""Partition → committed offset, end of the log, lag."""
+
+
+def numbers_of_kafka(cluster: RealCluster, group: str, topic: str, store: str) -> Numbers:
+    """Return what the tool of the brokers' own release prints of a group."""
+    version = VERSIONS[cluster.version].number
+    bootstrap, zookeeper = cluster.bootstrap_servers, cluster.zookeeper_connect
+    if version < (0, 9):
+        option = "--zookeeper" if version >= (0, 8, 2) else "--zkconnect"
+        tool = "kafka.tools.ConsumerOffsetChecker"
+        arguments = [option, zookeeper, "--group", group, "--topic", topic]
+    elif store == "zookeeper":
+        tool = "kafka.admin.ConsumerGroupCommand"
+        arguments = ["--zookeeper", zookeeper, "--describe", "--group", group]
+    else:
+        tool = NEW_TOOL if version >= (3,) else "kafka.admin.ConsumerGroupCommand"
+        arguments = ["--bootstrap-server", bootstrap, "--describe", "--group", group]
+        arguments += ["--new-consumer"] if version < (0, 10) else []
+        # On a busy machine the 5 s that it waits for a broker may be too short. Older ones have no
+        # option for that.
+        arguments += ["--timeout", "60000"] if version >= (3,) else []
+    done = cluster.run_java(tool, *arguments)
+    rows = re.findall(
+        rf"\b{topic}[,\s]+(\d+)[,\s]+(\d+)[,\s]+(\d+)[,\s]+(-?\d+)", done.stdout, re.M
+    )
+    assert rows, done
+    return {int(row[0]): (int(row[1]), int(row[2]), int(row[3])) for row in rows}
+
+
+def numbers_of_ours(rows: list[dict[str, Any]], store: str) -> Numbers:
+    return {
+        row["partition"]: (row["committed"], row["end"], row["lag"])
+        for row in rows
+        if row["store"] == store and row["committed"] is not None
+    }
+
+
+def fill(cluster: RealCluster, topic: str, *counts: int) -> None:
+    cluster.create_topic(topic, partitions=len(counts))
+
+    async def work() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, acks="all"
+        ) as producer:
+            for partition, count in enumerate(counts):
+                if count:
+                    await (await producer.send_many(topic, [b"v"] * count, partition=partition))
+
+    asyncio.run(work())
+
+
+@contextlib.contextmanager
+def zookeeper(cluster: RealCluster) -> Iterator[KazooClient]:
+    client = KazooClient(cluster.zookeeper_connect)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_groups_are_those_of_kafkas_tools(
+    version: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    cli: RunCommand,
+    tmp_path: Path,
+) -> None:
+    cluster = broker_clusters.get(version)
+    number = VERSIONS[version].number
+    server = ("-b", cluster.bootstrap_servers, "--format", "json")
+    both = (*server, "--zookeeper", cluster.zookeeper_connect)
+    topic, group = unique_topic("cli"), unique_topic("g")
+    fill(cluster, topic, 10, 5, 0)
+
+    # Reading changes nothing, on no release.
+    before = nodes(cluster)
+    for arguments in (["list"], ["describe", group], ["lag", group], ["lag", "--all"]):
+        cli("group", *arguments, *both)
+    cli("group", "reset", group, "--to-earliest", "--topic", topic, "--store", "zookeeper", *both)
+    assert nodes(cluster) == before
+
+    # Offsets in ZooKeeper: in and out, also in the files of Kafka's tools.
+    lines = [f"/consumers/{group}/offsets/{topic}/{p}:{offset}" for p, offset in ((0, 4), (1, 5))]
+    text = "".join(f"{line}\n" for line in [*lines, f"/consumers/{group}/offsets/{topic}/2:0"])
+    imported = cli("group", "import", "--execute", *both, stdin=text.encode())
+    assert (imported.code, imported.err) == (0, "")
+    assert {"group": group, "store": "zookeeper", "protocol_type": "consumer"} in cli(
+        "group", "list", *both
+    ).json
+    rows = cli("group", "lag", group, *both).json
+    assert numbers_of_ours(rows, "zookeeper") == {0: (4, 10, 6), 1: (5, 5, 0), 2: (0, 0, 0)}
+    if version != "0.8.0":  # brokers read ZooKeeper too
+        assert cli("group", "lag", group, *server).json == rows
+    exported = cli("group", "export", group, "--as", "zookeeper", "--zookeeper",
+                   cluster.zookeeper_connect, *server[:2])  # fmt: skip
+    assert exported.out.decode() == text
+    if number < (3,):
+        with zookeeper(cluster) as client:  # the tool of 0.9 and 0.10 needs these nodes
+            client.ensure_path(f"/consumers/{group}/owners/{topic}")
+            client.ensure_path(f"/consumers/{group}/ids")
+        theirs = numbers_of_kafka(cluster, group, topic, "zookeeper")
+        assert theirs == numbers_of_ours(rows, "zookeeper")
+        if version in ("0.8.2.2", "0.10.2.2"):  # each run of Java takes a second
+            exchange_with_kafkas_tools(cluster, group, text, cli, tmp_path)
+
+    # Offsets in Kafka, of an idle group and of a live one.
+    if number >= (0, 8, 2):
+        idle = unique_topic("idle")
+        reset = ("group", "reset", idle, "--topic", topic, "--store", "kafka", "--execute")
+        assert cli(*reset, "--to-offset", "3", *both).code == 0
+        assert {"group": idle, "store": "kafka", "protocol_type": ""} in cli(
+            "group", "list", *server
+        ).json
+        rows = cli("group", "lag", idle, *server).json
+        assert numbers_of_ours(rows, "kafka") == {0: (3, 10, 7), 1: (3, 5, 2), 2: (0, 0, 0)}
+        if number < (0, 9):  # 0.9 describes live groups only
+            assert numbers_of_kafka(cluster, idle, topic, "kafka") == numbers_of_ours(rows, "kafka")
+        deleted = cli("group", "delete", idle, "--store", "kafka", "--yes", *both)
+        outcome = "deleted" if number >= (1, 1) else "expiring"
+        assert deleted.json == [{"group": idle, "store": "kafka", "outcome": outcome}]
+    if number >= (0, 9):
+        compare_live_group(cluster, topic, unique_topic("live"), cli)
+
+    deleted = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
+    assert deleted.json == [{"group": group, "store": "zookeeper", "outcome": "deleted"}]
+    with zookeeper(cluster) as client:
+        assert client.exists(f"/consumers/{group}") is None
+    again = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
+    assert (again.code, again.out) == (1, b"")
+
+
+def exchange_with_kafkas_tools(
+    cluster: RealCluster, group: str, text: str, cli: RunCommand, folder: Path
+) -> None:
+    """Their export is ours; their import reads ours; our import reads theirs."""
+    connect, theirs, ours = cluster.zookeeper_connect, folder / "theirs", folder / "ours"
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", connect)
+    export = ["--zkconnect", connect, "--group", group, "--output-file", str(theirs)]
+    done = cluster.run_java("kafka.tools.ExportZkOffsets", *export)
+    assert sorted(theirs.read_text().splitlines()) == sorted(text.splitlines()), done
+    ours.write_text(text.replace(":4\n", ":1\n"))
+    done = cluster.run_java(
+        "kafka.tools.ImportZkOffsets", "--zkconnect", connect, "--input-file", str(ours)
+    )
+    exported = cli("group", "export", group, "--as", "zookeeper", "--store", "zookeeper", *both)
+    assert exported.out.decode() == ours.read_text(), done
+    assert cli("group", "import", str(theirs), "--execute", *both).code == 0
+    exported = cli("group", "export", group, "--as", "zookeeper", "--store", "zookeeper", *both)
+    assert exported.out.decode() == text
+
+
+def compare_live_group(cluster: RealCluster, topic: str, group: str, cli: RunCommand) -> None:
+    """The lag of a group with a member is that of Kafka's tool; a change of it is refused."""
+    server = ("-b", cluster.bootstrap_servers, "--format", "json")
+
+    async def with_a_member() -> None:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=group,
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            await consumer.commit({TopicPartition(topic, 0): 7, TopicPartition(topic, 1): 5})
+            rows = (await asyncio.to_thread(cli, "group", "lag", group, *server)).json
+            theirs = await asyncio.to_thread(numbers_of_kafka, cluster, group, topic, "kafka")
+            assert theirs == numbers_of_ours(rows, "kafka") == {0: (7, 10, 3), 1: (5, 5, 0)}
+            [member] = {row["member"] for row in rows}
+            assert [row["partition"] for row in rows] == [0, 1, 2]
+            for change in (["reset", group, "--to-earliest", "--execute"],
+                           ["delete", group, "--yes"]):  # fmt: skip
+                refused = await asyncio.to_thread(cli, "group", *change, *server)
+                assert (refused.code, refused.out, member in refused.err) == (1, b"", True)
+
+    asyncio.run(with_a_member())
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.2.2"])
+def test_member_in_zookeeper_protects_its_group(
+    version: str, broker_clusters: BrokerClusters, unique_topic: NewName, cli: RunCommand
+) -> None:
+    cluster = broker_clusters.get(version)
+    server = ("-b", cluster.bootstrap_servers, "--format", "json")
+    both = (*server, "--zookeeper", cluster.zookeeper_connect)
+    topic, group = unique_topic("cli"), unique_topic("g")
+    fill(cluster, topic, 3, 0)
+
+    async def with_a_member() -> None:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            zookeeper_connect=cluster.zookeeper_connect,
+            group_id=group,
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            await consumer.commit({TopicPartition(topic, 0): 2})
+            [member] = (await asyncio.to_thread(cli, "group", "describe", group, *both)).json[-1:]
+            assert (member["store"], member["state"]) == ("zookeeper", "Stable")
+            assert member["partitions"] == [f"{topic}/0", f"{topic}/1"]
+            rows = (await asyncio.to_thread(cli, "group", "lag", group, *both)).json
+            assert [(row["committed"], row["lag"], row["member"]) for row in rows] == [
+                (2, 1, member["member"]),
+                (None, None, member["member"]),
+            ]
+            for change in (
+                ["reset", group, "--to-earliest"],
+                ["reset", group, "--to-earliest", "--execute"],
+                ["delete", group, "--store", "zookeeper", "--yes"],
+            ):
+                refused = await asyncio.to_thread(cli, "group", *change, *both)
+                assert (refused.code, refused.out) == (1, b"")
+                assert member["member"] in refused.err
+
+    asyncio.run(with_a_member())
+    blind = cli("group", "reset", group, "--to-earliest", "--execute", *server)
+    assert (blind.code, "--zookeeper host:2181" in blind.err) == (1, True)
+    reset = cli("group", "reset", group, "--to-earliest", "--execute", *both)
+    assert [(row["partition"], row["committed"], row["new"]) for row in reset.json] == [(0, 2, 0)]

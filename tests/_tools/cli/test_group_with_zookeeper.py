@@ -1,0 +1,196 @@
+"""Changes of groups on the embedded cluster beside a real ZooKeeper, which a test fills itself.
+
+The ZooKeeper knows broker 0 below the chroot /ours, broker 77 below /theirs, and none at the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from aiokafka08._core.zookeeper.group_nodes import GroupNodes
+from aiokafka08.errors import NonEmptyGroup
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.cli.conftest import RunCommand
+from tests._tools.cli.test_group import T0, V0, commit, committed
+from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.versions import VERSIONS
+from tests.brokers.zookeeper import ZooKeeperServer
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
+    require_real_brokers()
+    server = ZooKeeperServer(VERSIONS["0.10.2.2"], tmp_path_factory.mktemp("zookeeper"))
+    try:
+        server.start(30)
+        client = KazooClient(server.connect)
+        client.start()
+        try:
+            client.create("/ours/brokers/ids/0", b"{}", makepath=True)
+            client.create("/theirs/brokers/ids/77", b"{}", makepath=True)
+            yield client
+        finally:
+            client.stop()
+            client.close()
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def address(session: KazooClient) -> str:
+    host, port = session.hosts[0]
+    return f"{host}:{port}"
+
+
+@pytest.fixture(params=["0.8.2", "0.10"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(1, request.param, {"orders": 2, "visits": 1}) as running:
+        running.append("orders", 0, [b"v"] * 10)
+        yield running
+
+
+def register(session: KazooClient, group: str, member: str = "m") -> None:
+    data = b'{"version":1,"subscription":{"orders":1},"pattern":"static"}'
+    session.create(f"/ours/consumers/{group}/ids/{member}", data, makepath=True)
+
+
+def test_other_zookeeper_protects_no_group(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
+) -> None:
+    server = ("-b", cluster.bootstrap_servers)
+    commit(cluster, "g", {T0: 4}, "zookeeper")
+    session.ensure_path("/theirs/consumers/g/offsets/orders")
+    reset = ("group", "reset", "g", "--to-latest", "--topic", "orders:0", "--store", "zookeeper")
+    exported = cli("group", "export", "g", "--store", "zookeeper", *server).out
+    for chroot, text in (
+        ("", "names no live broker. Check that zookeeper_connect"),
+        ("/theirs", "it has the brokers 77, the cluster has 0. Check its address and the chroot"),
+    ):
+        for arguments in (
+            reset,
+            (*reset, "--execute"),
+            ("group", "import", "--execute"),
+            ("group", "delete", "g", "--yes"),
+        ):
+            done = cli(*arguments, *server, "--zookeeper", address + chroot, stdin=exported)
+            assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+            assert text in done.err
+    assert session.exists("/theirs/consumers/g/offsets/orders")
+    assert committed(cluster, "g", "orders", 0, "zookeeper") == 4
+    done = cli(*reset, "--execute", *server, "--zookeeper", f"{address}/ours")
+    assert (done.code, session.get("/ours/consumers/g/offsets/orders/0")[0]) == (0, b"10")
+
+
+def test_both_stores_are_reset(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
+) -> None:
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours", "--format", "json")
+    group = f"both{cluster.version}"
+    commit(cluster, group, {T0: 4})
+    session.create(f"/ours/consumers/{group}/offsets/orders/0", b"3", makepath=True)
+    done = cli("group", "reset", group, "--to-latest", "--execute", *both)
+    assert [(one["store"], one["committed"], one["new"]) for one in done.json] == [
+        ("kafka", 4, 10),
+        ("zookeeper", 3, 10),
+    ]
+    assert committed(cluster, group, "orders", 0) == 10
+    assert session.get(f"/ours/consumers/{group}/offsets/orders/0")[0] == b"10"
+
+
+def test_nothing_is_changed_if_one_group_is_live(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
+) -> None:
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours")
+    prefix = f"v{cluster.version}"
+    names = [f"{prefix}{letter}" for letter in "abc"]
+    for name in names:
+        commit(cluster, name, {T0: 4})
+    commits = len(cluster.requests(OffsetCommitRequest))
+    register(session, names[1])
+    text = "".join(f"{name},orders,0,5\n" for name in names).encode()
+    for arguments in (("import", "--execute"), ("delete", *names, "--store", "kafka", "--yes")):
+        done = cli("group", *arguments, *both, stdin=text)
+        assert (done.code, done.out) == (1, b"")
+        assert f"group {names[1]!r} is live" in done.err
+        assert len(cluster.requests(OffsetCommitRequest)) == commits
+
+
+def test_change_that_fails_later_shows_what_is_done(
+    cluster: EmbeddedCluster,
+    cli: RunCommand,
+    session: KazooClient,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member of the second group registers while the first group is deleted."""
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours", "--format", "json")
+    first, second = (f"late{cluster.version}{letter}" for letter in "ab")
+    for name in (first, second):
+        session.ensure_path(f"/ours/consumers/{name}/offsets/visits")
+    delete = GroupNodes.delete
+
+    def register_and_delete(nodes: GroupNodes, group: str) -> bool:
+        deleted = delete(nodes, group)
+        if group == first:
+            register(session, second)
+        return deleted
+
+    monkeypatch.setattr(GroupNodes, "delete", register_and_delete)
+    arguments = ("group", "delete", first, second, "--store", "zookeeper", "--yes")
+    done = cli(*arguments, *both)
+    assert (done.code, done.json) == (
+        1,
+        [{"group": first, "store": "zookeeper", "outcome": "deleted"}],
+    )
+    assert f"group {second!r} is live" in done.err
+    assert session.exists(f"/ours/consumers/{second}/offsets/visits")
+
+    # So for an import: its second group begins to live after the first one is committed.
+    session.delete(f"/ours/consumers/{second}/ids/m")
+    for name in (first, second):
+        commit(cluster, name, {V0: 0, T0: 4})
+    describe = GroupNodes.describe
+
+    def describe_and_register(nodes: GroupNodes, groups: Any) -> Any:
+        if committed(cluster, first, "orders", 0) == 5:
+            session.ensure_path(f"/ours/consumers/{second}/ids/m")
+        return describe(nodes, groups)
+
+    monkeypatch.setattr(GroupNodes, "describe", describe_and_register)
+    text = f"{first},orders,0,5\n{second},orders,0,5\n".encode()
+    done = cli("group", "import", "--store", "kafka", "--execute", *both, stdin=text)
+    assert (done.code, [one["group"] for one in done.json]) == (1, [first])
+    assert f"group {second!r} is live" in done.err
+    assert [committed(cluster, name, "orders", 0) for name in (first, second)] == [5, 4]
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_member_that_registers_meanwhile_is_kept(
+    session: KazooClient, address: str, monkeypatch: pytest.MonkeyPatch, has_ids: bool
+) -> None:
+    group = f"meanwhile{has_ids}"
+    session.ensure_path(f"/ours/consumers/{group}/{'ids' if has_ids else 'owners'}")
+    nodes = GroupNodes(f"{address}/ours", 10, "test")
+    read = GroupNodes._children
+
+    def read_and_register(self: GroupNodes, client: KazooClient, paths: Any) -> Any:
+        found = read(self, client, paths)
+        register(session, group)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupNodes, "_children", read_and_register)
+        with pytest.raises(NonEmptyGroup, match="has just started"):
+            nodes.delete(group)
+    assert session.exists(f"/ours/consumers/{group}/ids/m")
+    session.delete(f"/ours/consumers/{group}/ids/m")
+    assert nodes.delete(group)
+    assert session.exists(f"/ours/consumers/{group}") is None
+    assert not nodes.delete(group)

@@ -1,0 +1,109 @@
+"""All rules together, the list of codes, and the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
+from aiokafka08._tools.doctor.examination import Examination, examine
+from aiokafka08._tools.doctor.finding import Finding, FindingCode, Severity, in_order, is_healthy
+from aiokafka08._tools.doctor.places import duration, name_list, ranges, topic_list
+from aiokafka08._tools.doctor.report import report, summary
+from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
+from tests._tools.doctor.samples import cluster, partition, told
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "doctor.md"
+CONFIG = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+HEALTHY = cluster(partition(assigned=[0, 1, 2], stored_isr=[0, 1, 2]), config=CONFIG)
+
+
+def test_healthy_cluster_has_no_findings() -> None:
+    later = dataclasses.replace(HEALTHY)
+    assert examine(Examination(HEALTHY, later, 60.0)) == []
+
+
+def test_what_was_not_looked_at_is_a_note() -> None:
+    seen = cluster(partition(), config=None)
+    found = examine(Examination(seen, seen, asks_zookeeper=False))
+    [note] = found
+    assert note.code is FindingCode.UNCHECKED
+    assert note.action == "Give --watch 60s and --zookeeper host:2181/chroot"
+    assert "without a second sample: how near" in note.why
+    assert "without ZooKeeper: the true replication factor" in note.why
+    assert "min.insync.replicas" in note.why
+    [note] = examine(Examination(HEALTHY, HEALTHY))
+    assert note.action == "Give --watch 60s"
+    assert "ZooKeeper" not in note.why
+    assert is_healthy(found)
+
+
+def test_what_could_not_be_read_is_a_finding() -> None:
+    seen = dataclasses.replace(HEALTHY, errors=("groups not read: no coordinator",))
+    [found, _] = examine(Examination(seen, seen))
+    assert (found.code, found.why) == (FindingCode.UNREADABLE, "groups not read: no coordinator")
+    assert not is_healthy([found])
+
+
+def test_gap_of_the_first_sample_is_a_finding() -> None:
+    """A rule that compares two samples says nothing about what one of them lacks."""
+    gap = "groups in Kafka not read: no coordinator"
+    first = dataclasses.replace(HEALTHY, errors=(gap,))
+    for last in (HEALTHY, dataclasses.replace(first)):
+        [found] = examine(Examination(first, last, 60.0))
+        assert (found.code, found.why) == (FindingCode.UNREADABLE, gap)
+
+
+def test_broker_that_does_not_respond_is_found() -> None:
+    seen = dataclasses.replace(HEALTHY, brokers={1: BrokerSample(1, "k:1", error="it is down")})
+    [found] = unreachable(seen)
+    assert told([found]) == [("unreachable-broker", "broker 1 at k:1")]
+    assert "doesn't respond: it is down. " in found.why
+
+
+def test_brokers_of_several_releases_are_found() -> None:
+    [found] = mixed_lines({0: "0.9", 1: "0.8", 2: "0.9"})
+    assert found.why.startswith("brokers of several releases: 0.8: broker 1; 0.9: brokers 0, 2. ")
+    assert told(mixed_lines({0: "0.8.2", 1: "0.8", 2: "0.8.0 or 0.8.1"}))
+    assert not list(mixed_lines({0: "0.9", 1: "0.9"}))
+    assert not list(mixed_lines({0: "0.8.2", 1: "0.8"}))  # which leads no partition
+
+
+def test_urgent_findings_come_first() -> None:
+    found = [Finding(code, "w", "y", "a") for code in reversed(FindingCode)]
+    ordered = [one.code.severity for one in in_order(found)]
+    assert ordered == sorted(ordered, key=list(Severity).index)
+
+
+def test_page_has_all_codes() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
+    assert rows == [(one.value, one.severity, one.meaning) for one in FindingCode]
+
+
+def test_verdict_counts_in_singular_and_plural() -> None:
+    codes = (
+        [FindingCode.STALE_ISR] * 2
+        + [FindingCode.LEADERLESS_PARTITION] * 2
+        + [FindingCode.UNCHECKED]
+    )
+    findings = [Finding(code, "topic 't'", "why", "do it") for code in codes]
+    assert summary(findings) == "unhealthy: 2 critical, 2 warnings, 1 note"
+
+
+def test_report_has_paragraphs_and_a_verdict() -> None:
+    text = report([Finding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 24)
+    assert text == (
+        "WARNING   stale-isr: topic 't'\n"
+        "  why why why why why\n  why why why why .\n"
+        "  → do it.\n\n"
+        "unhealthy: 1 warning\n"
+    )
+    assert report([], 80) == "healthy\n"
+
+
+def test_places_are_short() -> None:
+    assert ranges([7, 0, 3, 4, 5]) == "0, 3-5, 7"
+    assert name_list("gfedcba") == "a, b, c, d, e and 2 more"
+    assert (topic_list(["a"]), topic_list(["b", "a"])) == ("topic 'a'", "2 topics: a, b")
+    assert [duration(one) for one in (45.2, 600, 9000)] == ["45 s", "10 min", "2.5 h"]

@@ -1,0 +1,142 @@
+"""Rules about groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08._tools.doctor.group_health import (
+    beyond_end,
+    idle_lag,
+    near_retention,
+    overtaken,
+    seconds_left,
+)
+from tests._tools.doctor.samples import cluster, group, log, told
+
+IDLE = [("idle-group-lag", "group 'g' (kafka)")]
+
+
+def test_idle_group_with_lag_is_found() -> None:
+    seen = cluster(log(0, 1500), groups=[group(250)])
+    [found] = idle_lag(seen, seen)
+    assert told([found]) == IDLE
+    assert found.why.startswith("no members, and 1,250 offsets behind in t. (A consumer that uses")
+
+
+def test_deleted_messages_of_an_idle_group_are_counted() -> None:
+    seen = cluster(log(1000, 1500), groups=[group(250)])
+    [found] = idle_lag(seen, seen)
+    assert "1,250 offsets behind in t. 750 of them are deleted already. " in found.why
+    assert not list(overtaken(seen, seen))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        group(1500),  # no lag
+        group(250, ["member"]),
+        group(250, None),  # members unknown
+    ],
+)
+def test_group_is_not_idle_or_has_no_lag(one: object) -> None:
+    seen = cluster(log(0, 1500), groups=[one])  # type: ignore[list-item]
+    assert not list(idle_lag(seen, seen))
+
+
+def test_group_without_members_that_commits_is_in_use() -> None:
+    first, last = (cluster(log(0, 1500), groups=[group(at)]) for at in (250, 260))
+    assert not list(idle_lag(first, last))
+    assert told(idle_lag(first, first)) == IDLE
+
+
+def test_old_offsets_in_the_other_store_are_not_idle() -> None:
+    """A group moved from ZooKeeper to Kafka leaves its offsets in ZooKeeper."""
+    groups = [group(250, store="zookeeper"), group(1500, ["member"])]
+    seen = cluster(log(0, 1500), groups=groups)
+    assert not list(idle_lag(seen, seen))
+
+
+def test_members_of_one_store_count_for_both() -> None:
+    """On 0.8.2 brokers don't know the members of a group whose offsets they have."""
+    groups = [group(250, None), group(1500, store="zookeeper")]
+    seen = cluster(log(0, 1500), groups=groups)
+    assert told(idle_lag(seen, seen)) == IDLE
+    groups = [group(250, None), group(1500, ["member"], store="zookeeper")]
+    seen = cluster(log(0, 1500), groups=groups)
+    assert not list(idle_lag(seen, seen))
+
+
+def test_offsets_that_are_not_known_make_no_finding() -> None:
+    for one in (log(None, None), log(0, None)):
+        seen = cluster(one, groups=[group(250)])
+        assert not [*idle_lag(seen, seen), *overtaken(seen, seen), *beyond_end(seen, seen)]
+    gone = cluster(log(0, 10), topic="other", groups=[group(250)])
+    assert not [*idle_lag(gone, gone), *overtaken(gone, gone), *beyond_end(gone, gone)]
+
+
+def test_group_in_use_that_was_overtaken_is_found() -> None:
+    seen = cluster(log(1000, 1500), groups=[group(250, ["member"])])
+    [found] = overtaken(seen, seen)
+    assert told([found]) == [("group-overtaken", "group 'g' (kafka), topic 't', partition 0")]
+    assert "750 offsets were deleted" in found.why
+    level = cluster(log(1000, 1500), groups=[group(1000, ["member"])])
+    assert not list(overtaken(level, level))
+
+
+def test_committed_offset_after_the_end_is_found() -> None:
+    first = cluster(log(0, 10), groups=[group(250)])
+    last = cluster(log(0, 12), groups=[group(250)])
+    assert told(beyond_end(first, last)) == [
+        ("offset-beyond-end", "group 'g' (kafka), topic 't', partition 0")
+    ]
+    fine = cluster(log(0, 300), groups=[group(250)])
+    assert not list(beyond_end(first, fine))
+
+
+@pytest.mark.parametrize(
+    ("was", "is_", "left_s"),
+    [
+        # (start, end, committed) at two times, 60 s apart
+        ((1000, 9000, 2000), (1000, 9600, 2000), 100),  # it stands still: 1000 at 10/s
+        ((1000, 9000, 2000), (1000, 9600, 2300), 260),  # half as fast as the writers: 1300 at 5/s
+        ((1000, 9000, 2000), (1000, 9600, 2600), None),  # it keeps up
+        ((1000, 9000, 2000), (1000, 9000, 2000), None),  # nobody writes
+        ((0, 9000, 2000), (0, 9600, 2000), None),  # retention hasn't deleted anything
+        ((1000, 9000, 6000), (1000, 9600, 6000), None),  # in the newer half
+        ((1000, 9000, 3500), (3000, 9600, 3500), 0),  # the next deletion
+        ((1000, 9000, 2000), (3000, 9600, 2000), None),  # overtaken: another finding
+    ],
+)
+def test_time_until_retention_overtakes_a_group(
+    was: tuple[int, int, int], is_: tuple[int, int, int], left_s: float | None
+) -> None:
+    first, last = (
+        cluster(log(start, end), groups=[group(committed)]) for start, end, committed in (was, is_)
+    )
+    found = list(near_retention(first, last, 60.0))
+    if left_s is None:
+        assert not found
+        return
+    [one] = found
+    assert told([one]) == [("retention-near", "group 'g' (kafka), topic 't', partition 0")]
+    when = f"in about {left_s} s" if left_s < 120 else "in about 4 min"
+    assert (when if left_s else "with its next deletion") in one.why
+
+
+def test_time_beyond_the_horizon_is_no_finding() -> None:
+    first, last = (cluster(log(10**9, 10**10 + n), groups=[group(10**9 * 2)]) for n in (0, 60))
+    assert not list(near_retention(first, last, 60.0))
+
+
+def test_compacted_topic_has_no_retention() -> None:
+    config = {"cleanup.policy": "compact"}
+    first, last = (
+        cluster(log(1000, 9000 + n), config=config, groups=[group(2000)]) for n in (0, 600)
+    )
+    assert not list(near_retention(first, last, 60.0))
+
+
+def test_group_that_is_new_has_no_estimate() -> None:
+    first, last = cluster(log(1000, 9000)), cluster(log(1000, 9600), groups=[group(2000)])
+    assert not list(near_retention(first, last, 60.0))
+    assert seconds_left((5, 5), (log(None, None), log(1, 9)), 60.0) is None

@@ -1,0 +1,101 @@
+"""Rules about leaders, replicas and ISRs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
+from aiokafka08._tools.monitoring.cluster_sample import PartitionSample
+from tests._tools.doctor.samples import cluster, partition, told
+
+
+def test_leaderless_partitions_of_a_topic_are_one_finding() -> None:
+    dead = partition(isr=[], leader=None)
+    seen = cluster(dead, partition(), dead, dead)
+    assert told(leaderless(seen)) == [("leaderless-partition", "topic 't', partitions 0, 2-3")]
+
+
+@pytest.mark.parametrize(
+    ("isr", "assigned", "action"),
+    [
+        ([2, 1], [1, 2], "Start brokers 1, 2: the last ISR, which has all messages. "),
+        ([], [1, 2], "Start brokers 1, 2, which have its replicas. The ISR in ZooKeeper is empty"),
+        (None, None, "Start the stopped brokers. --zookeeper shows which "),
+    ],
+)
+def test_leaderless_partition_names_brokers_to_start(
+    isr: list[int] | None, assigned: list[int] | None, action: str
+) -> None:
+    dead = partition([], [], leader=None, assigned=assigned, stored_isr=isr)
+    [found] = leaderless(cluster(dead))
+    assert found.where == "topic 't', partition 0"
+    assert found.action.startswith(action)
+
+
+def test_topic_without_partitions_is_leaderless() -> None:
+    assert told(leaderless(cluster())) == [("leaderless-partition", "topic 't'")]
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (partition(isr=[0, 1]), "2 of 3 replicas in sync; missing: broker 2. Fewer failures"),
+        (partition(isr=[0]), "1 of 3 replicas in sync; missing: brokers 1, 2. If the leader"),
+        # 0.8.2 and 0.9 leave dead brokers out (docs/brokers.md 4.7)
+        (
+            partition([0, 1], [0, 1], lacks_replica=True),
+            "2 of 2 replicas in sync; Metadata leaves out a replica on a dead",
+        ),
+        (
+            partition([0, 1], [0, 1], assigned=[0, 1, 7], stored_isr=[0, 1]),
+            "2 of 3 replicas in sync; missing: broker 7 (the cluster doesn't name broker 7 any",
+        ),
+    ],
+)
+def test_missing_replicas_are_found(one: PartitionSample, why: str) -> None:
+    [found] = under_replicated(cluster(one))
+    assert (found.code.value, found.where) == ("under-replicated", "topic 't', partition 0")
+    assert found.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        partition(),
+        partition(isr=[], leader=None),  # a finding of its own
+        # ZooKeeper decides
+        partition(isr=[0], assigned=[0, 1, 2], stored_isr=[2, 1, 0]),
+        partition([0], [0], lacks_replica=True, assigned=[0, 1], stored_isr=[0, 1]),
+    ],
+)
+def test_complete_isr_is_no_finding(one: PartitionSample) -> None:
+    assert not list(under_replicated(cluster(one)))
+
+
+def test_isr_that_stays_different_is_stale() -> None:
+    stale = cluster(partition(isr=[0, 2], assigned=[0, 1, 2], stored_isr=[2, 1, 0]), config={})
+    [found] = stale_isr(stale, stale, {0: "0.8"})
+    assert told([found]) == [("stale-isr", "topic 't', partition 0")]
+    assert "Metadata reports the ISR [0, 2], ZooKeeper has [0, 1, 2]" in found.why
+
+
+def test_passing_difference_of_isrs_is_not_stale() -> None:
+    stale = cluster(partition(isr=[0, 2], stored_isr=[0, 1, 2]), config={})
+    other = cluster(partition(isr=[0], stored_isr=[0, 1, 2]), config={})
+    same = cluster(partition(isr=[2, 0, 1], stored_isr=[0, 1, 2]), config={})
+    for first, last in ((stale, same), (same, stale), (other, stale)):
+        assert not list(stale_isr(first, last, {0: "0.8"}))
+
+
+def test_dead_broker_in_the_stored_isr_is_not_stale() -> None:
+    """ZooKeeper keeps a dead broker in the ISR until the leader notices."""
+    seen = cluster(partition([0, 1], [0, 1], stored_isr=[0, 1, 2]), config={}, brokers=[0, 1])
+    assert not list(stale_isr(seen, seen, {0: "0.8"}))
+
+
+def test_newer_brokers_report_an_isr_with_a_delay() -> None:
+    stale = cluster(partition(isr=[0, 1, 2], stored_isr=[0, 1]), config={})
+    assert not list(stale_isr(stale, stale, {0: "0.9"}))
+    assert told(stale_isr(stale, dataclasses.replace(stale), {0: "0.9"}))

@@ -1,0 +1,84 @@
+"""Rules about unclean elections, min.insync.replicas and retention.ms."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08._tools.doctor.settings import (
+    min_isr,
+    retention_deletes_all,
+    unclean_election,
+    unknown_settings,
+)
+from tests._tools.doctor.samples import cluster, partition, told
+
+
+def test_unclean_election_is_found_where_the_topic_allows_it() -> None:
+    def found(value: str) -> list[tuple[str, str]]:
+        config = {"unclean.leader.election.enable": value}
+        return told(unclean_election(cluster(partition(), config=config)))
+
+    assert found("true") == found("TRUE") == [("unclean-election", "topic 't'")]
+    assert found("false") == []
+    assert not list(unclean_election(cluster(partition())))
+
+
+@pytest.mark.parametrize(
+    ("setting", "replicas", "isr", "codes"),
+    [
+        ("2", 3, 3, []),
+        ("2", 3, 2, []),
+        ("2", 3, 1, ["under-min-isr"]),
+        ("3", 3, 3, ["min-isr-all-replicas"]),
+        ("3", 3, 2, ["min-isr-all-replicas", "under-min-isr"]),
+        ("4", 3, 3, ["min-isr-too-high"]),
+        ("1", 3, 3, ["min-isr-too-low"]),
+        ("1", 1, 1, []),
+        ("two", 3, 1, []),
+    ],
+)
+def test_min_isr_is_compared_with_the_replicas(
+    setting: str, replicas: int, isr: int, codes: list[str]
+) -> None:
+    one = partition(assigned=range(replicas), stored_isr=range(isr))
+    seen = cluster(one, config={"min.insync.replicas": setting})
+    assert [code for code, _ in told(min_isr(seen))] == codes
+
+
+def test_partition_without_leader_is_not_under_min_isr() -> None:
+    one = partition(assigned=[0, 1, 2], stored_isr=[], leader=None)
+    assert not list(min_isr(cluster(one, config={"min.insync.replicas": "2"})))
+
+
+def test_settings_of_the_brokers_are_unknown() -> None:
+    first, second = unknown_settings(cluster(partition(), config={}))
+    assert first.why.startswith("unclean.leader.election.enable: unknown. It isn't set for the")
+    assert second.why.startswith("min.insync.replicas: unknown. It isn't set for the topic")
+
+
+def test_settings_of_the_topic_are_known() -> None:
+    config = {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+    assert not list(unknown_settings(cluster(partition(), config=config)))
+    assert not list(unknown_settings(cluster(partition(), topic="__consumer_offsets")))
+
+
+@pytest.mark.parametrize(
+    ("config", "releases", "codes"),
+    [
+        ({"retention.ms": "-1"}, {0: "0.8.2", 1: "0.9"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-5"}, {1: "0.8.0 or 0.8.1"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-1"}, {1: "0.8"}, ["retention-deletes-all"]),
+        ({"retention.ms": "-1"}, {0: "0.8.0", 1: "0.9", 2: "0.10.2"}, []),
+        ({"retention.ms": "-1"}, {3: "0.8.2"}, []),
+        ({"retention.ms": "-1", "cleanup.policy": "compact"}, {0: "0.8.2"}, []),
+        ({"retention.ms": "1000"}, {0: "0.8.2"}, []),
+        ({"retention.ms": "for ever"}, {0: "0.8.2"}, []),
+        ({}, {0: "0.8.2"}, []),
+    ],
+)
+def test_negative_retention_is_found_where_it_deletes(
+    config: dict[str, str], releases: dict[int, str], codes: list[str]
+) -> None:
+    found = list(retention_deletes_all(cluster(partition(), config=config), releases))
+    assert [code for code, _ in told(found)] == codes
+    assert all("On broker" in one.why for one in found)

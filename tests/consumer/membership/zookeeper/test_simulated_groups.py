@@ -1,0 +1,174 @@
+"""Rare orders of events in ZooKeeper groups: the unmodified consumer in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
+from aiokafka08.errors import CommitFailedError, KafkaUnavailableError
+from aiokafka08.telemetry import Event, GroupLeft
+from aiokafka08.testing.simulation import World, simulate
+
+SESSION_S = 8.0
+WHOLE_TOPIC = {TopicPartition("t", 0)}
+
+
+async def start_member(world: World, host: str, **options: Any) -> AIOKafkaConsumer:
+    """Start a member in a process of its own; members are sorted by their hosts."""
+    with world.process(host):
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=world.cluster.bootstrap_servers,
+            zookeeper_connect=world.zookeeper_connect,
+            group_id="g",
+            session_timeout_ms=int(SESSION_S * 1000),
+            rebalance_max_retries=10,
+            **options,
+        )
+        await asyncio.create_task(consumer.start())
+    return consumer
+
+
+def test_member_without_share_releases_what_it_dropped() -> None:
+    """A member is cut off for so long that it drops its partition, but its session goes on. When it
+    is back, another member is to have the partition: its node must not stay.
+    """
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> set[TopicPartition]:
+            world.cluster.create_topic("t", 1)
+            cut_off = await start_member(world, "b.example")
+            assert cut_off.assignment() == WHOLE_TOPIC
+            world.zookeeper.disconnect(SESSION_S / 2, world.zookeeper.clients)
+            other = await start_member(world, "a.example")
+            owned = other.assignment()
+            assert cut_off.assignment() == set()
+            await asyncio.gather(cut_off.stop(), other.stop())
+            return owned
+
+        assert world.run(scenario) == WHOLE_TOPIC
+
+
+def test_partitions_claimed_during_connection_loss_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection breaks after the partitions are claimed and before they are read. When it is
+    back, the session goes on, and the claim stands.
+    """
+    with simulate(1, version="0.8.2") as world:
+        claim = ScalaRegistry.claim
+
+        def claim_and_lose_connection(registry: Any, wanted: Any) -> str | None:
+            result = claim(registry, wanted)
+            if registry.member.startswith("g_a."):
+                monkeypatch.undo()
+                world.zookeeper.disconnect(0, [registry._client])
+                world.zookeeper.spend(0.01)  # the connection's loss is known before the claim
+            return result
+
+        async def scenario() -> list[set[TopicPartition]]:
+            world.cluster.create_topic("t", 2)
+            members = [await start_member(world, "a.example")]
+            monkeypatch.setattr(ScalaRegistry, "claim", claim_and_lose_connection)
+            members.append(await start_member(world, "b.example"))
+            await asyncio.sleep(SESSION_S)
+            owned = [one.assignment() for one in members]
+            await asyncio.gather(*(one.stop() for one in members))
+            return owned
+
+        assert world.run(scenario) == [{TopicPartition("t", 0)}, {TopicPartition("t", 1)}]
+
+
+def test_commit_after_blocked_loop_is_refused() -> None:
+    """The session may have ended unnoticed; before, while the loop ran, a commit is accepted."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example")
+            await asyncio.sleep(10 * SESSION_S)
+            await member.commit({TopicPartition("t", 0): 0})
+            world.hold(SESSION_S)
+            with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
+                await member.commit({TopicPartition("t", 0): 0})
+            await asyncio.sleep(3 * SESSION_S)
+            assert member.assignment() == WHOLE_TOPIC
+            await member.stop()
+
+        world.run(scenario)
+
+
+def test_error_that_ended_the_membership_is_raised_at_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with simulate(1, version="0.8.2") as world:
+
+        def fail(registry: Any, wanted: Any) -> str | None:
+            raise RuntimeError("a bug")
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example")
+            monkeypatch.setattr(ScalaRegistry, "claim", fail)
+            world.cluster.create_topic("u", 1)
+            member.subscribe(["t", "u"])
+            await asyncio.sleep(SESSION_S)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="a bug"):
+                    await member.getmany()
+            await member.stop()
+
+        world.run(scenario)
+
+
+def test_member_of_broker_waits_for_members_in_zookeeper() -> None:
+    """As after an upgrade from 0.8: what brokers coordinate doesn't see the older members."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            older = await start_member(world, "a.example")
+            nodes = list(world.cluster.nodes)
+            for node in nodes:
+                world.cluster.kill(node)
+            world.cluster.change_version("0.9")
+            for node in nodes:
+                world.cluster.restart(node)
+            loop = asyncio.get_running_loop()
+            begin = loop.time()
+            text = (
+                r"not joined in \d+ s, \d+ tries \(rebalance_max_retries=10, "
+                r"session_timeout_ms=8000\): it has members in ZooKeeper, g_a"
+            )
+            with pytest.raises(KafkaUnavailableError, match=text):
+                await start_member(world, "b.example")
+            assert loop.time() - begin >= SESSION_S
+            waiting = asyncio.create_task(start_member(world, "c.example"))
+            await asyncio.sleep(SESSION_S / 2)
+            assert not waiting.done()
+            await older.stop()
+            newer = await waiting
+            assert newer.assignment() == WHOLE_TOPIC
+            await newer.stop()
+
+        world.run(scenario)
+
+
+def test_only_a_member_reports_that_it_left() -> None:
+    with simulate(1, version="0.8.2") as world:
+        events: list[Event] = []
+
+        async def scenario() -> list[str]:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example", on_event=events.append)
+            member.unsubscribe()
+            member.assign(WHOLE_TOPIC)
+            await asyncio.sleep(SESSION_S)
+            await member.stop()
+            return [one.reason for one in events if isinstance(one, GroupLeft)]
+
+        assert world.run(scenario) == ["unsubscribed"]

@@ -1,0 +1,611 @@
+"""Play a plan in a simulated world, and judge what the clients did.
+
+Two producers send, a group of three consumes and commits, and the plan's faults strike. After
+`LENGTH_S` everything is mended; the members go on until they have got what was acknowledged. Then
+all clients stop, the logs are read, and `aiokafka08.testing.history` judges the history.
+
+Invariant: no fault may cause a loss that Kafka permits. So each anomaly is a bug: of the client,
+the embedded cluster, the simulation or the checker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import traceback
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka08.errors import KafkaError
+from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
+from aiokafka08.testing.history import Anomaly, Message, Operation, check
+from aiokafka08.testing.history.operations import Fact, Status
+from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
+from tests.faults.simulation import plan as p
+from tests.faults.simulation.strikes import Strikes
+
+TOPIC = "mixed"
+GROUP = "group"
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+DRAIN_S = 120.0
+"""Virtual seconds in which the members must have got everything, once all is mended."""
+LIMIT_S = 3600.0
+_POLL_MS = 500
+_STOP_S = 90.0
+_ROWS = pa.schema({"value": pa.binary(), "partition": pa.int32()})
+
+
+@dataclass
+class Report:
+    """What a run showed.
+
+    Attributes:
+        anomalies: what the checker found, and what the simulation itself refused.
+        operations: the history.
+        fired: how often each kind of fault had an effect.
+        effective: how many faults of the plan had an effect.
+        requests: how many requests the brokers read.
+        virtual_s: how much virtual time passed.
+        trace_hash: of the world.
+    """
+
+    anomalies: list[Anomaly] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    fired: Counter[str] = field(default_factory=Counter)
+    effective: int = 0
+    requests: int = 0
+    virtual_s: float = 0.0
+    trace_hash: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the anomalies, each once."""
+        return sorted({one.name for one in self.anomalies})
+
+
+def run(plan: p.Plan) -> Report:
+    """Play a plan and return what it showed."""
+    report = Report()
+    network = Network(latency_ms=plan.latency_ms, fragment=plan.fragment)
+    scenario: _Scenario | None = None
+    try:
+        with simulate(plan.seed, brokers=p.BROKERS, version=plan.version, network=network) as world:
+            scenario = _Scenario(plan, world)
+            try:
+                world.run(scenario.play, limit_s=LIMIT_S)
+            except Exception as error:
+                report.anomalies.append(_anomaly_of(error))
+            report.virtual_s = world.virtual_s
+            report.requests = scenario.requests
+            report.trace_hash = world.trace_hash
+    except Exception as error:
+        if scenario is None:
+            raise
+        if not report.anomalies:  # else the end failed because the run had
+            report.anomalies.append(_anomaly_of(error))
+    report.fired, report.effective = scenario.fired, scenario.effective
+    report.fired[p.FRAGMENT] += plan.fragment
+    report.operations = scenario.finished_operations()
+    report.anomalies += check(report.operations)
+    return report
+
+
+def _anomaly_of(error: Exception) -> Anomaly:
+    if isinstance(error, SimulationError):
+        text = str(error)
+    else:
+        text = "".join(traceback.format_exception(error))
+    return Anomaly(type(error).__name__, (), {"text": text})
+
+
+class _Scenario:
+    def __init__(self, plan: p.Plan, world: World) -> None:
+        self.plan = plan
+        self.world = world
+        self.cluster = world.cluster
+        self.operations: list[Operation] = []
+        self.requests = 0
+        self.draining = False
+        self.stopping = False
+        self._values = itertools.count()
+        self._probes = itertools.count()
+        self._last_time = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._queues: list[asyncio.Queue[p.Send | None]] = []
+        self._restarts: dict[int, asyncio.Event] = {}
+        self._positions: dict[str, dict[str, int]] = defaultdict(dict)
+        self._strikes = Strikes(world, TOPIC, self._restarts, self._on_truncated, self._on_deleted)
+        self.fired = self._strikes.fired
+        self._acknowledged: deque[tuple[str, str, int | None]] = deque()
+        self._polled: set[tuple[str, str]] = set()
+        self._refilled: list[tuple[str, int, int]] = []
+        self._kept_from: dict[str, int] = {}
+        self._members: dict[str, str] = {}
+        world.zookeeper.on_session_end = self._on_session_end
+        self._pending: list[asyncio.Task[None]] = []
+
+    @property
+    def effective(self) -> int:
+        """How many of the plan's faults had an effect."""
+        return self._strikes.effective
+
+    # --- the course -------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """Play the plan."""
+        loop = asyncio.get_running_loop()
+        config = SAFE if self.plan.is_safe else {}
+        self.cluster.create_topic(TOPIC, p.PARTITIONS, p.BROKERS, config)
+        for number in range(p.PRODUCERS):
+            self._queues.append(asyncio.Queue())
+            self._start(f"p{number}", self._produce, number)
+        for number in range(p.MEMBERS):
+            self._start(f"c{number}", self._be_member, number)
+        begin = loop.time()
+        mending: list[asyncio.Task[None]] = []
+        reserve = asyncio.create_task(self._strike_reserve(begin + p.RESERVE_S))
+        for step in self.plan.steps:
+            await asyncio.sleep(max(0.0, begin + step.at - loop.time()))
+            if isinstance(step.do, p.Send):
+                self._queues[step.do.producer].put_nowait(step.do)
+            else:
+                mending.append(self._strike(step.do))
+        await asyncio.sleep(max(0.0, begin + p.LENGTH_S - loop.time()))
+        await asyncio.gather(*mending, *await reserve)
+        self._strikes.mend()
+        await self._finish()
+
+    def _strike(self, fault: p.Fault) -> asyncio.Task[None]:
+        return asyncio.create_task(self._strikes.strike(fault), name=repr(fault))
+
+    async def _strike_reserve(self, when: float) -> list[asyncio.Task[None]]:
+        """Let faults of the reserve strike, as many as are missing at a time."""
+        await asyncio.sleep(when - asyncio.get_running_loop().time())
+        missing = max(0, p.MIN_EFFECTIVE - self._strikes.effective)
+        return [self._strike(fault) for fault in self.plan.reserve[:missing]]
+
+    def _start(
+        self, party: str, function: Callable[[int], Coroutine[Any, Any, None]], number: int
+    ) -> None:
+        with self.world.process(party):
+            self._tasks.append(asyncio.create_task(function(number), name=party))
+
+    async def _finish(self) -> None:
+        for queue in self._queues:
+            queue.put_nowait(None)
+        await asyncio.gather(*self._tasks[: p.PRODUCERS])
+        self.draining = True
+        end = asyncio.get_running_loop().time() + DRAIN_S
+        while self._is_unseen() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        self.stopping = True
+        await asyncio.gather(*self._tasks)
+        self._read_logs()
+        self.requests = len(self.cluster.history)
+
+    def _is_unseen(self) -> bool:
+        """Return whether no member has got some message yet that is acknowledged and in the log."""
+        waiting = self._acknowledged
+        while waiting:
+            place, value, offset = waiting[0]
+            if (place, value) not in self._polled and not self._may_be_unseen(place, offset):
+                return True
+            waiting.popleft()
+        return False
+
+    def _may_be_unseen(self, place: str, offset: int | None) -> bool:
+        return offset is not None and (
+            offset < self._kept_from.get(place, 0)
+            or any(place == lossy and lost <= offset < end for lossy, lost, end in self._refilled)
+        )
+
+    # --- what the cluster does --------------------------------------------------------------------
+
+    def _on_truncated(self, partition: int, lost: int, end: int) -> None:
+        place = f"{TOPIC}/{partition}"
+        self._refilled.append((place, lost, end))
+        self._note("cluster", "truncated", offsets={place: lost}, facts={"end": end})
+
+    def _on_deleted(self, partition: int, kept: int) -> None:
+        place = f"{TOPIC}/{partition}"
+        self._kept_from[place] = kept
+        self._note("cluster", "deleted", offsets={place: kept})
+
+    def _on_session_end(self, party: str, paths: list[str]) -> None:
+        if any(path.startswith(f"/consumers/{GROUP}/owners/") for path in paths):
+            self._note(self._members[party], "expired", group=GROUP)
+
+    # --- the history ------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        """Return a time for the history: no two are the same, so that they have an order."""
+        self._last_time = max(asyncio.get_running_loop().time(), self._last_time + 1e-9)
+        return self._last_time
+
+    def _record(self, operation: Operation) -> None:
+        self.operations.append(operation)
+
+    def _note(self, process: str, call: str, **fields: Any) -> None:
+        """Record an operation that takes no time."""
+        now = self._now()
+        self._record(Operation(process=process, call=call, invoked=now, ended=now, **fields))
+
+    def finished_operations(self) -> list[Operation]:
+        """Return the history; no deadline for calls of a process that stood still meanwhile."""
+        found = []
+        for one in self.operations:
+            if one.deadline_s is not None and any(
+                party in (None, one.process.partition(".")[0])
+                and begin <= (float("inf") if one.ended is None else one.ended)
+                and end >= one.invoked
+                for party, begin, end in self._strikes.standstills
+            ):
+                one = replace(one, deadline_s=None)
+            found.append(one)
+        return found
+
+    def _read_logs(self) -> None:
+        messages = tuple(
+            Message(f"{TOPIC}/{number}", (one.value or b"").decode(), one.offset)
+            for number in range(p.PARTITIONS)
+            for one in self.cluster.log(TOPIC, number)
+        )
+        now = self._now()
+        partitions = tuple(f"{TOPIC}/{number}" for number in range(p.PARTITIONS))
+        self._record(
+            Operation(
+                process="cluster",
+                call="log",
+                invoked=now,
+                ended=now,
+                partitions=partitions,
+                polled=messages,
+            )
+        )
+
+    # --- producers --------------------------------------------------------------------------------
+
+    async def _produce(self, number: int) -> None:
+        name = f"p{number}"
+        options = self.plan.producers[number]
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            client_id=name,
+            on_event=lambda event: self._on_producer_event(name, event),
+            start_timeout_ms=int(LIMIT_S * 1000),
+            **options,  # type: ignore[arg-type]
+        )
+        await self._start_client(name, producer)
+        deliveries: list[asyncio.Task[None]] = []
+        while (send := await self._queues[number].get()) is not None:
+            await self._send(name, producer, send, options, deliveries)
+            self._observe(name, producer)
+        await asyncio.gather(*deliveries)
+        self._observe(name, producer)
+        await self._stop(name, name, producer)
+
+    def _on_producer_event(self, name: str, event: Event) -> None:
+        if isinstance(event, BatchRetried):
+            now = self._now()
+            self._record(
+                Operation(
+                    process=name,
+                    call="retried",
+                    invoked=now,
+                    ended=now,
+                    partitions=(_place(event.partition),),
+                    facts={"messages": event.messages, "may_be_stored": event.may_be_stored},
+                )
+            )
+
+    async def _send(
+        self,
+        name: str,
+        producer: AIOKafkaProducer,
+        send: p.Send,
+        options: dict[str, object],
+        deliveries: list[asyncio.Task[None]],
+    ) -> None:
+        """Make one call, or as many calls of `send` as there are messages."""
+        if send.call in ("send", "send_and_wait"):
+            for _ in range(send.count):
+                await self._call(name, producer, replace(send, count=1), options, deliveries)
+        else:
+            await self._call(name, producer, send, options, deliveries)
+
+    async def _call(
+        self,
+        name: str,
+        producer: AIOKafkaProducer,
+        send: p.Send,
+        options: dict[str, object],
+        deliveries: list[asyncio.Task[None]],
+    ) -> None:
+        values = [f"{name}-{next(self._values)}" for _ in range(send.count)]
+        encoded = [value.encode() for value in values]
+        place = f"{TOPIC}/{'?' if send.partition is None else send.partition}"
+        operation = Operation(
+            process=name,
+            call=send.call,
+            invoked=self._now(),
+            status="open",
+            deadline_s=int(str(options["delivery_timeout_ms"])) / 1000,
+            sent=tuple(Message(place, value) for value in values),
+        )
+        index = len(self.operations)
+        self._record(operation)
+        awaited: Any
+        try:
+            match send.call:
+                case "send" | "send_and_wait":
+                    awaited = await producer.send(TOPIC, encoded[0], partition=send.partition)
+                case "send_many":
+                    awaited = await producer.send_many(TOPIC, encoded, partition=send.partition)
+                case "send_arrow":
+                    columns = {"value": encoded, "partition": [send.partition] * len(encoded)}
+                    rows = pa.RecordBatch.from_pydict(columns, _ROWS)
+                    awaited = await producer.send_arrow(TOPIC, rows)
+                case _:
+                    batch = producer.create_batch()
+                    fitting = [
+                        value
+                        for value in encoded
+                        if batch.append(key=None, value=value, timestamp=None) is not None
+                    ]
+                    values = [value.decode() for value in fitting]
+                    operation = replace(
+                        operation, sent=tuple(Message(place, value) for value in values)
+                    )
+                    assert send.partition is not None
+                    awaited = await producer.send_batch(batch, TOPIC, partition=send.partition)
+        except KafkaError as error:
+            # A call that raises may have buffered some of its messages.
+            many = send.call in ("send_many", "send_arrow")
+            status: Status = "unknown" if many else "fail"
+            self.operations[index] = replace(
+                operation, status=status, ended=self._now(), error=repr(error)
+            )
+            return
+        operation = replace(operation, accepted=self._now())
+        self.operations[index] = operation
+        delivery = self._deliver(index, operation, values, awaited)
+        if send.call == "send_and_wait":
+            await delivery
+        else:
+            deliveries.append(asyncio.create_task(delivery))
+
+    async def _deliver(
+        self, index: int, operation: Operation, values: list[str], awaited: Any
+    ) -> None:
+        try:
+            result = await awaited
+        except KafkaError as error:
+            self.operations[index] = replace(
+                operation, status="unknown", ended=self._now(), error=repr(error)
+            )
+            return
+        if operation.call == "send_batch":
+            first = result
+            told = [(first.partition, first.offset + at) for at in range(len(values))]
+        elif operation.call in ("send_many", "send_arrow"):
+            told = [(one.partition, one.offset) for one in result]
+        else:
+            told = [(result.partition, result.offset)]
+        sent = tuple(
+            Message(f"{TOPIC}/{partition}", value, offset if offset >= 0 else None)
+            for value, (partition, offset) in zip(values, told, strict=True)
+        )
+        for one in sent:
+            self._acknowledged.append((one.partition, str(one.value), one.offset))
+        self.operations[index] = replace(operation, status="ok", ended=self._now(), sent=sent)
+
+    # --- members ----------------------------------------------------------------------------------
+
+    async def _be_member(self, number: int) -> None:
+        for incarnation in itertools.count():
+            self._restarts[number] = asyncio.Event()
+            await self._consume(f"c{number}", f"c{number}.{incarnation}", self._restarts[number])
+            if self.stopping:
+                return
+
+    async def _consume(self, party: str, name: str, leave: asyncio.Event) -> None:
+        plan = self.plan
+        zookeeper = self.world.zookeeper_connect if plan.has_zookeeper else None
+        generation: list[int] = []
+        self._members[party] = name
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, GroupJoined):
+                generation[:] = [event.generation] if event.generation >= 0 else []
+
+        consumer: AIOKafkaConsumer[Any, Any] = AIOKafkaConsumer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            client_id=name,
+            group_id=GROUP,
+            zookeeper_connect=zookeeper,
+            auto_offset_reset="earliest",
+            enable_auto_commit=plan.commits == "auto",
+            rebalance_max_retries=30,
+            on_event=on_event,
+            **plan.member,  # type: ignore[arg-type]
+        )
+        consumer.subscribe([TOPIC], listener=_Listener(self, name, generation))
+        while True:
+            try:
+                await self._start_client(name, consumer)
+                break
+            except KafkaError:
+                if self.stopping:
+                    return
+                await consumer.stop()
+                return
+        try:
+            while not (leave.is_set() or self.stopping):
+                await self._poll(name, consumer)
+                self._observe(name, consumer)
+                if next(self._probes) % 4 == 0:
+                    await self._ask(name, consumer)
+        finally:
+            await self._stop(party, name, consumer)
+
+    async def _poll(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        invoked = self._now()
+        polled: tuple[Message, ...] = ()
+        error: KafkaError | None = None
+        try:
+            polled = await self._take(consumer)
+        except TimeoutError:
+            pass
+        except KafkaError as raised:
+            error = raised
+        self._record(
+            Operation(
+                process=name,
+                call=self.plan.takes,
+                invoked=invoked,
+                ended=self._now(),
+                status="ok" if error is None else "fail",
+                deadline_s=_POLL_MS / 1000,
+                polled=polled,
+                group=GROUP,
+                error="" if error is None else repr(error),
+            )
+        )
+        self._polled |= {(one.partition, str(one.value)) for one in polled}
+        self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
+        if error is not None:
+            await asyncio.sleep(0.2)
+        elif polled and self.plan.commits == "poll":
+            await self._commit(name, consumer)
+
+    async def _take(self, consumer: AIOKafkaConsumer[Any, Any]) -> tuple[Message, ...]:
+        """Return what one call of the consumer hands out."""
+        match self.plan.takes:
+            case "getone" | "anext":
+                taking = consumer.getone if self.plan.takes == "getone" else consumer.__anext__
+                async with asyncio.timeout(_POLL_MS / 1000):
+                    records = [await taking()]
+            case "getmany_arrow":
+                rows = await consumer.getmany_arrow(timeout_ms=_POLL_MS)
+                names = ("topic", "partition", "offset", "value")
+                columns = [rows.column(name).to_pylist() for name in names]
+                return tuple(
+                    Message(f"{topic}/{partition}", value.decode(), offset)
+                    for topic, partition, offset, value in zip(*columns, strict=True)
+                )
+            case _:
+                found = await consumer.getmany(timeout_ms=_POLL_MS)
+                records = [record for taken in found.values() for record in taken]
+        return tuple(
+            Message(f"{one.topic}/{one.partition}", (one.value or b"").decode(), one.offset)
+            for one in records
+        )
+
+    async def _ask(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        """Ask for the position and the committed offset of one partition."""
+        owned = sorted(consumer.assignment())
+        if not owned:
+            return
+        partition = owned[next(self._probes) % len(owned)]
+        place = _place(partition)
+        for call in ("position", "committed"):
+            invoked = self._now()
+            found: int | None = None
+            status: Status = "ok"
+            try:
+                asking = consumer.position if call == "position" else consumer.committed
+                found = await asking(partition)
+            except KafkaError:
+                status = "fail"
+            self._record(
+                Operation(
+                    process=name,
+                    call=call,
+                    invoked=invoked,
+                    ended=self._now(),
+                    status=status,
+                    partitions=(place,),
+                    offsets={} if found is None else {place: found},
+                    group=GROUP,
+                )
+            )
+
+    async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        offsets = dict(self._positions[name])
+        operation = Operation(
+            process=name,
+            call="commit",
+            invoked=self._now(),
+            partitions=tuple(sorted({*map(_place, consumer.assignment())} - {*offsets})),
+            offsets=offsets,
+            group=GROUP,
+        )
+        try:
+            await consumer.commit()
+        except KafkaError as error:
+            operation = replace(operation, status="unknown", error=repr(error))
+        self._record(replace(operation, ended=self._now()))
+
+    # --- all clients ------------------------------------------------------------------------------
+
+    async def _start_client(self, name: str, client: Any) -> None:
+        self._note(name, "ready", facts={"ready": client.ready()})
+        operation = Operation(process=name, call="start", invoked=self._now())
+        await client.start()
+        self._record(replace(operation, ended=self._now()))
+
+    def _observe(self, name: str, client: Any) -> None:
+        """Record now and then what a client says of itself."""
+        if next(self._probes) % 4 == 0:
+            facts = {key: value for key, value in client.metrics().items() if "{" not in key}
+            self._note(name, "metrics", facts=facts)
+
+    async def _stop(self, party: str, name: str, client: Any) -> None:
+        operation = Operation(process=name, call="stop", invoked=self._now(), deadline_s=_STOP_S)
+        index = len(self.operations)
+        self._record(replace(operation, status="open"))
+        await client.stop()
+        self.operations[index] = replace(operation, ended=self._now())
+        self._note(name, "ready", facts={"ready": client.ready()})
+        self._note(name, "left", facts=await self.world.left_by(party))
+
+    def on_rebalance(
+        self, name: str, call: str, partitions: Collection[TopicPartition], generation: list[int]
+    ) -> None:
+        """Record what a member's listener was told."""
+        positions = self._positions[name]
+        for partition in list(positions) if call == "assigned" else map(_place, partitions):
+            positions.pop(partition, None)
+        facts: dict[str, Fact] = {"auto_commit": True} if self.plan.commits == "auto" else {}
+        if self.plan.has_zookeeper:
+            facts["exclusive"] = True
+        self._note(
+            name,
+            call,
+            partitions=tuple(sorted(_place(tp) for tp in partitions)),
+            group=GROUP,
+            generation=generation[0] if generation else None,
+            facts=facts,
+        )
+
+
+class _Listener(ConsumerRebalanceListener):
+    def __init__(self, scenario: _Scenario, name: str, generation: list[int]) -> None:
+        self._scenario = scenario
+        self._name = name
+        self._generation = generation
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._scenario.on_rebalance(self._name, "revoked", revoked, [])
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._scenario.on_rebalance(self._name, "assigned", assigned, self._generation)
+
+
+def _place(tp: TopicPartition) -> str:
+    return f"{tp.topic}/{tp.partition}"

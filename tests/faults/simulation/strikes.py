@@ -1,0 +1,342 @@
+"""Let the faults of a plan strike a simulated world, and mend them when their time is over.
+
+Invariant: a fault loses only what Kafka may lose, and `truncated` and `deleted` operations say what
+that is. So at most one fault at a time takes brokers down or lets replicas fall far behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokafka08.testing.handlers import HANDLERS
+from aiokafka08.testing.simulation import Network, World
+from tests.faults.simulation import plan as p
+
+_REQUESTS = {request.__name__: request for request in HANDLERS}
+
+
+class Strikes:
+    """The faults of one run.
+
+    Args:
+        world: what they strike.
+        topic: the topic whose partitions they strike.
+        restarts: an event for each member, which lets it leave its group.
+        truncated: called with a partition, the first offset that it has lost, and its end before.
+        deleted: called with a partition and the first offset that it has kept.
+
+    Attributes:
+        fired: how often each kind of fault had an effect.
+        standstills: which process stood still from when until when; None: all.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        topic: str,
+        restarts: dict[int, asyncio.Event],
+        truncated: Callable[[int, int, int], object],
+        deleted: Callable[[int, int], object],
+    ) -> None:
+        self.fired: Counter[str] = Counter()
+        self._effective = 0
+        self.standstills: list[tuple[str | None, float, float]] = []
+        self._world = world
+        self._cluster = world.cluster
+        self._topic = topic
+        self._restarts = restarts
+        self._truncated = truncated
+        self._deleted = deleted
+        self._faults: dict[str, list[Any]] = {}
+        self._lossy: list[tuple[p.Fault, Any]] = []
+        self._controller = 0
+        self._unclean: int | None = None
+        self._is_taken = False
+        self._before = self._cluster.version
+
+    async def strike(self, fault: p.Fault) -> None:
+        """Let a fault strike, and mend it when its time is over."""
+        match fault:
+            case p.Strike(request, then, node, nth, times):
+                added = self._cluster.fault(
+                    _REQUESTS[request], then=then, node=node, nth=nth, times=times
+                )
+                self._faults.setdefault(type(then).__name__, []).append(added)
+            case p.Pause(party, for_s):
+                with self._counted(fault, party), self._standstill(party, for_s):
+                    self._world.pause(party)
+                    await asyncio.sleep(for_s)
+                    self._world.resume(party)
+            case p.Hold(for_s):
+                with self._standstill(None, for_s):
+                    self._world.hold(for_s)
+                self._fired(fault)
+            case p.SkewClock(party, seconds, for_s):
+                with self._counted(fault, party):
+                    self._world.skew(party, seconds)
+                    await asyncio.sleep(for_s)
+                    self._world.skew(party, 0.0)
+            case p.RestartMember(member, _):
+                if not self._restarts[member].is_set():
+                    self._restarts[member].set()
+                    self._fired(fault)
+            case p.Kill() | p.StopBroker() | p.FillDisk() | p.Upgrade() | p.ElectUnclean():
+                await self._take(fault)
+            case (
+                p.Partition() | p.ResetConnections() | p.HalfOpen() | p.Refuse() | p.SlowLink()
+                | p.SlowReader() | p.ChangeDns()
+            ):  # fmt: skip
+                await self._strike_network(fault)
+            case (
+                p.ZookeeperAway() | p.ExpireSession() | p.LoseZookeeperResponse()
+                | p.SlowZookeeper()
+            ):  # fmt: skip
+                await self._strike_zookeeper(fault)
+            case _:
+                await self._strike_cluster(fault)
+
+    def mend(self) -> None:
+        """End all faults that strike requests, and all blocks of the network."""
+        for name, added in self._faults.items():
+            self.fired[name] += sum(fault.hits for fault in added)
+        self._effective = self.effective
+        self._faults.clear()
+        for lossy, client in self._lossy:
+            if not client.loses_response:
+                self._fired(lossy)
+        self._lossy.clear()
+        self._cluster.clear_faults()
+        self._world.network.heal()
+
+    @property
+    def effective(self) -> int:
+        """How many of the plan's faults had an effect until now."""
+        struck = (fault for added in self._faults.values() for fault in added)
+        return self._effective + sum(fault.hits > 0 for fault in struck)
+
+    def _fired(self, fault: p.Fault) -> None:
+        kinds = p.kinds_of(fault)
+        self.fired.update(kinds)
+        self._effective += bool(kinds)
+
+    @contextmanager
+    def _counted(self, fault: p.Fault, *parties: str | None) -> Iterator[None]:
+        """Count a fault, unless a party is a broker that is down when it begins and ends."""
+        were_up = self._are_up(parties)
+        yield
+        if were_up or self._are_up(parties):
+            self._fired(fault)
+
+    def _are_up(self, parties: Iterable[str | None]) -> bool:
+        down = {f"broker {node}" for node in self._cluster.nodes} - {
+            f"broker {node}" for node in self._alive()
+        }
+        return down.isdisjoint(parties)
+
+    @contextmanager
+    def _standstill(self, party: str | None, for_s: float) -> Iterator[None]:
+        begin = asyncio.get_running_loop().time()
+        yield
+        self.standstills.append((party, begin, begin + for_s + 1))
+
+    # --- brokers that stay up ---------------------------------------------------------------------
+
+    async def _strike_cluster(self, fault: p.Fault) -> None:
+        cluster, topic = self._cluster, self._topic
+        match fault:
+            case p.MoveLeader(partition):
+                cluster.restore_isr(topic, partition)
+                leader = cluster.leader(topic, partition)
+                if leader >= 0 and any(node != leader for node in self._alive()):
+                    cluster.move_leader(topic, partition)
+                    self._fired(fault)
+            case p.DropConnections(node):
+                if cluster.drop_connections(node):
+                    self._fired(fault)
+            case p.ShrinkIsr(partition, for_s):
+                leader = cluster.leader(topic, partition)
+                if len(self._alive()) < p.BROKERS or leader < 0:
+                    return
+                cluster.shrink_isr(topic, partition, (leader + 1) % p.BROKERS)
+                self._fired(fault)
+                await asyncio.sleep(for_s)
+                cluster.restore_isr(topic, partition)
+            case p.RollSegments():
+                for partition in range(p.PARTITIONS):
+                    cluster.roll_segment(topic, partition)
+                self._fired(fault)
+            case p.Retention(partition, share):
+                # A replica that is to become an unclean leader would have to begin anew.
+                if partition != self._unclean and cluster.leader(topic, partition) in self._alive():
+                    self._delete_old(partition, share, fault)
+            case p.MoveController(node) if node in (alive := self._alive()):
+                if node != (self._controller if self._controller in alive else min(alive)):
+                    self._fired(fault)
+                cluster.move_controller(node)
+                self._controller = node
+            case p.StaleMetadata(node, for_s) if node in self._alive():
+                cluster.hold_metadata(node)
+                await asyncio.sleep(for_s)
+                cluster.release_metadata(node)
+                self._fired(fault)
+
+    def _delete_old(self, partition: int, share: float, fault: p.Fault) -> None:
+        offsets = self._cluster.offsets(self._topic, partition)
+        kept = offsets.start + math.ceil((offsets.high_watermark - offsets.start) * share)
+        if kept > offsets.start:
+            self._deleted(partition, kept)
+            self._cluster.delete_before(self._topic, partition, kept)
+            self._fired(fault)
+
+    def _alive(self) -> list[int]:
+        return [node.node_id for node in self._cluster.nodes.values() if node.alive]
+
+    # --- brokers that don't -----------------------------------------------------------------------
+
+    async def _take(self, fault: p.Fault) -> None:
+        """Strike brokers or replicas, unless another fault has them."""
+        if self._is_taken:
+            return
+        self._is_taken = True
+        try:
+            for partition in range(p.PARTITIONS):
+                self._cluster.restore_isr(self._topic, partition)
+            match fault:
+                case p.StopBroker(node, for_s):
+                    self._cluster.stop(node)
+                    self._fired(fault)
+                    await asyncio.sleep(for_s)
+                    self._cluster.restart(node)
+                case p.Kill():
+                    await self._kill(fault)
+                case p.FillDisk(node, for_s):
+                    self._cluster.fill_disk(node)
+                    await asyncio.sleep(for_s)
+                    if node not in self._alive():
+                        self._fired(fault)
+                        self._cluster.restart(node)
+                    else:  # nothing was to be stored
+                        self._cluster.stop(node)
+                        self._cluster.restart(node)
+                case p.Upgrade(version, down_s, for_s, back):
+                    is_new = version != self._cluster.version
+                    await self._change_version(version, down_s)
+                    if back:
+                        await asyncio.sleep(for_s)
+                        await self._change_version(self._before, down_s)
+                    if is_new:
+                        self._fired(fault)
+                case p.ElectUnclean(partition, after_s):
+                    await self._elect_unclean(partition, after_s, fault)
+        finally:
+            self._is_taken = False
+            self._unclean = None
+
+    async def _kill(self, fault: p.Kill) -> None:
+        cluster = self._cluster
+        cluster.kill(fault.node, fault.then, unflushed=fault.unflushed)
+        if fault.then != "elect":
+            await asyncio.sleep(fault.notice_s)
+            if fault.then == "unnoticed":
+                cluster.notice(fault.node)
+            cluster.elect()
+        self._fired(fault)
+        await asyncio.sleep(fault.for_s)
+        cluster.restart(fault.node, 0 if fault.elsewhere else None)
+
+    async def _change_version(self, version: str, down_s: float) -> None:
+        cluster = self._cluster
+        self._before = cluster.version
+        nodes = list(cluster.nodes)
+        for node in nodes:
+            cluster.stop(node)
+        cluster.change_version(version)
+        await asyncio.sleep(down_s)
+        for node in reversed(nodes):  # the last one has the whole logs
+            cluster.restart(node)
+
+    async def _elect_unclean(self, partition: int, after_s: float, fault: p.Fault) -> None:
+        cluster, topic = self._cluster, self._topic
+        if cluster.leader(topic, partition) < 0:
+            return
+        self._unclean = partition
+        cluster.shrink_isr(topic, partition)
+        await asyncio.sleep(after_s)
+        end = cluster.offsets(topic, partition).end
+        leader = cluster.leader(topic, partition)
+        cluster.move_leader(topic, partition, next(one for one in self._alive() if one != leader))
+        lost = cluster.offsets(topic, partition).end
+        cluster.restore_isr(topic, partition)
+        if lost < end:
+            self._truncated(partition, lost, end)
+            self._fired(fault)
+
+    # --- the network, ZooKeeper -------------------------------------------------------------------
+
+    async def _strike_network(self, fault: p.Fault) -> None:
+        network = self._world.network
+        match fault:
+            case p.Partition(one, other, both, for_s):
+                with self._counted(fault, one, other):
+                    network.block(one, other, both=both)
+                    await asyncio.sleep(for_s)
+                    network.heal()
+            case p.ResetConnections(party):
+                if network.reset(party):
+                    self._fired(fault)
+            case p.HalfOpen(party):
+                if network.half_open(party):
+                    self._fired(fault)
+            case p.Refuse(node, for_s):
+                broker = f"broker {node}"
+                with self._counted(fault, broker):
+                    network.refuse(broker)
+                    self._cluster.drop_connections(node)
+                    await asyncio.sleep(for_s)
+                    network.accept(broker)
+            case p.ChangeDns(node, addresses, for_s):
+                host = self._cluster.nodes[node].host
+                with self._counted(fault, f"broker {node}"):
+                    network.dns[host] = list(addresses)
+                    self._cluster.drop_connections(node)
+                    await asyncio.sleep(for_s)
+                    network.dns[host] = ["127.0.0.1"]
+            case p.SlowLink(source, target, latency_ms, bytes_per_s, for_s):
+                with self._counted(fault, source, target):
+                    network.set_link(source, target, Network(latency_ms, bytes_per_s))
+                    await asyncio.sleep(for_s)
+                    network.set_link(source, target, None)
+            case p.SlowReader(party, bytes_per_s, for_s):
+                with self._counted(fault, party):
+                    network.read_slowly(party, bytes_per_s)
+                    await asyncio.sleep(for_s)
+                    network.read_slowly(party, None)
+
+    async def _strike_zookeeper(self, fault: p.Fault) -> None:
+        zookeeper = self._world.zookeeper
+        clients = zookeeper.clients
+        match fault:
+            case p.ZookeeperAway(for_s, silent):
+                zookeeper.disconnect(for_s, silent=silent)
+                await asyncio.sleep(for_s)
+                self._fired(fault)
+            case p.ExpireSession(number) if clients:
+                client = clients[number % len(clients)]
+                if client.session is not None:
+                    zookeeper.expire(client)
+                    self._fired(fault)
+            case p.LoseZookeeperResponse(number) if clients:
+                client = clients[number % len(clients)]
+                if not client.loses_response:
+                    zookeeper.lose_response(client)
+                    self._lossy.append((fault, client))
+            case p.SlowZookeeper(latency_s, for_s):
+                zookeeper.latency_s = latency_s
+                await asyncio.sleep(for_s)
+                zookeeper.latency_s = 0.0
+                self._fired(fault)

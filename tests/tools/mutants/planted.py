@@ -1,0 +1,382 @@
+# ruff: noqa: E501 - lines of the package, with quotes
+"""The planted bugs: each one replaces lines of the package.
+
+A mutant's old lines must be in its file exactly once; otherwise it doesn't apply any more, which is
+a failure (`test_mutants.py`): then write it anew for the changed code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug to plant.
+
+    Attributes:
+        name: what the bug does.
+        path: the file, in the package.
+        old, new: the lines before and after.
+        scenario: what hunts it, a key of `seeds.SCENARIOS` (default "clients").
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    scenario: str = "clients"
+
+    def apply(self, text: str) -> str:
+        """Return the file's text with the bug.
+
+        Raises:
+            ValueError: the old lines aren't there exactly once.
+        """
+        if text.count(self.old) != 1:
+            raise ValueError(
+                f"mutant {self.name}: its lines are {text.count(self.old)} times in {self.path}, "
+                "expected once; write it anew"
+            )
+        return text.replace(self.old, self.new)
+
+
+MUTANTS = (
+    # --- the producer -----------------------------------------------------------------------------
+    Mutant(
+        "two batches of a partition in flight",
+        "producer/accumulator.py",
+        "            if mute:\n                queue.muted_by = batch\n",
+        "",
+    ),
+    Mutant(
+        "a retried batch goes behind the queue",
+        "producer/accumulator.py",
+        "        queue.batches.appendleft(batch)\n        queue.not_before = now + delay_s\n",
+        "        queue.open_batch = None\n"
+        "        queue.batches.append(batch)\n        queue.not_before = now + delay_s\n",
+    ),
+    Mutant(
+        "a split batch loses its tail",
+        "producer/accumulator.py",
+        "        for half in (second, first):\n",
+        "        for half in (first,):\n",
+    ),
+    Mutant(
+        "the halves of a split batch change places",
+        "producer/accumulator.py",
+        "        for half in (second, first):\n",
+        "        for half in (first, second):\n",
+    ),
+    Mutant(
+        "batches have ten times the delivery timeout",
+        "producer/accumulator.py",
+        "            due_at=now + self._linger_s,\n"
+        "            deadline=sent_at + self.delivery_timeout_s,\n",
+        "            due_at=now + self._linger_s,\n"
+        "            deadline=sent_at + 10 * self.delivery_timeout_s,\n",
+    ),
+    Mutant(
+        "the leader that a metadata refresh names isn't followed",
+        "producer/accumulator.py",
+        "        if leader == queue.leader:\n            return\n        queue.leader = leader\n",
+        "        if leader == queue.leader or queue.leader is not None:\n"
+        "            return\n        queue.leader = leader\n",
+    ),
+    Mutant(
+        "the timer of the deadlines isn't armed again",
+        "producer/passes.py",
+        "        self._timer = None\n        if self._stopped:\n            return\n",
+        "        if self._stopped:\n            return\n",
+    ),
+    Mutant(
+        "responses are matched by their place",
+        "producer/sink.py",
+        "        for batch in self.batches:\n"
+        "            found = responses.get(batch.queue.topic_partition)\n",
+        "        for batch, found in zip(self.batches, responses.values(), strict=False):\n",
+    ),
+    Mutant(
+        "a partition missing from the response is stored",
+        "producer/sink.py",
+        "            found = responses.get(batch.queue.topic_partition)\n",
+        "            found = responses.get(\n"
+        "                batch.queue.topic_partition,\n"
+        "                ProducedPartition(batch.queue.topic_partition.partition, 0, 0),\n"
+        "            )\n",
+    ),
+    Mutant(
+        "the offset after a batch is taken for its first",
+        "producer/sink.py",
+        "                base_offset -= batch.count\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "batches of a lost connection aren't retried",
+        "producer/sink.py",
+        "                for batch in request.batches:\n"
+        "                    self._resolver.retry(batch, error, now, may_be_stored=True)\n"
+        "            # Not `send_due`",
+        "                pass\n            # Not `send_due`",
+    ),
+    Mutant(
+        "a lost connection doesn't tell that messages may be stored",
+        "producer/sink.py",
+        "                    self._resolver.retry(batch, error, now, may_be_stored=True)\n"
+        "            # Not `send_due`",
+        "                    self._resolver.retry(batch, error, now, may_be_stored=False)\n"
+        "            # Not `send_due`",
+    ),
+    Mutant(
+        "codes 7 and 20 don't tell that messages may be stored",
+        "producer/outcome.py",
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored=True)\n",
+        "            return BatchDecision(Outcome.RETRY, error)\n",
+    ),
+    Mutant(
+        "a leader that moves doesn't tell that messages may be stored",
+        "producer/outcome.py",
+        "            may_be_stored = waits_for_replicas and code == NotLeaderForPartitionError.errno\n",
+        "            may_be_stored = False\n",
+    ),
+    Mutant(
+        "NotLeaderForPartition is final",
+        "producer/outcome.py",
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)\n",
+        "            return BatchDecision(Outcome.FAILED, error)\n",
+    ),
+    Mutant(
+        "a producer doesn't refresh the metadata after NotLeaderForPartition",
+        "producer/outcome.py",
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)\n",
+        "            refresh = code != NotLeaderForPartitionError.errno\n"
+        "            return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=refresh)\n",
+    ),
+    Mutant(
+        "a batch that is refused for its size is stored",
+        "producer/outcome.py",
+        "        case Action.SPLIT if messages > 1:\n"
+        "            return BatchDecision(Outcome.SPLIT, error)\n",
+        "        case Action.SPLIT if messages > 1:\n            return _STORED\n",
+    ),
+    Mutant(
+        "a failed batch keeps its memory",
+        "producer/outcome.py",
+        "            if not batch.in_flight:\n"
+        "                self._memory.release(batch.builder.size_bytes)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a cancelled call keeps the memory that it was given",
+        "producer/memory.py",
+        "                self.release(size)\n            else:\n",
+        "                pass\n            else:\n",
+    ),
+    Mutant(
+        "calls behind a cancelled one get no memory",
+        "producer/memory.py",
+        "            if not served.done():  # else its task was cancelled and hasn't run yet\n",
+        "            if served.done():\n"
+        "                return\n"
+        "            if True:\n",
+    ),
+    # --- the consumer -----------------------------------------------------------------------------
+    Mutant(
+        "the position advances before messages are handed out",
+        "consumer/record_buffer.py",
+        "        return self._current[-left - 1].offset + 1\n",
+        "        return self._current_end\n",
+    ),
+    Mutant(
+        "the fetch position is committed",
+        "consumer/commits.py",
+        "        tp: min((one.position for one in cursor.unreturned), default=cursor.position)\n",
+        "        tp: cursor.position and cursor.next_fetch.offset\n",
+    ),
+    Mutant(
+        "a commit overtakes another one",
+        "consumer/commits.py",
+        "        offsets: _ToCommit,\n"
+        "        identity: CommitIdentity,\n"
+        "        timeout_s: float | None,\n"
+        "    ) -> None:\n"
+        "        loop = asyncio.get_running_loop()\n",
+        "        offsets: _ToCommit,\n"
+        "        identity: CommitIdentity,\n"
+        "        timeout_s: float | None,\n"
+        "    ) -> None:\n"
+        "        loop = asyncio.get_running_loop()\n"
+        "        if self._lock.locked():\n"
+        "            await asyncio.sleep(0.5)\n"
+        "            await self._store.commit(offsets, identity, timeout_s=self._timeout_s)\n"
+        "            return\n",
+    ),
+    Mutant(
+        "a partition missing from the response to a commit is committed",
+        "_core/offset_store/responses.py",
+        "    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}\n"
+        "\n\n"
+        "def read_fetch_response(",
+        "    return {tp: results.get(tp) for tp in partitions}\n\n\ndef read_fetch_response(",
+    ),
+    Mutant(
+        "errors of a commit are ignored",
+        "_core/offset_store/responses.py",
+        "            error = broker_error(one.error_code) if one.error_code else None\n",
+        "            error = None\n",
+    ),
+    Mutant(
+        "a stale response is taken after a seek",
+        "consumer/cursor.py",
+        "        if not self.abandon_fetch(fetch):\n            return FetchResult.STALE\n",
+        "        self.abandon_fetch(fetch)\n",
+    ),
+    Mutant(
+        "a fetch begins one offset too late",
+        "consumer/cursor.py",
+        "            next_fetch.offset,\n            self.fetch_bytes(share_bytes),\n",
+        "            next_fetch.offset + (next_fetch.offset % 7 == 3),\n"
+        "            self.fetch_bytes(share_bytes),\n",
+    ),
+    Mutant(
+        "a seek leaves the buffer as it is",
+        "consumer/cursor.py",
+        "        self.next_fetch = NextFetch(offset)\n        self.buffer.reset(offset)\n",
+        "        self.next_fetch = NextFetch(offset)\n"
+        "        if not self.buffer.pending:\n"
+        "            self.buffer.reset(offset)\n",
+    ),
+    Mutant(
+        "a fetch that failed isn't sent again",
+        "consumer/cursor.py",
+        "        if self.in_flight is not fetch:\n"
+        "            self.superseded_bytes -= fetch.max_bytes\n"
+        "            return False\n"
+        "        self.in_flight = None\n"
+        "        return True\n",
+        "        if self.in_flight is not fetch:\n"
+        "            self.superseded_bytes -= fetch.max_bytes\n"
+        "            return False\n"
+        "        if not self._tries:\n"
+        "            self.in_flight = None\n"
+        "        return True\n",
+    ),
+    Mutant(
+        "an error isn't cleared when it is raised",
+        "consumer/cursor.py",
+        "        error, self.error = self.error, None\n",
+        "        error = self.error\n",
+    ),
+    Mutant(
+        "messages are returned after the revocation has begun",
+        "consumer/engine.py",
+        "            cursor.revoked = True\n            self.collector.remove(cursor)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a consumer doesn't refresh the metadata after NotLeaderForPartition",
+        "consumer/fetcher.py",
+        "                self._emit_failure(cursor, broker_error(error_code))\n"
+        "                self._router.metadata.request_refresh()\n",
+        "                self._emit_failure(cursor, broker_error(error_code))\n"
+        "                if error_code != 6:\n"
+        "                    self._router.metadata.request_refresh()\n",
+    ),
+    Mutant(
+        "partitions begin at the end of the log",
+        "consumer/start_offsets.py",
+        "                cursor.start = self._reset  # it stays",
+        "                cursor.start = StartPosition.LATEST  # it stays",
+    ),
+    Mutant(
+        "committed offsets are ignored",
+        "consumer/start_offsets.py",
+        "            if committed is not None:\n",
+        "            if committed is None and False:\n",
+    ),
+    Mutant(
+        "partitions begin 50 messages before the committed offset",
+        "consumer/start_offsets.py",
+        "                self._set_position(cursor, committed.offset)\n",
+        "                self._set_position(cursor, max(0, committed.offset - 50))\n",
+    ),
+    Mutant(
+        "messages before the position in a compressed set are returned",
+        "protocol/_reader_py.py",
+        "            if offset < fetch_offset:\n",
+        "            if offset < fetch_offset - 2:\n",
+    ),
+    # --- groups in ZooKeeper ----------------------------------------------------------------------
+    Mutant(
+        "a member reads on after its ZooKeeper session has ended",
+        "consumer/membership/zookeeper_group.py",
+        "            self._owned = {}\n            await self._assignee.revoke()\n\n",
+        "            self._owned = {}\n\n",
+        "leases",
+    ),
+    Mutant(
+        "a member keeps its partitions until ZooKeeper can be reached again",
+        "consumer/membership/zookeeper_group.py",
+        "        if self._disconnected_since is None:\n            return None\n        return",
+        "        if True:\n            return None\n        return",
+        "leases",
+    ),
+    Mutant(
+        "a member commits after its ZooKeeper session has ended",
+        "consumer/commits.py",
+        "        if not self._member_state.session_lost and now <= self._member_state.session_deadline:\n",
+        "        if True:\n",
+        "leases",
+    ),
+    # --- connections and metadata -----------------------------------------------------------------
+    Mutant(
+        "an error empties the snapshot of a topic",
+        "_core/net/cluster.py",
+        "    if not state.partitions and known is not None:\n        partitions = known.partitions\n",
+        "    if state.error_code and known is not None:\n        partitions = {}\n",
+    ),
+    Mutant(
+        "brokers keep the addresses that they had first",
+        "_core/net/cluster.py",
+        "        brokers = {broker.node_id: broker for broker in response.brokers}\n",
+        "        brokers = {\n"
+        "            broker.node_id: self.brokers.get(broker.node_id, broker)\n"
+        "            for broker in response.brokers\n"
+        "        }\n",
+    ),
+    Mutant(
+        "the correlation id of a cancelled request is forgotten",
+        "_core/net/transport.py",
+        "                return await response\n        except TimeoutError:\n",
+        "                try:\n"
+        "                    return await response\n"
+        "                except asyncio.CancelledError:\n"
+        "                    for one in list(self._protocol._in_flight):\n"
+        "                        if self._pending[one.correlation_id].waiter is response:\n"
+        "                            self._protocol._in_flight.remove(one)\n"
+        "                            del self._pending[one.correlation_id]\n"
+        "                    raise\n"
+        "        except TimeoutError:\n",
+    ),
+    # The same, and the client doesn't compare correlation ids: all later responses are one off.
+    Mutant(
+        "the response to a request that timed out goes to the next request",
+        "_core/net/transport.py",
+        "                waiter = self._pending.pop(matched.correlation_id).waiter\n",
+        "                waiter = self._pending.pop(matched.correlation_id).waiter\n"
+        "                if waiter.done() and self._pending:\n"
+        "                    waiter = next(iter(self._pending.values())).waiter\n",
+    ),
+    Mutant(
+        "waiters aren't told of a lost connection",
+        "_core/net/transport.py",
+        "                waiter.set_exception(KafkaConnectionError(f\"{self._name}: {reason}\"))\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "a closed connection leaves its timer",
+        "_core/net/transport.py",
+        "        if self._silence_timer is not None:\n            self._silence_timer.cancel()\n",
+        "",
+    ),
+)  # fmt: skip
