@@ -298,6 +298,7 @@ async def stop_while_it_hangs(
         await until(lambda: len(events) >= before + 4, "the chunks are taken", 30)
 
     def is_acknowledged() -> bool:
+        worker._producer.poll(0)  # the thread polls only with the next chunk
         return worker.unacknowledged == 0
 
     (node,) = target.nodes

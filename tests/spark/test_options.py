@@ -43,7 +43,7 @@ def test_pure_modules_import_no_pyspark_and_no_network() -> None:
     code = (
         "import sys, aiokafka08.spark.options, aiokafka08.spark.planning; print(*[name for name in"
         " sys.modules if name.split('.')[0] in ('pyspark', 'pyarrow', 'asyncio')"
-        " or name.startswith('aiokafka08.net')])"
+        " or name.startswith('aiokafka08._core.net')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
