@@ -1,5 +1,5 @@
 """The entry point of installed scripts."""
 
-from aiokafka08._tools.cli.main import run_process
+from aiokafka08._tools.cli.main import main, run_process
 
-__all__ = ["run_process"]
+__all__ = ["main", "run_process"]

@@ -7,8 +7,8 @@
 Options, columns and the JSON of offsets are those of Spark's own Kafka source.
 
 Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
-nor `aiokafka08._core.net`. Importing this module doesn't import pyspark; calling `register` or accessing
-a class of `__all__` does.
+nor `aiokafka08._core.net`. Importing this module doesn't import pyspark; calling `register` or
+accessing a class of `__all__` does.
 
 Spark calls the classes in `source`, `reader`, `stream` and `writer`. In Spark's driver process they
 send requests to the cluster through the module `driver`; in tasks, `reader` and `writer` use a
