@@ -89,7 +89,7 @@ CLIENT_METRICS: Final = {
     "buffered_limit_bytes": ClientMetric(
         "gauge", "bytes", "that may be buffered, with messages larger than a partition's share"
     ),
-    "asked_bytes": ClientMetric("gauge", "bytes", "that the fetches in flight may return"),
+    "requested_bytes": ClientMetric("gauge", "bytes", "that the fetches in flight may return"),
     "assigned_partitions": ClientMetric("gauge", "partitions", "of this consumer"),
     "paused_partitions": ClientMetric("gauge", "partitions", "paused by `pause()`"),
     "lag": ClientMetric(

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
-from aiokafka08.protocol.message_set import Blobs, Column, Columns
+from aiokafka08.protocol.message_set import BinaryColumn, Column, Columns
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ class ArrowRows:
         names = batch.schema.names
         self._batch = batch
         self.indices = indices
-        self.values = blobs(batch.column("value"))
-        self.keys = blobs(batch.column("key")) if "key" in names else None
+        self.values = as_binary_column(batch.column("value"))
+        self.keys = as_binary_column(batch.column("key")) if "key" in names else None
         self.timestamps_ms = (
             _int64_values(batch.column("timestamp")) if "timestamp" in names else None
         )
@@ -321,11 +321,11 @@ class ArrowRows:
         return parts
 
 
-def blobs(column: Any) -> Blobs:
+def as_binary_column(column: Any) -> BinaryColumn:
     """Return a column of binary or text as the message encoder reads it."""
     validity, offsets, data = column.buffers()
     is_large = str(column.type).startswith("large_")
-    return Blobs(
+    return BinaryColumn(
         column.offset, len(column), validity if column.null_count else None, offsets, data, is_large
     )
 

@@ -18,7 +18,12 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from aiokafka08._core.arrow import binary_column, blobs, count_filled_lists, require_pyarrow
+from aiokafka08._core.arrow import (
+    as_binary_column,
+    binary_column,
+    count_filled_lists,
+    require_pyarrow,
+)
 from aiokafka08.embedded_headers import MARK, Headers, embed, extract, locate
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 from aiokafka08.structs import TopicPartition
@@ -59,7 +64,7 @@ def extract_rows(
         The batch, how many rows each run has kept, and the error of the first damaged row or None.
     """
     pa = require_pyarrow()
-    values = blobs(batch.column("value"))
+    values = as_binary_column(batch.column("value"))
     error: EmbeddedHeadersError | None = None
     payloads: dict[int, bytes] = {}
     headers: dict[int, Headers] = {}
@@ -134,7 +139,7 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
     """
     pa = require_pyarrow()
     column = binary_column(pa, batch, "value")
-    values = blobs(column)
+    values = as_binary_column(column)
     made: dict[int, bytes | None] = {}
     dropped = 0
     for row in _marked_rows(column):

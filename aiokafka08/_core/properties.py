@@ -56,7 +56,7 @@ def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> in
     raise wrong_value(option, text, "", f"an integer {bounds}")
 
 
-def boolean(option: str, text: str) -> bool:
+def parse_boolean(option: str, text: str) -> bool:
     """Parse "true" or "false", in upper or lower case.
 
     Raises:
@@ -75,10 +75,10 @@ def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
     try:
         return values[text.strip().lower()]
     except KeyError:
-        raise wrong_value(option, text, "", one_of(values)) from None
+        raise wrong_value(option, text, "", expected_one_of(values)) from None
 
 
-def one_of(names: Iterable[str]) -> str:
+def expected_one_of(names: Iterable[str]) -> str:
     """Return names for the part "expected …" of an error."""
     return f"one of {', '.join(names)}"
 
@@ -130,12 +130,12 @@ def nonempty(option: str, text: str) -> str:
     return text.strip()
 
 
-def positive(option: str, text: str) -> int:
+def parse_positive(option: str, text: str) -> int:
     """Parse an integer from 1 to 2**31 - 1."""
     return integer(option, text, 1, 2**31 - 1)
 
 
-def not_negative(option: str, text: str) -> int:
+def parse_not_negative(option: str, text: str) -> int:
     """Parse an integer from 0 to 2**31 - 1."""
     return integer(option, text, 0, 2**31 - 1)
 
@@ -196,12 +196,12 @@ def _partitioner_class(option: str, text: str) -> str:
         return partitioners[name]
     raise IllegalArgumentError(
         f"{show_option(option, text)}: Java classes can't be called from Python; expected "
-        f"{one_of(partitioners)}. The option 'partitioner' offers more"
+        f"{expected_one_of(partitioners)}. The option 'partitioner' offers more"
     )
 
 
 def _no_idempotence(option: str, text: str) -> bool:
-    if boolean(option, text):
+    if parse_boolean(option, text):
         raise UnsupportedVersionError(
             f"{show_option(option, text)}: idempotence needs message format 2 (brokers from 0.11 "
             "on), which this client doesn't speak; expected false. A retried batch may be stored "
@@ -229,9 +229,9 @@ def no_sasl(shown: str) -> UnsupportedVersionError:
 NETWORK: Final[PropertyTable] = {
     "bootstrap.servers": ("bootstrap_servers", nonempty),
     "client.id": ("client_id", nonempty),
-    "request.timeout.ms": ("request_timeout_ms", positive),
-    "retry.backoff.ms": ("retry_backoff_ms", not_negative),
-    "metadata.max.age.ms": ("metadata_max_age_ms", positive),
+    "request.timeout.ms": ("request_timeout_ms", parse_positive),
+    "retry.backoff.ms": ("retry_backoff_ms", parse_not_negative),
+    "metadata.max.age.ms": ("metadata_max_age_ms", parse_positive),
     "connections.max.idle.ms": ("connections_max_idle_ms", idle_time),
     "security.protocol": ("security_protocol", _security_protocol),
 }
@@ -239,12 +239,15 @@ NETWORK: Final[PropertyTable] = {
 PRODUCE: Final[PropertyTable] = {
     "acks": ("acks", _acks),
     "compression.type": ("compression_type", _codec),
-    "linger.ms": ("linger_ms", not_negative),
-    "batch.size": ("max_batch_size", positive),
-    "buffer.memory": ("buffer_memory", positive),
-    "max.request.size": ("max_request_size", positive),
-    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", positive),
-    "delivery.timeout.ms": ("delivery_timeout_ms", positive),
+    "linger.ms": ("linger_ms", parse_not_negative),
+    "batch.size": ("max_batch_size", parse_positive),
+    "buffer.memory": ("buffer_memory", parse_positive),
+    "max.request.size": ("max_request_size", parse_positive),
+    "max.in.flight.requests.per.connection": (
+        "max_in_flight_requests_per_connection",
+        parse_positive,
+    ),
+    "delivery.timeout.ms": ("delivery_timeout_ms", parse_positive),
     "partitioner.class": ("partitioner", _partitioner_class),
     "enable.idempotence": ("enable_idempotence", _no_idempotence),
 }
@@ -252,16 +255,16 @@ PRODUCE: Final[PropertyTable] = {
 CONSUME: Final[PropertyTable] = {
     "group.id": ("group_id", nonempty),
     "auto.offset.reset": ("auto_offset_reset", offset_reset),
-    "enable.auto.commit": ("enable_auto_commit", boolean),
-    "auto.commit.interval.ms": ("auto_commit_interval_ms", not_negative),
-    "session.timeout.ms": ("session_timeout_ms", positive),
-    "heartbeat.interval.ms": ("heartbeat_interval_ms", positive),
-    "max.poll.interval.ms": ("max_poll_interval_ms", positive),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", positive),
-    "fetch.max.bytes": ("fetch_max_bytes", positive),
-    "fetch.min.bytes": ("fetch_min_bytes", not_negative),
-    "fetch.max.wait.ms": ("fetch_max_wait_ms", not_negative),
-    "check.crcs": ("check_crcs", boolean),
+    "enable.auto.commit": ("enable_auto_commit", parse_boolean),
+    "auto.commit.interval.ms": ("auto_commit_interval_ms", parse_not_negative),
+    "session.timeout.ms": ("session_timeout_ms", parse_positive),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", parse_positive),
+    "max.poll.interval.ms": ("max_poll_interval_ms", parse_positive),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", parse_positive),
+    "fetch.max.bytes": ("fetch_max_bytes", parse_positive),
+    "fetch.min.bytes": ("fetch_min_bytes", parse_not_negative),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", parse_not_negative),
+    "check.crcs": ("check_crcs", parse_boolean),
     "isolation.level": ("isolation_level", isolation),
 }
 
@@ -327,5 +330,5 @@ def tls_options(given: Mapping[str, str], prefix: str = "") -> TlsOptions:
         keyfile=given.get("ssl.key.location"),
         password=given.get("ssl.key.password"),
         check_hostname=algorithm == "https",
-        verify=boolean(f"{prefix}{name}", given.get(name, "true")),
+        verify=parse_boolean(f"{prefix}{name}", given.get(name, "true")),
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from aiokafka08 import environment
-from aiokafka08._core.net.config import OffsetsStorage, one_of
+from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
@@ -119,14 +119,14 @@ class GroupChanges:
         """Raise if a reset or the deletion of a group would be refused now; change nothing."""
         self._connection.check()
         check_group_id(check_stored_group(group).group)
-        one_of("store", group.store, ["kafka", "zookeeper"])
+        check_one_of("store", group.store, ["kafka", "zookeeper"])
         await self._refuse_live_group(group.group, group.store)
 
     async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
         """Delete a group without members from one store, with its committed offsets."""
         self._connection.check()
         check_group_id(check_stored_group(group).group)
-        one_of("store", group.store, ["kafka", "zookeeper"])
+        check_one_of("store", group.store, ["kafka", "zookeeper"])
         try:
             if group.store == "zookeeper":
                 nodes = self._connection.require_group_nodes("delete_stored_group")

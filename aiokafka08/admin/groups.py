@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
-from aiokafka08._core.net.config import OffsetsStorage, one_of
+from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.offset_store import OffsetStore
@@ -169,7 +169,7 @@ async def open_offset_store(
         storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
         coordinator_id: the node id of its coordinator; None finds it.
     """
-    one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
+    check_one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
     router = connection.router
     coordinator = CoordinatorLookup(router, check_group_id(group_id), coordinator_id)
     if coordinator_id is not None:

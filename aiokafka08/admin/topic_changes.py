@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import check_topic_name, check_topic_names
-from aiokafka08._core.net.config import positive
+from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.admin.connection import AdminConnection
@@ -195,7 +195,7 @@ class TopicChanges:
     def _limit_ms(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:
             return self._connection.request_timeout_ms
-        return positive("timeout_ms", timeout_ms)
+        return check_positive("timeout_ms", timeout_ms)
 
     async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
         """Wait until the metadata shows a leader for every partition.

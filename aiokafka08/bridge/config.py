@@ -37,9 +37,9 @@ from aiokafka08._core.properties import (
     NETWORK,
     TLS,
     TlsOptions,
+    expected_one_of,
     hide_value,
     is_tls,
-    one_of,
     shorten,
     show_option,
     tls_options,
@@ -47,7 +47,7 @@ from aiokafka08._core.properties import (
 from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
-GroupStore = Literal["auto", "zookeeper", "kafka", "both", "file"]
+GroupSource = Literal["auto", "zookeeper", "kafka", "both", "file"]
 OnLoss = Literal["stop", "skip"]
 Timestamps = Literal["keep", "now"]
 
@@ -102,7 +102,7 @@ class GroupsConfig:
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...]
-    store: GroupStore
+    store: GroupSource
     file: Path | None
     continuous: bool
     interval_s: float
@@ -237,7 +237,7 @@ def _seconds(least: float, most: float) -> Callable[[object], float]:
 def _choice(*values: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in values:
-            raise ValueError(one_of(values))
+            raise ValueError(expected_one_of(values))
         return value
 
     return check
@@ -415,7 +415,7 @@ def _unknown(prefix: str, name: str, known: tuple[str, ...]) -> IllegalArgumentE
     from difflib import get_close_matches
 
     similar = get_close_matches(name, known, n=3)
-    expected = f"similar: {', '.join(similar)}" if similar else f"expected {one_of(known)}"
+    expected = f"similar: {', '.join(similar)}" if similar else f"expected {expected_one_of(known)}"
     return IllegalArgumentError(f"{hide_value(prefix + name)}: unknown key; {expected}")
 
 
@@ -479,7 +479,9 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
             network[argument] = parse(option, text)
         elif name not in TLS:
             known = sorted({*NETWORK, *TLS} - {"bootstrap.servers", "client.id"})
-            raise IllegalArgumentError(f"{show_option(option, text)}: expected {one_of(known)}")
+            raise IllegalArgumentError(
+                f"{show_option(option, text)}: expected {expected_one_of(known)}"
+            )
     return SourceConfig(
         bootstrap=_address("source", values["bootstrap"]),
         zookeeper=values["zookeeper"],

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from aiokafka08._core.net.config import boolean, callable_or_none, not_negative, one_of, positive
+from aiokafka08._core.net.config import (
+    callable_or_none,
+    check_boolean,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+)
 from aiokafka08.compat import default_of
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
@@ -94,7 +100,7 @@ def consumer_config(
         IllegalArgumentError: an option has a wrong value.
         UnsupportedVersionError: an option needs a newer protocol than 0.8.
     """
-    one_of("isolation_level", isolation_level, ["read_uncommitted", "read_committed"])
+    check_one_of("isolation_level", isolation_level, ["read_uncommitted", "read_committed"])
     for option, given, needs in (
         (
             "isolation_level",
@@ -114,11 +120,11 @@ def consumer_config(
         from aiokafka08._core.net.coordinator_lookup import check_group_id
 
         check_group_id(group_id)
-    one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
+    check_one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     if group_id is not None:
         offsets_storage = default_of("offsets_storage", offsets_storage)
     zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
-    one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
+    check_one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
     if zookeeper_connect == "" or (
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
     ):
@@ -136,36 +142,40 @@ def consumer_config(
         raise IllegalArgumentError(
             f"partition_assignment_strategy={partition_assignment_strategy!r}: expected a list"
         )
-    not_negative("consumer_timeout_ms", consumer_timeout_ms)
+    check_not_negative("consumer_timeout_ms", consumer_timeout_ms)
     if max_poll_records is not None:
-        max_poll_records = positive("max_poll_records", max_poll_records)
-    session_timeout_ms = positive("session_timeout_ms", session_timeout_ms)
+        max_poll_records = check_positive("max_poll_records", max_poll_records)
+    session_timeout_ms = check_positive("session_timeout_ms", session_timeout_ms)
     if rebalance_timeout_ms is not None:  # JoinGroup 0 doesn't send it
-        positive("rebalance_timeout_ms", rebalance_timeout_ms)
+        check_positive("rebalance_timeout_ms", rebalance_timeout_ms)
     return ConsumerConfig(
         group_id=group_id,
         decoding=Decoding(
-            boolean("check_crcs", check_crcs),
+            check_boolean("check_crcs", check_crcs),
             key_deserializer,
             value_deserializer,
             embedded_headers=headers_mode(headers) == "embedded",
         ),
-        fetch_max_wait_s=_int32(not_negative("fetch_max_wait_ms", fetch_max_wait_ms)) / 1000,
-        fetch_max_bytes=positive("fetch_max_bytes", fetch_max_bytes),
-        fetch_min_bytes=_int32(not_negative("fetch_min_bytes", fetch_min_bytes)),
-        max_partition_fetch_bytes=positive("max_partition_fetch_bytes", max_partition_fetch_bytes),
+        fetch_max_wait_s=_int32(check_not_negative("fetch_max_wait_ms", fetch_max_wait_ms)) / 1000,
+        fetch_max_bytes=check_positive("fetch_max_bytes", fetch_max_bytes),
+        fetch_min_bytes=_int32(check_not_negative("fetch_min_bytes", fetch_min_bytes)),
+        max_partition_fetch_bytes=check_positive(
+            "max_partition_fetch_bytes", max_partition_fetch_bytes
+        ),
         max_poll_records=max_poll_records,
         reset=_RESETS[auto_offset_reset],
-        enable_auto_commit=boolean("enable_auto_commit", enable_auto_commit),
-        auto_commit_interval_s=not_negative("auto_commit_interval_ms", auto_commit_interval_ms)
+        enable_auto_commit=check_boolean("enable_auto_commit", enable_auto_commit),
+        auto_commit_interval_s=check_not_negative(
+            "auto_commit_interval_ms", auto_commit_interval_ms
+        )
         / 1000,
         assignment_strategies=tuple(partition_assignment_strategy),
-        max_poll_interval_s=positive("max_poll_interval_ms", max_poll_interval_ms) / 1000,
+        max_poll_interval_s=check_positive("max_poll_interval_ms", max_poll_interval_ms) / 1000,
         session_timeout_s=session_timeout_ms / 1000,
-        heartbeat_interval_s=positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
-        rebalance_backoff_s=positive("rebalance_backoff_ms", rebalance_backoff_ms) / 1000,
-        rebalance_max_retries=positive("rebalance_max_retries", rebalance_max_retries),
-        exclude_internal_topics=boolean("exclude_internal_topics", exclude_internal_topics),
+        heartbeat_interval_s=check_positive("heartbeat_interval_ms", heartbeat_interval_ms) / 1000,
+        rebalance_backoff_s=check_positive("rebalance_backoff_ms", rebalance_backoff_ms) / 1000,
+        rebalance_max_retries=check_positive("rebalance_max_retries", rebalance_max_retries),
+        exclude_internal_topics=check_boolean("exclude_internal_topics", exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
     )

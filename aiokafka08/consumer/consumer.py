@@ -51,7 +51,7 @@ from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAt
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
 from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
 from aiokafka08.consumer.config import AutoOffsetReset, ConsumerConfig, consumer_config
-from aiokafka08.consumer.cursor import Cursor, StartPosition, Unreturned
+from aiokafka08.consumer.cursor import Cursor, StartPosition, TakenRecords
 from aiokafka08.consumer.engine import ConsumerEngine
 from aiokafka08.consumer.membership.choose import check_subscribe
 from aiokafka08.consumer.subscription import Subscription
@@ -574,7 +574,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         timeout_s = _seconds(timeout_ms)
         collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
         cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
-        taken = {tp: Unreturned(position) for tp, position in collected.positions.items()}
+        taken = {tp: TakenRecords(position) for tp, position in collected.positions.items()}
         for tp, cursor in cursors.items():
             cursor.unreturned.append(taken[tp])  # a commit in between commits their position
 
@@ -934,7 +934,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
         bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes (0 after `stop()`),
         buffered_limit_bytes (what `fetch_max_bytes`, `max_partition_fetch_bytes` and the number of
-        partitions allow; brokers from 0.11 on may exceed it a little), asked_bytes (of the
+        partitions allow; brokers from 0.11 on may exceed it a little), requested_bytes (of the
         fetches in flight; those of partitions that aren't assigned any more count while another
         partition is read from the same broker), assigned_partitions, paused_partitions, compiled
         (1; 0 if message sets are decoded in pure Python, as `repr()` and the log line at the start

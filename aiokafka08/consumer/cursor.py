@@ -118,7 +118,7 @@ class PartitionFetch:
     any."""
 
 
-class Unreturned:
+class TakenRecords:
     """Messages that a call has taken and not returned yet.
 
     Attributes:
@@ -192,7 +192,7 @@ class Cursor:
         self.next_fetch = NextFetch(0)
         self.start: StartPosition | None = StartPosition.STORED
         self.paused = False
-        self.unreturned: list[Unreturned] = []
+        self.unreturned: list[TakenRecords] = []
         self.revoked = False
         self.error: Exception | None = None
         self.high_watermark = -1
@@ -241,7 +241,7 @@ class Cursor:
         return self.buffer.pending or self.error is not None
 
     @property
-    def asked_bytes(self) -> int:
+    def requested_bytes(self) -> int:
         """What responses may still bring, also those that will be dropped."""
         in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
         return in_flight + self.superseded_bytes

@@ -388,7 +388,7 @@ class ConsumerEngine:
             "fetch_request_failures": self.fetcher.request_failures,
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
             "buffered_limit_bytes": self.fetcher.buffered_limit_bytes,
-            "asked_bytes": self.fetcher.asked_bytes,
+            "requested_bytes": self.fetcher.requested_bytes,
             "assigned_partitions": len(self.cursors),
             "paused_partitions": sum(cursor.paused for cursor in cursors),
             "compiled": int(are_compiled(CONSUMER_TWINS)),

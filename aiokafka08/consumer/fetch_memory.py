@@ -153,7 +153,7 @@ class FetchMemory:
         Call this again when a response to it has come.
         """
         self.release(cursor)
-        if cursor.asked_bytes:
+        if cursor.requested_bytes:
             self._removed.add(cursor)
         else:
             self._removed.discard(cursor)
@@ -161,7 +161,7 @@ class FetchMemory:
     @property
     def removed_bytes(self) -> int:
         """What is still in flight for partitions that aren't assigned any more."""
-        return sum(cursor.asked_bytes for cursor in self._removed)
+        return sum(cursor.requested_bytes for cursor in self._removed)
 
     @property
     def is_overdrawn(self) -> bool:

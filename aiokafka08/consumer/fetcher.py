@@ -221,9 +221,9 @@ class Fetcher:
         self._emit_failure(cursor, cursor.error or f"{text} {cursor.next_fetch.offset}")
 
     @property
-    def asked_bytes(self) -> int:
+    def requested_bytes(self) -> int:
         """What the fetches in flight may still bring, those that will be dropped included."""
-        return sum(cursor.asked_bytes for cursor in self._queues) + self.memory.removed_bytes
+        return sum(cursor.requested_bytes for cursor in self._queues) + self.memory.removed_bytes
 
     @property
     def buffered_limit_bytes(self) -> int:
@@ -526,7 +526,7 @@ class Fetcher:
 
     def _release_memory(self, cursor: Cursor) -> None:
         """Return borrowed memory if nothing is buffered in it or in flight for it."""
-        if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
+        if not cursor.requested_bytes and not cursor.buffer.buffered_bytes:
             self.memory.release(cursor)
 
     def _update_queue(self, cursor: Cursor) -> None:

@@ -46,7 +46,7 @@ __all__ = [
     "Appender",
     "DeliveryFuture",
     "PureAppender",
-    "Send",
+    "SendNow",
     "choose_each",
     "run_callbacks",
 ]
@@ -69,7 +69,7 @@ _running_loop = asyncio._get_running_loop
 
 Data = bytes | None
 Append = Callable[[PartitionQueue, Data, Data, int | None], DeliveryFuture | None]
-Send = Callable[[str, Any, Any, int | None, int | None, object], DeliveryFuture | None]
+SendNow = Callable[[str, Any, Any, int | None, int | None, object], DeliveryFuture | None]
 
 
 class PureAppender:
@@ -197,7 +197,7 @@ class PureAppender:
         return DeliveryFuture(batch.delivery, index, now_ms)
 
 
-Columns = tuple[list[int], list[Data], list[Data]]
+MessageColumns = tuple[list[int], list[Data], list[Data]]
 """The indices, keys and values of messages."""
 
 
@@ -207,7 +207,7 @@ def pure_choose_each(
     values: Sequence[Data],
     start: int,
     stop: int,
-    chosen: dict[PartitionQueue, Columns],
+    chosen: dict[PartitionQueue, MessageColumns],
 ) -> None:
     """Call `TopicRoute.choose` for the keys from `start` to `stop`; add the messages to `chosen`.
 

@@ -34,7 +34,7 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
 from aiokafka08.producer.deliveries import DeliveryGroup
-from aiokafka08.producer.fast_path import Appender, DeliveryFuture, Send
+from aiokafka08.producer.fast_path import Appender, DeliveryFuture, SendNow
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.messages import Data, Messages
 from aiokafka08.producer.options import ProducerOptions
@@ -75,7 +75,7 @@ class Intake:
             self._batch_full,
             loop_yield.is_due,
         )
-        self.send: Send = appender.send
+        self.send: SendNow = appender.send
         self._append_now = appender.append
 
     async def append(

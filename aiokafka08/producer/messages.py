@@ -27,9 +27,9 @@ from aiokafka08.partitioner import (
     partitions_of,
 )
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import Columns, choose_each
+from aiokafka08.producer.fast_path import MessageColumns, choose_each
 from aiokafka08.producer.topics import TopicRoute
-from aiokafka08.protocol.message_set import Blobs, message_size
+from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
 Data = bytes | None
 
@@ -114,7 +114,7 @@ class ListedMessages:
         """See `Messages`."""
         all_keys = self.keys
         if (
-            isinstance(self.values, Blobs)
+            isinstance(self.values, BinaryColumn)
             and all_keys is None
             and message_size(1, None, None) + self.values.longest() <= limit_bytes
         ):
@@ -144,7 +144,7 @@ class ListedMessages:
         # A partitioner that is notified of new batches expects them before its next choices.
         most = _STEP_MESSAGES if isinstance(route.partitioner, BatchAware) else _SPLIT_MESSAGES
         end = min(start + most, len(self.values))
-        chosen: dict[PartitionQueue, Columns] = {}
+        chosen: dict[PartitionQueue, MessageColumns] = {}
         for first in range(start, end, _STEP_MESSAGES):
             if first > start:
                 yield

@@ -15,7 +15,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from aiokafka08._core.net.config import boolean, not_negative, one_of, positive
+from aiokafka08._core.net.config import (
+    check_boolean,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+)
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -139,8 +144,8 @@ def producer_options(
             f"transactional_id={transactional_id!r}: transactions need InitProducerId and message "
             "format 2 (brokers from 0.11 on), which this client doesn't speak"
         )
-    positive("transaction_timeout_ms", transaction_timeout_ms)
-    if boolean("enable_idempotence", enable_idempotence):
+    check_positive("transaction_timeout_ms", transaction_timeout_ms)
+    if check_boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
             "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
             "on), which this client doesn't speak. Leave it at False; a retried batch may then be "
@@ -151,7 +156,7 @@ def producer_options(
             "compression_type='zstd' needs message format 2 (brokers from 2.1 on), which this "
             "client doesn't speak; use 'snappy', 'gzip' or 'lz4'"
         )
-    one_of("compression_type", compression_type, list(_CODECS))
+    check_one_of("compression_type", compression_type, list(_CODECS))
     codec = _CODECS[compression_type]  # type: ignore[index]
     try:
         compress(codec, b"")
@@ -160,15 +165,15 @@ def producer_options(
     return ProducerOptions(
         required_acks=_required_acks(acks),
         codec=codec,
-        max_batch_size=positive("max_batch_size", max_batch_size),
-        max_request_size=positive("max_request_size", max_request_size),
-        buffer_memory=positive("buffer_memory", buffer_memory),
+        max_batch_size=check_positive("max_batch_size", max_batch_size),
+        max_request_size=check_positive("max_request_size", max_request_size),
+        buffer_memory=check_positive("buffer_memory", buffer_memory),
         linger_s=check_duration("linger_ms", linger_ms) / 1000,
-        delivery_timeout_s=positive("delivery_timeout_ms", delivery_timeout_ms) / 1000,
-        max_in_flight=positive(
+        delivery_timeout_s=check_positive("delivery_timeout_ms", delivery_timeout_ms) / 1000,
+        max_in_flight=check_positive(
             "max_in_flight_requests_per_connection", max_in_flight_requests_per_connection
         ),
-        max_block_s=not_negative("max_block_ms", max_block_ms) / 1000,
+        max_block_s=check_not_negative("max_block_ms", max_block_ms) / 1000,
     )
 
 

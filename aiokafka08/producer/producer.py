@@ -25,8 +25,8 @@ from aiokafka08._core.net.config import (
     NetConfig,
     SecurityProtocol,
     callable_or_none,
+    check_not_negative,
     net_config,
-    not_negative,
     numbered_client_id,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
@@ -45,7 +45,7 @@ from aiokafka08.partitioner import DefaultPartitioner, Partitioner, partitioner_
 from aiokafka08.producer.batch_builder import BatchBuilder
 from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.producer.engine import NO_METRICS, ProducerEngine
-from aiokafka08.producer.fast_path import DeliveryFuture, Send
+from aiokafka08.producer.fast_path import DeliveryFuture, SendNow
 from aiokafka08.producer.headers import HeaderPolicy, no_headers
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import (
@@ -58,7 +58,7 @@ from aiokafka08.producer.options import (
 from aiokafka08.producer.serialize import Serializer, serialize_all, serialize_pair
 from aiokafka08.protocol import twins
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import Blobs
+from aiokafka08.protocol.message_set import BinaryColumn
 from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
@@ -289,7 +289,7 @@ class AIOKafkaProducer:
         self._router = self._make_router(self._config, self._telemetry)
         self.client = ClientAttributes(self._router, bootstrap_servers, self._options.max_block_s)
         self._engine: ProducerEngine | None = None
-        self._send_now: Send = _not_now
+        self._send_now: SendNow = _not_now
         self._loop: asyncio.AbstractEventLoop | None = None  # set while messages are accepted
         self._stopping: asyncio.Future[None] | None = None
 
@@ -551,7 +551,7 @@ class AIOKafkaProducer:
         loop_yield = self._engine.loop_yield
         all_values: Sequence[bytes | None]
         given = (keys, timestamps_ms, *self._serializers)
-        if isinstance(values, Blobs) and given == (None,) * 4:
+        if isinstance(values, BinaryColumn) and given == (None,) * 4:
             all_values, all_keys, timestamps = values, None, None  # immutable, and checked
         else:
             all_values, all_keys, timestamps = await loop_yield.run_steps(
@@ -788,7 +788,7 @@ class AIOKafkaProducer:
         if key is not None and len(key) > self._options.max_message_bytes:
             raise self._options.too_large(len(key), "the key alone")  # before it is hashed
         if timestamp_ms is not None:
-            not_negative("timestamp_ms", timestamp_ms)
+            check_not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
         future = await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
         if headers:

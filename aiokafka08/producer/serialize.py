@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, S
 from itertools import islice
 from typing import Any, Final
 
-from aiokafka08._core.net.config import not_negative
+from aiokafka08._core.net.config import check_not_negative
 from aiokafka08.errors import IllegalArgumentError
 
 Serializer = Callable[[Any], bytes | None]
@@ -109,7 +109,7 @@ def serialize_all(
                 yield
             if set(map(type, part)) != {int} or min(part) < 0:
                 for index, timestamp_ms in enumerate(part, start):
-                    not_negative(f"timestamps_ms[{index}]", timestamp_ms)
+                    check_not_negative(f"timestamps_ms[{index}]", timestamp_ms)
     return all_values, all_keys, timestamps
 
 

@@ -107,8 +107,8 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
         cdef int64_t timestamp = -1
         cdef Py_ssize_t index, count
         if (
-            type(values) is Blobs
-            and (keys is None or type(keys) is Blobs)
+            type(values) is BinaryColumn
+            and (keys is None or type(keys) is BinaryColumn)
             and (isinstance(timestamps_ms, int) or is_int64s(timestamps_ms))
         ):
             return extend_blobs(self, keys, values, timestamps_ms, start, limit_bytes)
@@ -209,8 +209,8 @@ cdef bint is_int64s(object data) except -1:
 
 cdef Py_ssize_t extend_blobs(
     MessageSetBuilder builder,
-    Blobs keys,
-    Blobs values,
+    BinaryColumn keys,
+    BinaryColumn values,
     timestamps_ms,
     Py_ssize_t start,
     Py_ssize_t limit,

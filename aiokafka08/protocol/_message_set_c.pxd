@@ -1,4 +1,4 @@
-# What other files use of the builder (`producer._producer_c`) and of `Blobs` (those included here).
+# What other files use of the builder (`producer._producer_c`) and of `BinaryColumn` (those included here).
 
 from libc.stdint cimport int64_t
 
@@ -30,7 +30,7 @@ cdef class MessageSetBuilder:
     cdef Py_ssize_t _adopt(self, MessageSetBuilder other, Py_ssize_t pos) except -1
 
 
-cdef class Blobs:
+cdef class BinaryColumn:
     cdef Py_buffer _validity
     cdef Py_buffer _offsets
     cdef Py_buffer _data

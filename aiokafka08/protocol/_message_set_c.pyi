@@ -1,13 +1,13 @@
 """The interface of the compiled twin is that of the pure twins."""
 
-from aiokafka08.protocol._blobs_py import Blobs as Blobs
+from aiokafka08.protocol._binary_column_py import BinaryColumn as BinaryColumn
 from aiokafka08.protocol._builder_py import MessageSetBuilder as MessageSetBuilder
 from aiokafka08.protocol._columns_py import ColumnMemory as ColumnMemory
 from aiokafka08.protocol._columns_py import Columns as Columns
 from aiokafka08.protocol._murmur2_py import murmur2 as murmur2
 from aiokafka08.protocol._murmur2_py import partitions_of as partitions_of
 from aiokafka08.protocol._reader_py import MessageSetReader as MessageSetReader
-from aiokafka08.protocol._reader_py import survey as survey
+from aiokafka08.protocol._reader_py import summarize_set as summarize_set
 from aiokafka08.protocol.types import Buffer
 
 def crc32(data: Buffer) -> int:

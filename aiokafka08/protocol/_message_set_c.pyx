@@ -3,14 +3,14 @@
 """The compiled twin of the message set.
 
 Each included file is the compiled twin of one pure module: `_builder_c.pxi` of `_builder_py`,
-`_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_blobs_c.pxi` of `_blobs_py`.
+`_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_binary_column_c.pxi` of `_binary_column_py`.
 This file has the hashes: `crc32`, which equals zlib's, and `murmur2` and `partitions_of`, the twins
 of `_murmur2_py`. The pure modules have the docstrings and the reasons, `message_format` has the
 layout; both twins pass the same tests. Python code uses this module by way of `twins` and
 `message_set` only; `producer._producer_c` uses the builder in C.
 
 All of it is one extension module, because calls across a module boundary would be slower: for each
-message the reader calls `Columns` and the builder calls `Blobs`.
+message the reader calls `Columns` and the builder calls `BinaryColumn`.
 
 Invariant: bytes from the network are hostile, so before a length is used, it is checked against
 the number of remaining bytes. The sum of two message offsets can exceed 64 bits, so such sums are
@@ -32,7 +32,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcpy, memset
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol._blobs_py import check_split
+from aiokafka08.protocol._binary_column_py import check_split
 from aiokafka08.protocol._columns_py import (
     DEFAULT_MAX_COLUMN_BYTES,
     MAX_TIMESTAMP_MS,
@@ -41,7 +41,7 @@ from aiokafka08.protocol._columns_py import (
     check_max_bytes,
     too_long,
 )
-from aiokafka08.protocol._reader_py import LongWrapper, Survey
+from aiokafka08.protocol._reader_py import LongWrapper, SetSummary
 from aiokafka08.protocol.compression import (
     Codec,
     compress_behind,
@@ -116,7 +116,7 @@ def murmur2(data):
     return murmur2_of(<const unsigned char *><const char *>key, len(key))
 
 
-include "_blobs_c.pxi"
+include "_binary_column_c.pxi"
 include "_builder_c.pxi"
 include "_reader_c.pxi"
 include "_columns_c.pxi"
@@ -125,7 +125,7 @@ include "_columns_c.pxi"
 cdef array int32s = array("i")
 
 
-def partitions_of(Blobs keys not None, partitions):
+def partitions_of(BinaryColumn keys not None, partitions):
     cdef array found = clone(int32s, len(keys), zero=False)
     cdef array all_partitions = array("i", partitions)
     cdef uint32_t count = len(all_partitions)

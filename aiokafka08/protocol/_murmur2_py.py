@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from aiokafka08.protocol._blobs_py import Blobs
+from aiokafka08.protocol._binary_column_py import BinaryColumn
 
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
@@ -38,7 +38,7 @@ def murmur2(data: bytes) -> int:
     return hash_ ^ hash_ >> 15
 
 
-def partitions_of(keys: Blobs, partitions: Sequence[int]) -> array[int]:
+def partitions_of(keys: BinaryColumn, partitions: Sequence[int]) -> array[int]:
     """Return the partition that the Java client gives each key; -1 for a null key.
 
     `partitions` are all partitions of the topic, ascending.

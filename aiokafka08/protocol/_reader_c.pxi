@@ -1,6 +1,6 @@
-# The compiled twins of `_reader_py` (`survey`, `MessageSetReader`); part of `_message_set_c.pyx`.
+# The compiled twins of `_reader_py` (`summarize_set`, `MessageSetReader`); part of `_message_set_c.pyx`.
 # `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers;
-# `consumer.next_fetch` and `consumer.range` call `survey`.
+# `consumer.next_fetch` and `consumer.range` call `summarize_set`.
 #
 # Invariant: whatever the bytes are, nothing outside of the message set is read, and the messages
 # before a corrupt one are returned before its error is raised.
@@ -30,13 +30,13 @@ cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcep
     found.whole_bytes = pos
 
 
-def survey(message_set):
+def summarize_set(message_set):
     cdef Py_buffer buffer
     cdef Headers found
     PyObject_GetBuffer(message_set, &buffer, PyBUF_SIMPLE)
     walk_headers(<const char *>buffer.buf, buffer.len, &found)
     PyBuffer_Release(&buffer)
-    return Survey(
+    return SetSummary(
         None if found.highest < 0 else <object>found.highest + 1,
         found.whole_bytes,
         None if found.tail_size < 0 else found.tail_size,

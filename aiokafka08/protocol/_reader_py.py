@@ -1,8 +1,9 @@
-"""The pure twins of `survey` and `MessageSetReader`; `message_format` has the layout they read.
+"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has the layout they
+read.
 
-This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `Survey` from
+This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from
 here). `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
-`consumer.next_fetch` and `consumer.range` call `survey`, all by way of `message_set`.
+`consumer.next_fetch` and `consumer.range` call `summarize_set`, all by way of `message_set`.
 
 Invariants: whatever the bytes are, reading them returns messages or raises
 `CorruptRecordException`. Returned offsets never fall. A wrapper that decompresses to more than
@@ -51,7 +52,7 @@ _COLUMN_PART = 1000
 """How many messages are decoded at a time on their way into columns."""
 
 
-class Survey(NamedTuple):
+class SetSummary(NamedTuple):
     """What the headers of a fetched message set show."""
 
     next_offset: int | None
@@ -63,7 +64,7 @@ class Survey(NamedTuple):
     modern brokers (offset -1, docs/brokers.md 7.8); else None."""
 
 
-def survey(message_set: Buffer) -> Survey:
+def summarize_set(message_set: Buffer) -> SetSummary:
     """Walk the headers of a fetched message set, up to a cut-off tail or a corrupt size field."""
     pos, end, highest = 0, len(message_set), -1
     tail_size = None
@@ -78,7 +79,7 @@ def survey(message_set: Buffer) -> Survey:
         if offset > highest:  # offsets rise; if they don't, the next fetch must not go back
             highest = offset
         pos = stop
-    return Survey(None if highest < 0 else highest + 1, pos, tail_size)
+    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size)
 
 
 class LongWrapper:
@@ -88,23 +89,23 @@ class LongWrapper:
         codec: the codec of its value.
         value: its value.
         limit: the highest size of the plain data.
-        survey: what `result()` is to return beside the plain data, computed from it.
+        summarize_set: what `result()` is to return beside the plain data, computed from it.
     """
 
-    __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_survey", "_value")
+    __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_summarize", "_value")
 
     def __init__(
         self,
         codec: Codec,
         value: Buffer,
         limit: int,
-        survey: Callable[[bytes], Survey | None] = lambda plain: None,
+        summarize_set: Callable[[bytes], SetSummary | None] = lambda plain: None,
     ) -> None:
         self._codec = codec
         self._value: Buffer | None = value
         self._limit = limit
-        self._survey = survey
-        self._opened: tuple[bytes, Survey | None] | None = None
+        self._summarize = summarize_set
+        self._opened: tuple[bytes, SetSummary | None] | None = None
         self._error: ValueError | None = None
         self._lock = Lock()
 
@@ -120,13 +121,13 @@ class LongWrapper:
                 return
             try:
                 plain = decompress(self._codec, self._value, self._limit)
-                self._opened = plain, self._survey(plain)
+                self._opened = plain, self._summarize(plain)
             except ValueError as error:
                 self._error = error
             self._value = None
 
-    def result(self) -> tuple[bytes, Survey | None]:
-        """Return the plain data and its survey.
+    def result(self) -> tuple[bytes, SetSummary | None]:
+        """Return the plain data and its summary.
 
         Raises:
             ValueError: as `decompress`.
@@ -492,7 +493,7 @@ class MessageSetReader:
 
     def _decompress(
         self, offset: int, magic: int, attributes: int, value: memoryview | None
-    ) -> tuple[bytes, Survey | None] | None:
+    ) -> tuple[bytes, SetSummary | None] | None:
         """Decompress a wrapper's value; None if that takes long, and isn't done yet."""
         if self._nesting == MAX_NESTING:
             raise self._corrupt(offset, offset + 1, "it is a wrapper in a wrapper in a wrapper")
@@ -514,7 +515,7 @@ class MessageSetReader:
             raise self._corrupt(offset, offset + 1, f"codec {codec}: {error}") from None
         if plain is None:
             self._decompression.long_wrapper = LongWrapper(
-                Codec(codec), value, self._limit, survey if magic else lambda plain: None
+                Codec(codec), value, self._limit, summarize_set if magic else lambda plain: None
             )
             return None
         return plain, None
@@ -526,7 +527,7 @@ class MessageSetReader:
         attributes: int,
         timestamp: int | None,
         plain: bytes,
-        inside: Survey | None,
+        inside: SetSummary | None,
     ) -> MessageSetReader:
         """Return a reader of the messages inside a wrapper."""
         inner = MessageSetReader(
@@ -550,7 +551,7 @@ class MessageSetReader:
             inner._offset = offset
         elif magic == 1:
             # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
-            inside = survey(plain) if inside is None else inside
+            inside = summarize_set(plain) if inside is None else inside
             rest = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
             if len(rest) == ENTRY_HEADER_BYTES:
                 size = _unpack_offset_size(rest)[1]

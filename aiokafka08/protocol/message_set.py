@@ -1,9 +1,9 @@
 """Build and decode message sets of formats 0 and 1.
 
-- `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from `Blobs`,
-  the buffers of an Arrow column.
-- `survey` (the consumer) reads the headers of a fetched set: the offset of the next fetch, and the
-  size of a cut-off message.
+- `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from
+  `BinaryColumn`, the buffers of an Arrow column.
+- `summarize_set` (the consumer) reads the headers of a fetched set: the offset of the next fetch,
+  and the size of a cut-off message.
 - `MessageSetReader` (the consumer) decodes a fetched set slice by slice, wrappers included: `read`
   to records, `read_columns` to `Columns`, the buffers of Arrow's layout, whose memory
   `ColumnMemory` keeps for reuse.
@@ -12,8 +12,8 @@
 - `encode_entry` (the tests and the embedded cluster) encodes one entry of a set.
 
 All but the last item have a compiled twin (`_message_set_c`, optional) and a pure one (the
-reference: `_builder_py`, `_reader_py`, `_columns_py`, `_blobs_py`, `_murmur2_py`). `twins` decides
-which of them is used; `IMPLEMENTATION` names it.
+reference: `_builder_py`, `_reader_py`, `_columns_py`, `_binary_column_py`, `_murmur2_py`). `twins`
+decides which of them is used; `IMPLEMENTATION` names it.
 
 `message_format` has the wire layout, `compression` the codecs.
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
-from aiokafka08.protocol._reader_py import LongWrapper, Survey
+from aiokafka08.protocol._reader_py import LongWrapper, SetSummary
 from aiokafka08.protocol.message_format import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -41,20 +41,20 @@ from aiokafka08.protocol.twins import IMPLEMENTATION, compiled_message_set
 from aiokafka08.protocol.types import Buffer
 
 if TYPE_CHECKING or compiled_message_set is None:
-    from aiokafka08.protocol._blobs_py import Blobs
+    from aiokafka08.protocol._binary_column_py import BinaryColumn
     from aiokafka08.protocol._builder_py import MessageSetBuilder
     from aiokafka08.protocol._columns_py import ColumnMemory, Columns
     from aiokafka08.protocol._murmur2_py import murmur2, partitions_of
-    from aiokafka08.protocol._reader_py import MessageSetReader, survey
+    from aiokafka08.protocol._reader_py import MessageSetReader, summarize_set
 else:
-    Blobs = compiled_message_set.Blobs
+    BinaryColumn = compiled_message_set.BinaryColumn
     ColumnMemory = compiled_message_set.ColumnMemory
     Columns = compiled_message_set.Columns
     MessageSetBuilder = compiled_message_set.MessageSetBuilder
     MessageSetReader = compiled_message_set.MessageSetReader
     murmur2 = compiled_message_set.murmur2
     partitions_of = compiled_message_set.partitions_of
-    survey = compiled_message_set.survey
+    summarize_set = compiled_message_set.summarize_set
 
 __all__ = [
     "CODEC_MASK",
@@ -63,20 +63,20 @@ __all__ = [
     "IMPLEMENTATION",
     "LOG_APPEND_TIME",
     "MIN_MESSAGE_BYTES",
-    "Blobs",
+    "BinaryColumn",
     "Column",
     "ColumnMemory",
     "Columns",
     "LongWrapper",
     "MessageSetBuilder",
     "MessageSetReader",
-    "Survey",
+    "SetSummary",
     "corrupt",
     "encode_entry",
     "message_size",
     "murmur2",
     "partitions_of",
-    "survey",
+    "summarize_set",
 ]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024

@@ -21,11 +21,11 @@ from functools import partial
 from typing import Final
 
 from aiokafka08._core.properties import (
-    boolean,
     choice,
+    expected_one_of,
     hide_value,
     integer,
-    one_of,
+    parse_boolean,
     show_option,
     unknown_option,
     wrong_value,
@@ -246,7 +246,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
             text("startingOffsetsByTimestampStrategy"),
             {strategy.value: strategy for strategy in NoMatchStrategy},
         ),
-        fail_on_data_loss=boolean("failOnDataLoss", text("failOnDataLoss")),
+        fail_on_data_loss=parse_boolean("failOnDataLoss", text("failOnDataLoss")),
         limits=limits,
         min_partitions=_optional_integer(options, "minPartitions", 2**31 - 1),
         max_records_per_partition=_optional_integer(options, "maxRecordsPerPartition"),
@@ -261,7 +261,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
             "kafkaConsumer.pollTimeoutMs", text("kafkaConsumer.pollTimeoutMs"), 1
         )
         / 1000,
-        include_headers=boolean("includeHeaders", text("includeHeaders")),
+        include_headers=parse_boolean("includeHeaders", text("includeHeaders")),
         embedded_headers=headers_mode(options.get("headers")) == "embedded",
         client=client,
         notes=tuple(notes),
@@ -283,7 +283,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             "expected one of them"
         )
     if options.get("includeHeaders") is not None:
-        boolean("includeHeaders", options["includeHeaders"])
+        parse_boolean("includeHeaders", options["includeHeaders"])
     return WriteOptions(
         topic=None if topic is None else topic.strip(),
         drop_timestamps=choice(
@@ -352,7 +352,7 @@ def _split_names(
         elif name in known:
             options[known[name]] = value
         elif name not in _SPARK_OPTIONS:
-            raise unknown_option(given_name, f"{one_of(names)}, or a Kafka option kafka.*")
+            raise unknown_option(given_name, f"{expected_one_of(names)}, or a Kafka option kafka.*")
     return options, kafka
 
 

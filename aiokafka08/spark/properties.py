@@ -23,13 +23,13 @@ from aiokafka08._core.properties import (
     TLS_UNSUPPORTED,
     PropertyTable,
     TlsOptions,
-    boolean,
+    expected_one_of,
     hide_value,
     is_tls,
     isolation,
     no_sasl,
-    one_of,
-    positive,
+    parse_boolean,
+    parse_positive,
     show_option,
     tls_options,
     unknown_option,
@@ -59,9 +59,9 @@ class ClientProperties:
 
 
 FETCH: Final[PropertyTable] = {
-    "max.partition.fetch.bytes": ("max_bytes", positive),
-    "fetch.max.bytes": ("limit_bytes", positive),
-    "check.crcs": ("check_crcs", boolean),
+    "max.partition.fetch.bytes": ("max_bytes", parse_positive),
+    "fetch.max.bytes": ("limit_bytes", parse_positive),
+    "check.crcs": ("check_crcs", parse_boolean),
     "isolation.level": ("isolation_level", isolation),
 }
 
@@ -172,7 +172,7 @@ def _map(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
             )
         elif name not in TLS:
-            raise unknown_option(option, one_of(f"kafka.{one}" for one in known))
+            raise unknown_option(option, expected_one_of(f"kafka.{one}" for one in known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafka08._core.properties import one_of, wrong_value
+from aiokafka08._core.properties import expected_one_of, wrong_value
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -117,7 +117,7 @@ def check_partitioner(options: WriteOptions) -> None:
         IllegalArgumentError: no partitioner has this name.
     """
     if options.partitioner is not None and options.partitioner not in PARTITIONERS:
-        raise wrong_value("partitioner", options.partitioner, "", one_of(PARTITIONERS))
+        raise wrong_value("partitioner", options.partitioner, "", expected_one_of(PARTITIONERS))
 
 
 class Kafka08Writer(DataSourceArrowWriter):

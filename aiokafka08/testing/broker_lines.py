@@ -3,12 +3,12 @@
 `LINES` is the table. Per line it says which versions of each API the broker knows, and in which
 layout it responds; then the quirks that a client can see, each with its section of docs/brokers.md.
 
-Invariant: a difference between lines is a field of `BrokerLine`. The brokers' code reads the field
+Invariant: a difference between lines is a field of `LineRules`. The brokers' code reads the field
 and never compares the line's name.
 
 `read_request` decodes requests here, because on 0.8 and 0.9 the line decides the layout of a
 request, not the version in the request. `server` calls it. The handlers, `server`, `state`,
-`group`, `message_sets` and `controls` read `BrokerLine`'s fields.
+`group`, `message_sets` and `controls` read `LineRules`'s fields.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _ONLY_0 = SupportedVersions(range(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerLine:
+class LineRules:
     """One line of brokers. The defaults are those of 0.8.2.
 
     Numbers in the docstrings of the fields are sections of docs/brokers.md.
@@ -254,7 +254,7 @@ _GROUPS = (
     ApiKey.LIST_GROUPS,
 )
 
-_0_8_0 = BrokerLine(
+_0_8_0 = LineRules(
     name="0.8.0",
     apis=dict.fromkeys(_DATA, _ANY_AS_0),
     invalid_topic_code=UnknownError.errno,
@@ -271,7 +271,7 @@ _0_8_0 = BrokerLine(
     waits_for_any_produce=True,
     unknown_replicas_fail=False,
 )
-_0_8_1 = BrokerLine(
+_0_8_1 = LineRules(
     name="0.8.1",
     apis={
         **dict.fromkeys(_DATA, _ANY_AS_0),
@@ -295,7 +295,7 @@ _0_8_1 = BrokerLine(
     list_offsets_checks_topics_first=True,
     offset_metadata_chars=1024,
 )
-_0_8_2 = BrokerLine(
+_0_8_2 = LineRules(
     name="0.8.2",
     apis={
         **dict.fromkeys(_DATA, _ANY_AS_0),
@@ -306,7 +306,7 @@ _0_8_2 = BrokerLine(
     },
     topic_configs=_CONFIGS_0_8_2,
 )
-_0_9 = BrokerLine(
+_0_9 = LineRules(
     name="0.9",
     apis={
         ApiKey.PRODUCE: SupportedVersions(range(2), rest=1),
@@ -348,7 +348,7 @@ _0_9 = BrokerLine(
     no_offsets_topic_code=NotCoordinatorForGroupError.errno,
     heartbeat_is_a_stub=False,
 )
-_0_10 = BrokerLine(
+_0_10 = LineRules(
     name="0.10",
     apis={
         ApiKey.PRODUCE: SupportedVersions(range(3)),
@@ -398,7 +398,7 @@ _0_10 = BrokerLine(
     max_session_timeout_s=300.0,
 )
 
-LINES: dict[str, BrokerLine] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
+LINES: dict[str, LineRules] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
 """The lines by name, as in `EmbeddedCluster(version=…)`.
 
 "0.10" has those API versions of 0.10.2.2 that this package speaks (so Fetch ends at 2), and behaves
@@ -421,7 +421,7 @@ class ReceivedRequest:
 
 
 def read_request(
-    line: BrokerLine, frame: Buffer, max_items: int
+    line: LineRules, frame: Buffer, max_items: int
 ) -> ReceivedRequest | BadRequestPolicy:
     """Decode the request in a frame (without its size); return a policy if it is unreadable.
 

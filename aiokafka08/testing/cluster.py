@@ -32,7 +32,7 @@ from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES, ClusterRuntime, Recorded
 from aiokafka08.testing.server import open_listener
-from aiokafka08.testing.state import WEEK_MS, BrokerSettings, ClusterState, Commit, Node
+from aiokafka08.testing.state import WEEK_MS, BrokerSettings, BrokerState, ClusterState, Commit
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -141,7 +141,7 @@ class EmbeddedCluster:
             group_min_session_timeout_ms=group_min_session_timeout_ms,
         )
         nodes = [
-            Node(
+            BrokerState(
                 node_id,
                 (advertised_host or host).replace("{}", str(node_id)),
                 port + node_id if port else 0,
@@ -229,7 +229,7 @@ class EmbeddedCluster:
             await self._stop()
             raise
 
-    def _listen(self, runtime: ClusterRuntime, node: Node) -> None:
+    def _listen(self, runtime: ClusterRuntime, node: BrokerState) -> None:
         self._listeners[node.node_id] = open_listener(runtime, node, self._host)
 
     async def _stop(self) -> None:

@@ -22,7 +22,7 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 from aiokafka08.testing.runtime import ClusterRuntime
-from aiokafka08.testing.state import ClusterState, Commit, CommitKey, Node, Partition
+from aiokafka08.testing.state import BrokerState, ClusterState, Commit, CommitKey, Partition
 from aiokafka08.testing.validation import validate_set
 
 
@@ -269,7 +269,7 @@ def find_partition(state: ClusterState, topic: str, partition: int) -> Partition
     return found
 
 
-def find_node(state: ClusterState, node: int) -> Node:
+def find_node(state: ClusterState, node: int) -> BrokerState:
     """Return a broker, which may be dead.
 
     Raises:

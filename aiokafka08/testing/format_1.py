@@ -52,7 +52,7 @@ _INT64 = struct.Struct(">q")
 _OFFSET_SIZE = struct.Struct(">qi")
 
 
-class _Message(NamedTuple):
+class _InnerMessage(NamedTuple):
     """A message of a produced set, taken out of its wrapper."""
 
     offset: int
@@ -130,13 +130,15 @@ def _check_outer_entries(
     return entries, codec
 
 
-def _messages_of(entries: list[tuple[int, memoryview]], config: LogConfig) -> Iterator[_Message]:
+def _messages_of(
+    entries: list[tuple[int, memoryview]], config: LogConfig
+) -> Iterator[_InnerMessage]:
     """Iterate over the messages of a set with wrappers."""
     budget = DecompressionBudget()
     for offset, message in entries:
         stamped = _is_log_append_time(message)
         if not message[5] & _CODEC_MASK:
-            yield _Message(offset, message, stamped)
+            yield _InnerMessage(offset, message, stamped)
             continue
         inner = limited(walk_entries(unwrap(message, config.line, budget), LARGEST_ARRAY))
         if not inner:
@@ -152,7 +154,7 @@ def _messages_of(entries: list[tuple[int, memoryview]], config: LogConfig) -> It
                 raise MessageSetRejected(UnknownError.errno, f"unknown codec {inner_codec}")
             if inner_codec:
                 raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
-            yield _Message(relative + max(base, 0), one, stamped)
+            yield _InnerMessage(relative + max(base, 0), one, stamped)
 
 
 def _is_log_append_time(message: memoryview) -> bool:
@@ -187,14 +189,14 @@ def _check_size_fields(message: memoryview) -> None:
         raise MessageSetRejected(UnknownError.errno, "value larger than the broker's memory")
 
 
-def _stays_as_it_is(messages: list[_Message]) -> bool:
+def _stays_as_it_is(messages: list[_InnerMessage]) -> bool:
     """Return whether a compressed set needs neither new offsets nor another format."""
     return all(one.data[4] == 1 and one.offset == at for at, one in enumerate(messages))
 
 
 def _restamped_wrapper(
     entries: list[tuple[int, memoryview]],
-    messages: list[_Message],
+    messages: list[_InnerMessage],
     base_offset: int,
     append_time_ms: int,
 ) -> bytearray:

@@ -46,7 +46,7 @@ from aiokafka08.protocol.requests.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka08.testing.broker_lines import BrokerLine
+from aiokafka08.testing.broker_lines import LineRules
 
 A = TypeVar("A")
 
@@ -97,7 +97,7 @@ class Group:
     """One group, at the coordinator `node`."""
 
     name: str
-    line: BrokerLine
+    line: LineRules
     node: int
     protocol_type: str = ""
     state: GroupState = GroupState.EMPTY
@@ -378,7 +378,7 @@ class Groups:
 
     def __init__(
         self,
-        line: BrokerLine,
+        line: LineRules,
         session_bounds_s: tuple[float, float],
         coordinator: Callable[[str], int | None],
     ) -> None:
@@ -387,7 +387,7 @@ class Groups:
         self._coordinator = coordinator
         self._groups: dict[str, Group] = {}
 
-    def change_line(self, line: BrokerLine, session_bounds_s: tuple[float, float]) -> None:
+    def change_line(self, line: LineRules, session_bounds_s: tuple[float, float]) -> None:
         """Let the brokers, all of which are down, be of another line.
 
         Each group's next coordinator finds it as it was stored.

@@ -21,7 +21,7 @@ from aiokafka08.errors import CorruptRecordException, UnknownError
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME, encode_entry
 from aiokafka08.protocol.types import Buffer
-from aiokafka08.testing.broker_lines import BrokerLine
+from aiokafka08.testing.broker_lines import LineRules
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class MessageSetRejected(Exception):
 class LogConfig:
     """The broker line and the topic's settings, by which a produced set is stored or rejected."""
 
-    line: BrokerLine
+    line: LineRules
     max_message_bytes: int
     segment_bytes: int
     compacted: bool = False
@@ -268,7 +268,7 @@ def discard(items: list[Any]) -> None:
         del items[-_DISCARDED_ITEMS:]
 
 
-def unwrap(message: memoryview, line: BrokerLine, budget: DecompressionBudget) -> bytes:
+def unwrap(message: memoryview, line: LineRules, budget: DecompressionBudget) -> bytes:
     """Return the message set in a wrapper that was produced.
 
     Raises:
@@ -293,7 +293,7 @@ def unwrap(message: memoryview, line: BrokerLine, budget: DecompressionBudget) -
 # --- the header checksum of lz4 frames (KAFKA-3160) -----------------------------------------------
 
 
-def _accepts_lz4_header(frame: bytes, magic: int, line: BrokerLine) -> bool:
+def _accepts_lz4_header(frame: bytes, magic: int, line: LineRules) -> bool:
     """Return whether brokers read an lz4 frame with this header (brokers.md 6.2).
 
     Up to 0.9 they need the legacy checksum, which covers the magic number too, and no content size.

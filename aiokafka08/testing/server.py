@@ -50,14 +50,14 @@ from aiokafka08.testing.handlers.failures import (
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
     DiskFull,
+    HandlerResult,
     NoReply,
-    Outcome,
     Reply,
     RequestContext,
     Wait,
 )
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
-from aiokafka08.testing.state import Node
+from aiokafka08.testing.state import BrokerState
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ A request with more is treated as one that can't be read. Real brokers have no l
 """
 
 
-def open_listener(runtime: ClusterRuntime, node: Node, bind_host: str) -> Listener:
+def open_listener(runtime: ClusterRuntime, node: BrokerState, bind_host: str) -> Listener:
     """Listen for a broker, on its port or, if that is 0, on a free one that becomes its port.
 
     Raises:
@@ -99,7 +99,9 @@ def _half_close_policy(runtime: ClusterRuntime) -> HalfClosePolicy:
 class BrokerHandler(ConnectionHandler):
     """A broker's side of one client's connection."""
 
-    def __init__(self, runtime: ClusterRuntime, node: Node, connection: ServerConnection) -> None:
+    def __init__(
+        self, runtime: ClusterRuntime, node: BrokerState, connection: ServerConnection
+    ) -> None:
         self._runtime = runtime
         self._node = node
         self._line = runtime.state.line
@@ -195,7 +197,7 @@ class BrokerHandler(ConnectionHandler):
         incoming: ReceivedRequest,
         effect: Effect | None,
         exchange: Exchange,
-    ) -> Work[Outcome]:
+    ) -> Work[HandlerResult]:
         match effect:
             case Close(after_bytes=None, reset=reset):
                 if reset:
@@ -218,7 +220,7 @@ class BrokerHandler(ConnectionHandler):
         context: RequestContext,
         incoming: ReceivedRequest,
         effect: Effect | None,
-        outcome: Outcome,
+        outcome: HandlerResult,
         exchange: Exchange,
     ) -> Work[None]:
         """Carry out a decision; the exchange stays open if the response has still to come."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.broker_lines import BrokerLine
+from aiokafka08.testing.broker_lines import LineRules
 from aiokafka08.testing.group import Groups
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import LogConfig
@@ -54,7 +54,7 @@ class BrokerSettings:
 
 
 @dataclass(slots=True)
-class Node:
+class BrokerState:
     """One broker."""
 
     node_id: int
@@ -133,7 +133,7 @@ class MetadataView:
     """What a broker knows of the cluster when it responds to Metadata requests."""
 
     topics: Mapping[str, Sequence[Partition]]
-    nodes: Mapping[int, Node]
+    nodes: Mapping[int, BrokerState]
     had_topic: bool
 
 
@@ -144,7 +144,9 @@ class CreationError(ValueError):
 class ClusterState:
     """Everything about a cluster that outlives a request."""
 
-    def __init__(self, line: BrokerLine, settings: BrokerSettings, nodes: Iterable[Node]) -> None:
+    def __init__(
+        self, line: LineRules, settings: BrokerSettings, nodes: Iterable[BrokerState]
+    ) -> None:
         self.line = line
         self.settings = settings
         self.nodes = {node.node_id: node for node in nodes}
@@ -171,7 +173,7 @@ class ClusterState:
     def _session_bounds_s(self) -> tuple[float, float]:
         return self.settings.group_min_session_timeout_ms / 1000, self.line.max_session_timeout_s
 
-    def change_line(self, line: BrokerLine) -> None:
+    def change_line(self, line: LineRules) -> None:
         """Let the brokers, all of which are down, be of another line; the data stays.
 
         Groups stay too: a coordinator stores them in the offsets topic (docs/brokers.md 8.19).

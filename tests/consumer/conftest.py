@@ -83,7 +83,7 @@ async def until_no_fetch_is_in_flight(consumer: Consumer) -> None:
 
     def is_quiet() -> bool:
         nonlocal quiet
-        quiet = 0 if consumer.metrics()["asked_bytes"] else quiet + 1
+        quiet = 0 if consumer.metrics()["requested_bytes"] else quiet + 1
         return quiet >= 20
 
     await until(is_quiet, "no fetch in flight", timeout_s=30)

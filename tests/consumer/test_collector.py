@@ -53,7 +53,7 @@ async def test_getone_waits_for_a_message(
     consumer = make_consumer("t")
     await consumer.start()
     waiting = asyncio.create_task(consumer.getone())
-    await until(lambda: consumer.metrics()["asked_bytes"] > 0)
+    await until(lambda: consumer.metrics()["requested_bytes"] > 0)
     cluster.append("t", 2, [b"new"])
     assert (await waiting).value == b"new"
 

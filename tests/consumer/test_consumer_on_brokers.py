@@ -216,7 +216,7 @@ async def test_thousand_partitions_stay_within_their_memory(
 
         def memory() -> float:
             metrics = consumer.metrics()
-            used.append(metrics["buffered_bytes"] + metrics["asked_bytes"])
+            used.append(metrics["buffered_bytes"] + metrics["requested_bytes"])
             return metrics["buffered_bytes"]
 
         await until(lambda: memory() > 0.9 * bound, "buffers that are full")

@@ -137,7 +137,7 @@ def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> Non
     bound = max(total, count * MIN_SHARE_BYTES) + max(total, MIB)
 
     def check() -> None:
-        asked = sum(cursor.asked_bytes for cursor in made)
+        asked = sum(cursor.requested_bytes for cursor in made)
         buffered = sum(cursor.buffer.buffered_bytes for cursor in made)
         borrowed = sum(cursor.borrowed_bytes for cursor in made)
         sets = sum(1 for cursor in made if cursor.buffer.pending)
@@ -175,7 +175,7 @@ def test_memory_stays_within_its_bound(count: int, seed: int, total: int) -> Non
             if choose.random() < 0.3:
                 cursor.buffer.decode(10)
                 cursor.buffer.pop_records(None)
-            if not cursor.asked_bytes and not cursor.buffer.buffered_bytes:
+            if not cursor.requested_bytes and not cursor.buffer.buffered_bytes:
                 memory.release(cursor)
             queue.update(cursor, now)
 
@@ -240,15 +240,15 @@ def test_superseded_fetch_counts_until_its_response() -> None:
     assert memory.borrow(one)
     old = one.begin_fetch(memory.share_bytes)
     one.seek(7)
-    assert one.asked_bytes == MIB
+    assert one.requested_bytes == MIB
     assert one.can_fetch(memory.room_of(one), memory.share_of(one))
     assert memory.borrow(one)
     new = one.begin_fetch(memory.share_bytes)
     assert respond(new, filling(new)) is FetchResult.DATA
-    assert one.asked_bytes == MIB
+    assert one.requested_bytes == MIB
     assert not one.can_fetch(memory.room_of(one), memory.share_of(one))  # a share is still to come
     assert respond(old, filling(old)) is FetchResult.STALE
-    assert one.asked_bytes == 0
+    assert one.requested_bytes == 0
     assert one.can_fetch(memory.room_of(one), memory.share_of(one))
 
 

@@ -111,7 +111,7 @@ async def test_stop_frees_what_wasnt_returned(
     assert consumer.metrics()["buffered_bytes"] <= consumer.metrics()["buffered_limit_bytes"]
     await consumer.stop()
     metrics = consumer.metrics()
-    assert (metrics["buffered_bytes"], metrics["asked_bytes"], metrics["lag"]) == (0, 0, 3)
+    assert (metrics["buffered_bytes"], metrics["requested_bytes"], metrics["lag"]) == (0, 0, 3)
 
 
 async def test_moved_leader_is_followed(

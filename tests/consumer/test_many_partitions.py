@@ -37,7 +37,7 @@ def reader(cluster: EmbeddedCluster, **options: Any) -> Consumer:
 def used(consumer: Consumer) -> float:
     metrics = consumer.metrics()
     assert metrics["buffered_bytes"] <= metrics["buffered_limit_bytes"]
-    return metrics["buffered_bytes"] + metrics["asked_bytes"]
+    return metrics["buffered_bytes"] + metrics["requested_bytes"]
 
 
 @pytest.mark.parametrize("fetch_max_bytes", [4 * MIB, 24 * MIB, 50 * MIB])

@@ -51,7 +51,7 @@ async def test_seek_drops_fetched_messages_and_stale_responses(
     assert await consumer.seek_to_end()
     assert await consumer.position(tp(0)) == 100
     # An idle poll from 100 is in flight: its response doesn't count after the seek.
-    await until(lambda: consumer.metrics()["asked_bytes"] > 0)
+    await until(lambda: consumer.metrics()["requested_bytes"] > 0)
     consumer.seek(tp(0), 98)
     cluster.append("t", 0, values(100, 101))
     assert [r.offset for r in await take(consumer, 3)] == [98, 99, 100]

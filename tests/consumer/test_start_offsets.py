@@ -180,7 +180,7 @@ async def test_messages_before_a_refused_offset_are_returned_first(
     consumer.assign([tp(0)])
     refusal = cluster.fault(FetchRequest, then=Answer(1), where=fetches_at(10))
     await consumer.start()
-    await until(lambda: refusal.hits and not consumer.metrics()["asked_bytes"], "the refusal")
+    await until(lambda: refusal.hits and not consumer.metrics()["requested_bytes"], "the refusal")
     cluster.append("t", 0, values(10, 12))
     cluster.delete_before("t", 0, 11)
     assert (await consumer.getone()).offset == 0  # decodes the others too

@@ -35,7 +35,7 @@ def hanging_polls(cluster: EmbeddedCluster) -> int:
 async def until_poll_hangs(consumer: OpenConsumer) -> None:
     """Wait for a long poll in flight.
 
-    `asked_bytes` wouldn't show it: while a response is applied, these are still bytes of that one.
+    `requested_bytes` wouldn't show it: while a response is applied, its bytes are still counted.
     """
     await until(lambda: consumer.engine.fetcher.hanging_polls, "a poll is in flight")
 
@@ -208,7 +208,7 @@ async def test_urgent_requests_stay_within_the_memory(
         for _ in range(20):
             await asyncio.sleep(0.0002)
             metrics = consumer.metrics()
-            assert metrics["asked_bytes"] + metrics["buffered_bytes"] <= 200_000 + 4 * 512
+            assert metrics["requested_bytes"] + metrics["buffered_bytes"] <= 200_000 + 4 * 512
     assert len(await take(consumer, 40)) == 40
 
 
@@ -220,15 +220,15 @@ async def test_fetch_of_an_unassigned_partition_counts(
     await consumer.start()
     await until_poll_hangs(consumer)
     consumer.assign([tp(2)])
-    assert consumer.metrics()["asked_bytes"] >= 50_000
+    assert consumer.metrics()["requested_bytes"] >= 50_000
     # Without a pause: an urgent fetch takes a few iterations of the loop.
     await until(
-        lambda: consumer.metrics()["asked_bytes"] >= 100_000, "both are in flight", pause_s=0
+        lambda: consumer.metrics()["requested_bytes"] >= 100_000, "both are in flight", pause_s=0
     )
     cluster.append("t", 0, values(0, 1))  # ends the poll
     cluster.append("t", 2, values(0, 1))
     assert await offsets(consumer, 1) == [0]
-    await until(lambda: consumer.metrics()["asked_bytes"] == 50_000, "only one is in flight")
+    await until(lambda: consumer.metrics()["requested_bytes"] == 50_000, "only one is in flight")
 
 
 async def test_memory_is_reclaimed_before_an_urgent_request(

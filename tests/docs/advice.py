@@ -185,7 +185,7 @@ METRICS: dict[str, tuple[str, str]] = {
         "at the limit for long: the program is slower than the brokers",
     ),
     "buffered_limit_bytes": ("2 to 3 times `fetch_max_bytes`, changes with the assignment", ""),
-    "asked_bytes": ("up to `fetch_max_bytes`", ""),
+    "requested_bytes": ("up to `fetch_max_bytes`", ""),
     "assigned_partitions": ("its share", "0 for long"),
     "paused_partitions": ("what you paused", ""),
     "lag": ("a few seconds' worth", "growing for longer than a peak of yours lasts"),

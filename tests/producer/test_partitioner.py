@@ -43,7 +43,7 @@ from aiokafka08.partitioner import (
 )
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import Columns, choose_each, pure_choose_each
+from aiokafka08.producer.fast_path import MessageColumns, choose_each, pure_choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol import _murmur2_py
 from aiokafka08.structs import TopicPartition
@@ -389,7 +389,7 @@ def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
     one = route(PARTITIONERS[name]())
     keys = [b"%d" % number for number in range(100)] + [b"", b"\xff" * 7]
     values = [b"value of %b" % key for key in keys]
-    chosen: dict[PartitionQueue, Columns] = {}
+    chosen: dict[PartitionQueue, MessageColumns] = {}
     each(one, keys, values, 3, 50, chosen)
     each(one, keys, values, 50, 102, chosen)
     assert sorted(index for columns in chosen.values() for index in columns[0]) == [*range(3, 102)]
@@ -404,7 +404,7 @@ def test_choose_each_chooses_as_route_choose(each: Any, name: str) -> None:
 def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
     one = route(DefaultPartitioner())
     for keys in (None, [None] * 300):
-        chosen: dict[PartitionQueue, Columns] = {}
+        chosen: dict[PartitionQueue, MessageColumns] = {}
         each(one, keys, [b"v"] * 300, 0, 300, chosen)
         assert {queue.topic_partition.partition for queue in chosen} == {1, 3}
         assert min(len(indices) for indices, _, _ in chosen.values()) > 90
@@ -412,7 +412,7 @@ def test_choose_each_spreads_keyless_messages_over_leaders(each: Any) -> None:
 
 def _choices(each: Any, pipe: Any) -> None:
     """In a forked child: send the partitions of 64 messages without keys."""
-    chosen: dict[PartitionQueue, Columns] = {}
+    chosen: dict[PartitionQueue, MessageColumns] = {}
     each(route(DefaultPartitioner()), None, [b"v"] * 64, 0, 64, chosen)
     pipe.send({queue.topic_partition.partition: indices for queue, (indices, *_) in chosen.items()})
     pipe.close()

@@ -288,7 +288,7 @@ def test_both_twins_choose_the_same_partitions(name: str) -> None:
     keys = [None, b"", *(rng.randbytes(rng.randrange(20)) for _ in range(500))]
     column = pa.array(keys, pa.binary())
     validity, offsets, data = column.buffers()
-    blobs = Twin(name).Blobs(0, len(column), validity, offsets, data)
+    blobs = Twin(name).BinaryColumn(0, len(column), validity, offsets, data)
     functions = [_murmur2_py.partitions_of, Twin(name).partitions_of]
     for partitions in ([0], [0, 1, 2], [3, 5, 1000]):
         expected = [

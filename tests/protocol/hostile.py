@@ -65,8 +65,8 @@ def endure_request(frame: bytes, seen: Endured) -> None:
 
 
 def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> None:
-    """Read, survey and iterate over a set, with and without CRC checks, after each damage too."""
-    surveyed = twin.survey(message_set)
+    """Read and summarize a set, with and without CRC checks, and read on after each damage."""
+    surveyed = twin.summarize_set(message_set)
     assert 0 <= surveyed.whole_bytes <= len(message_set)
     assert surveyed.next_offset is None or 0 < surveyed.next_offset <= 2**63
     assert (

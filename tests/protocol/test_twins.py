@@ -46,7 +46,7 @@ def reading(
     twin: Twin, data: Buffer, fetch_offset: int, check_crcs: bool, end_offset: int | None
 ) -> list[Any]:
     """Return all records and errors, after each damage too; without CRC checks also the pauses."""
-    seen: list[Any] = [repr(twin.survey(data))]
+    seen: list[Any] = [repr(twin.summarize_set(data))]
     for _ in range(5):
         whole = twin.MessageSetReader(
             TP,
@@ -241,11 +241,13 @@ def test_split_blobs_are_alike_and_those_of_bytes(parts: list[bytes], delimiter:
     data = delimiter.join(parts)
     expected = data.split(delimiter)
     for twin in (COMPILED, PURE):
-        assert list(twin.Blobs.split(data, delimiter)) == expected
-        assert list(twin.Blobs.split(data, delimiter, True)) == [one for one in expected if one]
-        assert twin.Blobs.split(data, delimiter).longest() == max(map(len, expected))
+        assert list(twin.BinaryColumn.split(data, delimiter)) == expected
+        assert list(twin.BinaryColumn.split(data, delimiter, True)) == [
+            one for one in expected if one
+        ]
+        assert twin.BinaryColumn.split(data, delimiter).longest() == max(map(len, expected))
         with pytest.raises(ValueError, match="expected one byte"):
-            twin.Blobs.split(data, b"ab")
+            twin.BinaryColumn.split(data, b"ab")
 
 
 @pytest.mark.parametrize("twin", [COMPILED, PURE], ids=["compiled", "pure"])
@@ -419,10 +421,10 @@ texts = st.none() | st.text(max_size=8)
 
 
 def blobs(twin: Twin, column: Any) -> Any:
-    """Return the `Blobs` of a column of Arrow's."""
+    """Return the `BinaryColumn` of a column of Arrow's."""
     validity, offsets, data = column.buffers()
     wide = str(column.type).startswith("large")
-    return twin.Blobs(column.offset, len(column), validity, offsets, data, wide)
+    return twin.BinaryColumn(column.offset, len(column), validity, offsets, data, wide)
 
 
 @st.composite
@@ -462,7 +464,7 @@ def test_sets_are_built_from_columns_as_from_lists(magic: int, data: st.DataObje
 
 def of_buffers(twin: Twin, how: tuple[Any, ...]) -> Any:
     try:
-        return list(twin.Blobs(*how))
+        return list(twin.BinaryColumn(*how))
     except ValueError as error:
         return str(error)
 
@@ -501,9 +503,9 @@ def test_blobs_are_a_sequence(twin: Twin) -> None:
     for wrong in (4, -5):
         with pytest.raises(IndexError):
             column[wrong]
-    assert list(twin.Blobs(0, 0, None, None, None)) == []
+    assert list(twin.BinaryColumn(0, 0, None, None, None)) == []
     with pytest.raises(TypeError):
-        twin.Blobs(0, 1, None, "text", None)
+        twin.BinaryColumn(0, 1, None, "text", None)
     short, times = blobs(twin, pa.array(["k"])), memoryview(array("q", [1]))
     for keys, timestamps in ((short, 1), (None, times)):
         builder = twin.MessageSetBuilder(1)
@@ -533,6 +535,6 @@ def test_implementation_names_the_twin_in_use() -> None:
     chosen = Twin(message_set.IMPLEMENTATION)
     assert message_set.MessageSetReader is chosen.MessageSetReader
     assert message_set.MessageSetBuilder is chosen.MessageSetBuilder
-    assert message_set.Blobs is chosen.Blobs
+    assert message_set.BinaryColumn is chosen.BinaryColumn
     assert message_set.Columns is chosen.Columns
-    assert message_set.survey is chosen.survey
+    assert message_set.summarize_set is chosen.summarize_set

@@ -85,7 +85,7 @@ def message_set_fields(message_set: bytes, fetch_offset: int) -> dict[str, Any]:
     return {
         "message_set_bytes": len(message_set),
         "messages": message_fields(message_set),
-        "truncated_tail_bytes": len(message_set) - twin.survey(message_set).whole_bytes,
+        "truncated_tail_bytes": len(message_set) - twin.summarize_set(message_set).whole_bytes,
         "deliver": [
             [record.offset, in_hex(record.key), in_hex(record.value)]
             for record in reader.read(1000)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.protocol import (
-    _blobs_py,
+    _binary_column_py,
     _builder_py,
     _columns_py,
     _murmur2_py,
@@ -21,18 +21,18 @@ from aiokafka08.protocol import (
 )
 
 NAMES = (
-    "Blobs",
+    "BinaryColumn",
     "ColumnMemory",
     "Columns",
     "MessageSetBuilder",
     "MessageSetReader",
     "murmur2",
     "partitions_of",
-    "survey",
+    "summarize_set",
 )
 
 TWINS: dict[str, tuple[ModuleType, ...]] = {
-    "python": (_blobs_py, _builder_py, _columns_py, _murmur2_py, _reader_py)
+    "python": (_binary_column_py, _builder_py, _columns_py, _murmur2_py, _reader_py)
 }
 try:
     from aiokafka08.protocol import _message_set_c
@@ -45,14 +45,14 @@ else:
 class Twin:
     """The classes and functions of one twin."""
 
-    Blobs: Any
+    BinaryColumn: Any
     ColumnMemory: Any
     Columns: Any
     MessageSetBuilder: Any
     MessageSetReader: Any
     murmur2: Any
     partitions_of: Any
-    survey: Any
+    summarize_set: Any
 
     def __init__(self, name: str) -> None:
         self.use(name)

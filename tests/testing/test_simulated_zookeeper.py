@@ -14,7 +14,7 @@ from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
-from aiokafka08.testing.state import BrokerSettings, ClusterState, Node
+from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
 from tests.conformance.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
 
 
@@ -136,7 +136,9 @@ def test_slow_answers_take_time_of_the_caller(ensemble: SimulatedEnsemble, clien
 
 
 def test_settings_in_zookeeper_change_the_brokers(ensemble: SimulatedEnsemble) -> None:
-    state = ClusterState(LINES["0.8.2"], BrokerSettings(), [Node(0, "h", 1), Node(1, "h", 2)])
+    state = ClusterState(
+        LINES["0.8.2"], BrokerSettings(), [BrokerState(0, "h", 1), BrokerState(1, "h", 2)]
+    )
     BrokerNodes(ensemble.server, StateOnly(state))
     client = ensemble.client()
     assert sorted(client.get_children("/brokers/ids")) == ["0", "1"]
@@ -168,7 +170,7 @@ def test_settings_in_zookeeper_change_the_brokers(ensemble: SimulatedEnsemble) -
 @pytest.mark.parametrize("line", ["0.8.1", "0.10"])
 def test_new_topic_has_the_settings_of_its_line(ensemble: SimulatedEnsemble, line: str) -> None:
     """A setting that the line doesn't know is left out: its brokers only log it."""
-    state = ClusterState(LINES[line], BrokerSettings(), [Node(0, "h", 1)])
+    state = ClusterState(LINES[line], BrokerSettings(), [BrokerState(0, "h", 1)])
     BrokerNodes(ensemble.server, StateOnly(state))
     client = ensemble.client()
     client.create("/config/topics/t", b'{"config": {"min.insync.replicas": "2"}}')

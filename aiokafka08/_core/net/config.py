@@ -138,23 +138,23 @@ def net_config(
     return NetConfig(
         bootstrap=parse_bootstrap_servers(bootstrap_servers),
         client_id=_client_id(client_id),
-        request_timeout_s=positive("request_timeout_ms", request_timeout_ms) / 1000,
+        request_timeout_s=check_positive("request_timeout_ms", request_timeout_ms) / 1000,
         start_timeout_s=(
             request_timeout_ms
             if start_timeout_ms is None
-            else positive("start_timeout_ms", start_timeout_ms)
+            else check_positive("start_timeout_ms", start_timeout_ms)
         )
         / 1000,
-        retry_backoff_s=not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
+        retry_backoff_s=check_not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
         retry_backoff_max_s=max(
-            retry_backoff_ms, not_negative("retry_backoff_max_ms", retry_backoff_max_ms)
+            retry_backoff_ms, check_not_negative("retry_backoff_max_ms", retry_backoff_max_ms)
         )
         / 1000,
-        metadata_max_age_s=positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
+        metadata_max_age_s=check_positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
         connections_max_idle_s=(
             math.inf
             if connections_max_idle_ms is None
-            else positive("connections_max_idle_ms", connections_max_idle_ms) / 1000
+            else check_positive("connections_max_idle_ms", connections_max_idle_ms) / 1000
         ),
         pinned_version=BrokerVersion.pinned(api_version),
         ssl_context=ssl_context,
@@ -278,7 +278,7 @@ def _port(where: object, port: object) -> int:
     return number
 
 
-def positive(option: str, value: object) -> int:
+def check_positive(option: str, value: object) -> int:
     """Return `value` if it is an integer >= 1.
 
     Raises:
@@ -287,7 +287,7 @@ def positive(option: str, value: object) -> int:
     return at_least(option, value, 1)
 
 
-def not_negative(option: str, value: object) -> int:
+def check_not_negative(option: str, value: object) -> int:
     """Return `value` if it is an integer >= 0.
 
     Raises:
@@ -308,7 +308,7 @@ def at_least(option: str, value: object, least: int) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def boolean(option: str, value: object) -> bool:
+def check_boolean(option: str, value: object) -> bool:
     """Return `value` as a boolean if it equals True or False; so 1, 0 and 0.0 are accepted.
 
     Other values are errors: `bool("no")` would be True.
@@ -331,7 +331,7 @@ def callable_or_none(option: str, value: object) -> None:
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
 
 
-def one_of(option: str, value: object, allowed: Sequence[object]) -> None:
+def check_one_of(option: str, value: object, allowed: Sequence[object]) -> None:
     """Check that `value` is one of `allowed`.
 
     Raises:

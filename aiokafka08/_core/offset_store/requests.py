@@ -94,7 +94,7 @@ async def fetch(
     return await _complete(router, target, dict.fromkeys(partitions), send, what_failed, timeout_s)
 
 
-Send = Callable[
+SendRequest = Callable[
     [Collection[TopicPartition], float],
     Awaitable[tuple[Mapping[TopicPartition, T | KafkaError], int]],
 ]
@@ -105,7 +105,7 @@ async def _complete(
     router: Router,
     target: RequestTarget,
     tps: Collection[TopicPartition],
-    send: Send[T],
+    send: SendRequest[T],
     what_failed: str,
     timeout_s: float | None,
 ) -> dict[TopicPartition, T]:

@@ -45,9 +45,9 @@ from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MIN_MESSAGE_BYTES,
     MessageSetReader,
-    Survey,
+    SetSummary,
     corrupt,
-    survey,
+    summarize_set,
 )
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import LAST_OFFSET, TopicPartition
@@ -144,7 +144,7 @@ class NextFetch:
                 have contained other partitions (it wasn't sent with `alone`).
             hides_large: whether this broker may show nothing at all of a message that doesn't fit.
         """
-        found = survey(message_set)
+        found = summarize_set(message_set)
         if found.next_offset is not None and found.next_offset > self.offset:
             if found.next_offset > high_watermark >= 0:
                 return self._use_below_watermark(message_set, high_watermark)
@@ -204,7 +204,7 @@ class NextFetch:
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _grow_to_partial(
-        self, found: Survey, requested_bytes: int, limit_bytes: int
+        self, found: SetSummary, requested_bytes: int, limit_bytes: int
     ) -> FetchFinding:
         """Grow to the size that a partial message states."""
         assert found.tail_size is not None
@@ -304,7 +304,7 @@ def not_a_message(
 
 
 def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and offset of each whole entry; stop where `survey` does."""
+    """Yield start, end and offset of each whole entry; stop where `summarize_set` does."""
     pos = 0
     while len(message_set) - pos >= _OFFSET_SIZE.size:
         offset, size = _OFFSET_SIZE.unpack_from(message_set, pos)

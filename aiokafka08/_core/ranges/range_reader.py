@@ -56,7 +56,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MessageSetReader,
-    survey,
+    summarize_set,
 )
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
@@ -293,7 +293,7 @@ class _RangeReader:
         while fetches and fetches[0].offset < wanted.offset:
             fetch = fetches.popleft()
             fetched, elapsed_s = await self._response_to(fetch)
-            next_offset = survey(fetched.message_set).next_offset
+            next_offset = summarize_set(fetched.message_set).next_offset
             if next_offset is not None and next_offset > wanted.offset:
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1

@@ -32,7 +32,7 @@ from aiokafka08._core.properties import (
     is_tls,
     no_sasl,
     nonempty,
-    positive,
+    parse_positive,
     show_option,
     tls_options,
 )
@@ -115,7 +115,10 @@ def _partitioner(option: str, text: str) -> Any:
     return {"murmur2_random": "murmur2"}.get(text, text)  # the producer checks the name
 
 
-_OF_NETWORK: Final[PropertyTable] = {**NETWORK, "start.timeout.ms": ("start_timeout_ms", positive)}
+_OF_NETWORK: Final[PropertyTable] = {
+    **NETWORK,
+    "start.timeout.ms": ("start_timeout_ms", parse_positive),
+}
 _OF_PRODUCER: Final[PropertyTable] = {
     **PRODUCE,
     "partitioner": ("partitioner", _partitioner),

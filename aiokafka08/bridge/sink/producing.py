@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from aiokafka08.bridge.sink.transaction import Callback, timestamps_of
+from aiokafka08.bridge.sink.transaction import DeliveryReport, timestamps_of
 from aiokafka08.bridge.target.target_cluster import import_confluent
 from aiokafka08.structs import ConsumerRecord
 
@@ -19,7 +19,7 @@ def produce_records(
     partition: int,
     records: Sequence[ConsumerRecord[Any, Any]],
     keep_timestamps: bool,
-    callbacks: Sequence[Callback | None],
+    callbacks: Sequence[DeliveryReport | None],
 ) -> tuple[int, int] | None:
     """Pass records to librdkafka, up to the first one that it doesn't take.
 

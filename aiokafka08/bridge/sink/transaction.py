@@ -112,12 +112,12 @@ class OpenTransaction:
         return {tp: list(OffsetMap(runs)) for tp, runs in found.items()}
 
 
-Callback = Callable[[Any, Any], None]
+DeliveryReport = Callable[[Any, Any], None]
 
 
 def callbacks_of(
-    count: int, callback: Callable[[int], Callback], *, every: bool
-) -> list[Callback | None]:
+    count: int, callback: Callable[[int], DeliveryReport], *, every: bool
+) -> list[DeliveryReport | None]:
     """Return the delivery callback of each record of a chunk; None for those without.
 
     Args:
@@ -127,7 +127,7 @@ def callbacks_of(
     """
     if every:
         return [callback(index) for index in range(count)]
-    callbacks: list[Callback | None] = [None] * count
+    callbacks: list[DeliveryReport | None] = [None] * count
     for index in {0, count - 1}:
         callbacks[index] = callback(index)
     return callbacks

@@ -41,7 +41,7 @@ from aiokafka08.bridge.sink.events import (
 from aiokafka08.bridge.sink.producing import produce_records
 from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
-    Callback,
+    DeliveryReport,
     OpenTransaction,
     SentChunk,
     callbacks_of,
@@ -364,7 +364,7 @@ class TransactionWorker:
             self._check_open()
 
     def _pass_on(
-        self, chunk: Chunk, piece: slice, callbacks: list[Callback | None]
+        self, chunk: Chunk, piece: slice, callbacks: list[DeliveryReport | None]
     ) -> tuple[int, Any] | None:
         """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
         keep = self._settings.copy.timestamps == "keep"

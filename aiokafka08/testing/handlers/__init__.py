@@ -1,4 +1,4 @@
-"""Request handlers: one function per API, `(RequestContext, request) -> Outcome`.
+"""Request handlers: one function per API, `(RequestContext, request) -> HandlerResult`.
 
 A handler whose work grows with the request returns the steps to its outcome (`_core.server.work`).
 
@@ -46,12 +46,12 @@ from aiokafka08.testing.handlers.groups import (
 from aiokafka08.testing.handlers.list_offsets import list_offsets
 from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
-from aiokafka08.testing.handlers.outcome import Outcome, RequestContext, RequestFailed
+from aiokafka08.testing.handlers.outcome import HandlerResult, RequestContext, RequestFailed
 from aiokafka08.testing.handlers.produce import produce
 
 __all__ = ["HANDLERS", "handle"]
 
-_Handler = Callable[[RequestContext, Any], Outcome | Work[Outcome]]
+_Handler = Callable[[RequestContext, Any], HandlerResult | Work[HandlerResult]]
 
 HANDLERS: dict[type[api.Request[Any]], _Handler] = {
     ProduceRequest: produce,
@@ -71,10 +71,10 @@ HANDLERS: dict[type[api.Request[Any]], _Handler] = {
 }
 
 
-def handle(context: RequestContext, request: api.Request[Any]) -> Work[Outcome]:
+def handle(context: RequestContext, request: api.Request[Any]) -> Work[HandlerResult]:
     """Handle a request; return what the broker does."""
     try:
-        steps: Work[Outcome] = finish(HANDLERS[type(request)](context, request))
+        steps: Work[HandlerResult] = finish(HANDLERS[type(request)](context, request))
         return (yield from steps)
     except RequestFailed:
         return (yield from failed(context, request))

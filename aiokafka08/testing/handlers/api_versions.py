@@ -11,10 +11,10 @@ from aiokafka08.protocol.requests.api_versions import (
     ApiVersionsResponse,
     VersionRange,
 )
-from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext
+from aiokafka08.testing.handlers.outcome import HandlerResult, Reply, RequestContext
 
 
-def api_versions(context: RequestContext, request: ApiVersionsRequest) -> Outcome:
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
     """Return the API versions of the broker line.
 
     Models: a request of a version above 0 gets UnsupportedVersion, in the layout of version 0.

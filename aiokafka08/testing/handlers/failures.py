@@ -45,12 +45,12 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
-from aiokafka08.testing.broker_lines import BrokerLine
+from aiokafka08.testing.broker_lines import LineRules
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
-    Outcome,
+    HandlerResult,
     Reply,
     RequestContext,
     by_partition,
@@ -115,7 +115,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
     raise TypeError(f"{type(request).__name__} has no response with an error code")
 
 
-def failed(context: RequestContext, request: api.Request[Any]) -> Work[Outcome]:
+def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerResult]:
     """Return what a broker does if its handler fails: it has Unknown for everything requested.
 
     A Metadata response then lists no brokers.
@@ -132,7 +132,7 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Work[Outcome]:
 
 
 def drop_partitions(
-    line: BrokerLine, request: api.Request[Any], only: Collection[tuple[str, int]]
+    line: LineRules, request: api.Request[Any], only: Collection[tuple[str, int]]
 ) -> api.Request[Any]:
     """Return the request without these partitions.
 

@@ -29,8 +29,8 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.format_1 import down_convert
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
+    HandlerResult,
     Late,
-    Outcome,
     Reply,
     RequestContext,
     RequestFailed,
@@ -57,7 +57,7 @@ class _PartitionView(NamedTuple):
     """Whether later segments have data: then the fetch doesn't wait for more of its segment."""
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> Work[Outcome]:
+def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]:
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
     Models:

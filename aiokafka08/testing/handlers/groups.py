@@ -44,12 +44,12 @@ from aiokafka08.testing.group import (
     PendingResponse,
     join_error,
 )
-from aiokafka08.testing.handlers.outcome import Outcome, Reply, RequestContext, Wait
+from aiokafka08.testing.handlers.outcome import HandlerResult, Reply, RequestContext, Wait
 
 R = TypeVar("R", bound=Response)
 
 
-def join_group(context: RequestContext, request: JoinGroupRequest) -> Outcome:
+def join_group(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
     """Respond when all members have joined, or when the rebalance has lasted a session timeout."""
     if not request.group:
         return Reply(join_error(InvalidGroupIdError.errno, request.member))
@@ -61,7 +61,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Outcome:
     return _await_response(context, request.group, pending)
 
 
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> Outcome:
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
     """Respond when the leader has sent the assignment."""
     if not _is_coordinator(context, request.group):
         return Reply(SyncGroupResponse(NotCoordinatorForGroupError.errno, b""))
@@ -71,7 +71,7 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Outcome:
     return _await_response(context, request.group, group.sync(request, context.now_s))
 
 
-def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Outcome:
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
     """Extend the member's session.
 
     0.8.2 has the request but no groups, and responds with the error code of `UnknownError`.
@@ -88,7 +88,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Outcome:
     return _group_error(context, request.group, beat)
 
 
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
     """Remove a member; the other members learn of it by their next heartbeats."""
     return _group_error(
         context,
@@ -97,7 +97,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Outcome:
     )
 
 
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Outcome]:
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[HandlerResult]:
     """Return the groups that this broker coordinates."""
     here = context.node.node_id
     listed = context.state.groups.coordinated_by(here, context.now_s)
@@ -113,7 +113,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Out
     return Reply(ListGroupsResponse(0, listed))
 
 
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Work[Outcome]:
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Work[HandlerResult]:
     """Describe groups; a missing group is "Dead".
 
     Any broker other than the coordinator responds with NotCoordinatorForGroup.
@@ -136,7 +136,7 @@ def _is_coordinator(context: RequestContext, group: str) -> bool:
     return context.state.coordinator(group) == context.node.node_id
 
 
-def _group_error(context: RequestContext, group: str, act: Callable[[], int]) -> Outcome:
+def _group_error(context: RequestContext, group: str, act: Callable[[], int]) -> HandlerResult:
     if not _is_coordinator(context, group):
         return Reply(GroupError(NotCoordinatorForGroupError.errno))
     code = act()
@@ -144,7 +144,9 @@ def _group_error(context: RequestContext, group: str, act: Callable[[], int]) ->
     return Reply(GroupError(code))
 
 
-def _await_response(context: RequestContext, group: str, pending: PendingResponse[R]) -> Outcome:
+def _await_response(
+    context: RequestContext, group: str, pending: PendingResponse[R]
+) -> HandlerResult:
     context.state.changed.add(GroupKey(group))
 
     def check(expired: bool) -> Reply | None:

@@ -23,7 +23,7 @@ from aiokafka08.protocol.requests.list_offsets import (
 )
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
-    Outcome,
+    HandlerResult,
     Reply,
     RequestContext,
     by_partition,
@@ -36,7 +36,7 @@ DEBUGGING_CONSUMER = -2
 LATEST, EARLIEST = -1, -2
 
 
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[Outcome]:
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[HandlerResult]:
     """Respond with offsets from the log, none above the high watermark.
 
     Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`

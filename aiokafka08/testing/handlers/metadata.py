@@ -23,14 +23,20 @@ from aiokafka08.protocol.requests.metadata import (
     TopicState,
 )
 from aiokafka08.testing.broker_lines import BadRequestPolicy
-from aiokafka08.testing.handlers.outcome import Disconnect, NoReply, Outcome, Reply, RequestContext
+from aiokafka08.testing.handlers.outcome import (
+    Disconnect,
+    HandlerResult,
+    NoReply,
+    Reply,
+    RequestContext,
+)
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
 MAX_AUTO_CREATED_PARTITIONS = 10_000
 """When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> Work[Outcome]:
+def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerResult]:
     """Respond with brokers, topics, leaders, replicas and ISRs, the same on every live broker.
 
     Models:

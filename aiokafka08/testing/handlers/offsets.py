@@ -40,7 +40,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
-    Outcome,
+    HandlerResult,
     Reply,
     RequestContext,
     RequestFailed,
@@ -58,7 +58,7 @@ _RETENTION_MS = 24 * 3600 * 1000
 """How long a commit is kept, in its record: the default of `offsets.retention.minutes`."""
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[Outcome]:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[HandlerResult]:
     """Commit offsets: to ZooKeeper at any broker (version 0), else at the group's coordinator.
 
     Models: metadata dropped in version 0; the limit of metadata, and 0.8.2's bug of storing the
@@ -161,7 +161,7 @@ def _check_member(context: RequestContext, request: OffsetCommitRequest) -> int:
     return line.known_group_generation_code if known else line.generation_code
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[Outcome]:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[HandlerResult]:
     """Return committed offsets: from ZooKeeper (version 0), else from the group's coordinator.
 
     Models: a partition without a committed offset has offset -1, in version 0 with the error
@@ -225,7 +225,7 @@ def _from_kafka(
     return CommittedPartition(key.partition, commit.offset, commit.metadata, 0)
 
 
-def group_coordinator(context: RequestContext, request: GroupCoordinatorRequest) -> Outcome:
+def group_coordinator(context: RequestContext, request: GroupCoordinatorRequest) -> HandlerResult:
     """Return the leader of the group's partition of the offsets topic.
 
     Models: the first request creates the offsets topic and gets GroupCoordinatorNotAvailable. While

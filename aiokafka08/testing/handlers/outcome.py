@@ -1,4 +1,4 @@
-"""What a handler receives (`RequestContext`) and what it returns (`Outcome`); `server` performs it.
+"""What a handler receives (`RequestContext`) and returns (`HandlerResult`): `server` performs it.
 
 Pure data, with two helpers for the handlers of partitions.
 """
@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.broker_lines import BrokerLine
-from aiokafka08.testing.state import ClusterState, Node
+from aiokafka08.testing.broker_lines import LineRules
+from aiokafka08.testing.state import BrokerState, ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class RequestContext:
     """
 
     state: ClusterState
-    node: Node
+    node: BrokerState
     version: int
     layout: int
     now_ms: int
@@ -36,7 +36,7 @@ class RequestContext:
     reserve: Callable[[int], bool]
 
     @property
-    def line(self) -> BrokerLine:
+    def line(self) -> LineRules:
         return self.state.line
 
 
@@ -90,7 +90,7 @@ class Wait:
 Late = Reply | Disconnect | None
 """The outcome of a request that waited; None: it waits on."""
 
-Outcome = Reply | NoReply | Disconnect | Wait
+HandlerResult = Reply | NoReply | Disconnect | Wait
 
 _STEP_PARTITIONS = 1000
 

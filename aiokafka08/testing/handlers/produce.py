@@ -23,8 +23,8 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
     DiskFull,
+    HandlerResult,
     NoReply,
-    Outcome,
     Reply,
     RequestContext,
     RequestFailed,
@@ -46,7 +46,7 @@ class _AwaitedAppend:
     response: ProducedPartition
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> Work[Outcome]:
+def produce(context: RequestContext, request: ProduceRequest) -> Work[HandlerResult]:
     """Append the set of each partition (`validation.validate_set`) and wait for replicas.
 
     Models: all error codes. Partitions fail independently. A request with acks=0 gets no response;

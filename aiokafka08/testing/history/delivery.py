@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from aiokafka08.testing.history.logs import LOG, History, PartitionLog
+from aiokafka08.testing.history.logs import LOG, History, ObservedLog
 from aiokafka08.testing.history.operations import (
     Anomaly,
     Operation,
@@ -108,7 +108,7 @@ def _missing_in_logs(
 
 
 def _not_read(
-    history: History, partition: str, log: PartitionLog, values: set[Value]
+    history: History, partition: str, log: ObservedLog, values: set[Value]
 ) -> Iterator[Anomaly]:
     bound = log.read_until(values)
     passed = history.last_read.get(partition, -math.inf)

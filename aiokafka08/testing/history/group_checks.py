@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from aiokafka08.testing.history.extremes import Extremes, RangeMinimum
-from aiokafka08.testing.history.logs import History, PartitionLog
+from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
-_NO_LOG = PartitionLog(())
+_NO_LOG = ObservedLog(())
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:

@@ -34,7 +34,7 @@ POLLS = frozenset({"poll", "txn", "getone", "getmany", "getmany_arrow", "anext"}
 """Calls that poll, even if they returned nothing."""
 
 
-class PartitionLog:
+class ObservedLog:
     """The values of one partition, by offset; a conflict leaves several at an offset."""
 
     def __init__(self, values_at: Iterable[Iterable[Value] | None]) -> None:
@@ -47,9 +47,9 @@ class PartitionLog:
         """Note that `value` was observed at `offset`."""
         self._at.setdefault(offset, {})[value] = None
 
-    def without(self, dropped: Collection[tuple[int, Value]]) -> PartitionLog:
+    def without(self, dropped: Collection[tuple[int, Value]]) -> ObservedLog:
         """Return a log that lacks these values at these offsets."""
-        log = PartitionLog(())
+        log = ObservedLog(())
         for offset, found in self._at.items():
             for value in found:
                 if (offset, value) not in dropped:
@@ -151,7 +151,7 @@ class History:
         self._read_ok: dict[str, set[Value]] = defaultdict(set)
         self.last_read: dict[str, float] = {}
         self._readers: dict[tuple[str, Value], Operation] = {}
-        self.logs: dict[str, PartitionLog] = {}
+        self.logs: dict[str, ObservedLog] = {}
         self._index()
         self._deleted, self._truncated, self._refilled = (
             {partition: Extremes(pairs) for partition, pairs in found.items()}
@@ -291,7 +291,7 @@ class History:
                 if message.offset is not None:
                     log = self.logs.get(message.partition)
                     if log is None:
-                        log = self.logs[message.partition] = PartitionLog(())
+                        log = self.logs[message.partition] = ObservedLog(())
                     log.add(message.offset, message.value)
                     self._sources.setdefault(
                         (message.partition, message.value, message.offset), one

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from aiokafka08.testing.history.logs import History, PartitionLog
+from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
-_NO_LOG = PartitionLog(())
+_NO_LOG = ObservedLog(())
 
 
 def _by_partition(messages: tuple[Message, ...]) -> dict[str, list[Message]]:

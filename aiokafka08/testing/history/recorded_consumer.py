@@ -17,7 +17,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message
 from aiokafka08.testing.history.recording import Recording
 
-_EMPTY_AT_END = ("asked_bytes", "buffered_bytes")
+_EMPTY_AT_END = ("requested_bytes", "buffered_bytes")
 """Gauges that are 0 after `stop()`."""
 
 

@@ -19,7 +19,7 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
-from aiokafka08.testing.simulation.zookeeper_tree import Event, EventKind, Tree
+from aiokafka08.testing.simulation.zookeeper_tree import EventKind, Tree, WatchEvent
 
 CALLBACK_S = 0.001
 """Seconds until an event reaches the functions that wait for it."""
@@ -52,7 +52,7 @@ class Scheduler(Protocol):
         """Call a function later, in this context."""
 
 
-class Client(Protocol):
+class ConnectedClient(Protocol):
     """A started client, as the server sees it (`zookeeper_client`)."""
 
     session: Session | None
@@ -114,7 +114,7 @@ class SimulatedZookeeper:
         self.on_session_end: Callable[[str, list[str]], object] = lambda party, paths: None
         self._scheduler = scheduler
         self._wall_time = wall_time
-        self._clients: list[Client] = []
+        self._clients: list[ConnectedClient] = []
         self._sessions: dict[int, Session] = {}
         self._next_session = 0x1000
         self._data_watches: dict[str, dict[int, None]] = {}
@@ -123,14 +123,14 @@ class SimulatedZookeeper:
     # --- what a scenario does ---------------------------------------------------------------------
 
     @property
-    def clients(self) -> list[Client]:
+    def clients(self) -> list[ConnectedClient]:
         """The started clients, oldest first."""
         return list(self._clients)
 
     def disconnect(
         self,
         for_s: float,
-        clients: Iterable[Client] | None = None,
+        clients: Iterable[ConnectedClient] | None = None,
         *,
         silent: bool = False,
     ) -> None:
@@ -152,7 +152,7 @@ class SimulatedZookeeper:
         for client in list(chosen):
             client.lose_network(end, silent=silent)
 
-    def expire(self, client: Client) -> None:
+    def expire(self, client: ConnectedClient) -> None:
         """End a client's session, as a server does that hasn't heard of it; the client learns it.
 
         Raises:
@@ -164,7 +164,7 @@ class SimulatedZookeeper:
         self.end_session(session)
         client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
-    def lose_response(self, client: Client) -> None:
+    def lose_response(self, client: ConnectedClient) -> None:
         """Let the client's next change take effect, and its connection break before the result."""
         client.loses_response = True
 
@@ -191,11 +191,11 @@ class SimulatedZookeeper:
         """Return the wall-clock time."""
         return int(self._wall_time() * 1000)
 
-    def attach(self, client: Client) -> None:
+    def attach(self, client: ConnectedClient) -> None:
         """Add a started client."""
         self._clients.append(client)
 
-    def detach(self, client: Client) -> None:
+    def detach(self, client: ConnectedClient) -> None:
         """Remove a stopped client."""
         if client in self._clients:
             self._clients.remove(client)
@@ -252,7 +252,7 @@ class SimulatedZookeeper:
             for watching in watches.values():
                 watching.pop(session.number, None)
 
-    def publish(self, events: Iterable[Event]) -> None:
+    def publish(self, events: Iterable[WatchEvent]) -> None:
         """Trigger the watches of these events, each once."""
         for kind, path in events:
             watching: dict[int, None] = {}

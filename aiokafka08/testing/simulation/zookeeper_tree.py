@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kazoo.exceptions import ZookeeperError
 
 EventKind = Literal["CREATED", "DELETED", "CHANGED", "CHILD"]
-Event = tuple[EventKind, str]
+WatchEvent = tuple[EventKind, str]
 """What happened, and the path of the node; the names are kazoo's."""
 
 
@@ -102,7 +102,7 @@ class Tree:
 
     def create(
         self, path: str, data: bytes, now_ms: int, *, owner: int = 0, sequence: bool = False
-    ) -> tuple[str, list[Event]]:
+    ) -> tuple[str, list[WatchEvent]]:
         """Create a node; return its path and the events.
 
         Args:
@@ -132,7 +132,7 @@ class Tree:
         parent.children[name] = TreeNode(data, owner, at, at)
         return path, [("CREATED", path), ("CHILD", parent_path)]
 
-    def set(self, path: str, data: bytes, now_ms: int, version: int = -1) -> list[Event]:
+    def set(self, path: str, data: bytes, now_ms: int, version: int = -1) -> list[WatchEvent]:
         """Write a node's data; return the events.
 
         Args:
@@ -152,7 +152,7 @@ class Tree:
         node.modified = (self._next_transaction(), now_ms)
         return [("CHANGED", path)]
 
-    def delete(self, path: str, version: int = -1) -> list[Event]:
+    def delete(self, path: str, version: int = -1) -> list[WatchEvent]:
         """Delete a node without children; return the events.
 
         Raises:

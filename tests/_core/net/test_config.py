@@ -11,11 +11,11 @@ import pytest
 
 from aiokafka08._core.net.config import (
     at_least,
+    check_not_negative,
+    check_one_of,
+    check_positive,
     net_config,
-    not_negative,
-    one_of,
     parse_bootstrap_servers,
-    positive,
 )
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -229,8 +229,8 @@ def test_tls_needs_a_context_and_a_context_needs_tls() -> None:
 
 
 def test_checked_numbers_are_returned_as_integers() -> None:
-    assert positive("batch_size", 1) == 1
-    assert not_negative("linger_ms", 0) == 0
+    assert check_positive("batch_size", 1) == 1
+    assert check_not_negative("linger_ms", 0) == 0
     assert at_least("partitions", 3.0, 3) == 3
     assert type(at_least("partitions", 3.0, 3)) is int
     with pytest.raises(IllegalArgumentError, match="partitions=2: expected an integer >= 3"):
@@ -238,9 +238,9 @@ def test_checked_numbers_are_returned_as_integers() -> None:
 
 
 def test_a_wrong_choice_lists_the_allowed_ones() -> None:
-    one_of("acks", "all", ("all", 0, 1))
+    check_one_of("acks", "all", ("all", 0, 1))
     with pytest.raises(IllegalArgumentError, match="acks='most': expected one of 'all', 0, 1"):
-        one_of("acks", "most", ("all", 0, 1))
+        check_one_of("acks", "most", ("all", 0, 1))
 
 
 @pytest.mark.parametrize("client", [AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient])

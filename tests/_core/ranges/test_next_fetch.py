@@ -16,7 +16,7 @@ from aiokafka08._core.ranges.next_fetch import (
     NextFetch,
 )
 from aiokafka08.protocol.compression import Codec, compress
-from aiokafka08.protocol.message_set import encode_entry, survey
+from aiokafka08.protocol.message_set import encode_entry, summarize_set
 from tests.consumer.log_model import FILLER, Batch, ModelLog
 
 pytestmark = pytest.mark.twins
@@ -344,7 +344,7 @@ def test_random_logs_are_read_to_the_end_without_gaps(
             seen.append(stuck.last)
         elif finding.step is FetchStep.DATA:
             at, data = offset, fetched.message_set
-            end = survey(data).whole_bytes
+            end = summarize_set(data).whole_bytes
             pos = 0
             while pos < end:
                 one = int.from_bytes(data[pos : pos + 8], "big", signed=True)

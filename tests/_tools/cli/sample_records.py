@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka08._tools.cli.records.types import Record
+from aiokafka08._tools.cli.records.types import BytesRecord
 from aiokafka08.structs import ConsumerRecord
 
 
@@ -13,7 +13,7 @@ def record(
     offset: int = 0,
     timestamp: int | None = None,
     timestamp_type: int | None = None,
-) -> Record:
+) -> BytesRecord:
     """Return a record of topic `orders`, partition 3."""
     return ConsumerRecord(
         topic="orders",

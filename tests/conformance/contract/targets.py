@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from aiokafka08.testing.broker_lines import LINES, BrokerLine
+from aiokafka08.testing.broker_lines import LINES, LineRules
 
 RELEASES = {
     "0.8.0": "0.8.0",
@@ -20,7 +20,7 @@ RELEASES = {
     "0.9": "0.9.0.1",
     "0.10": "0.10.2.2",
 }
-"""BrokerLine → the release that stands for it among the real brokers."""
+"""Line → the release that stands for it among the real brokers."""
 NEWEST_RELEASE = "3.9.1"
 """The last release that serves this client; it has no embedded counterpart."""
 
@@ -49,7 +49,7 @@ def targets(since: str = "0.8.0", below: str = "4", brokers: int = 1) -> list[An
 
 
 def line_targets(
-    where: Callable[[BrokerLine], bool] = lambda line: True, brokers: int = 1
+    where: Callable[[LineRules], bool] = lambda line: True, brokers: int = 1
 ) -> list[Any]:
     """Return the parameters of the fixture `spec` for the lines that fulfil a predicate."""
     lines = [name for name, line in LINES.items() if where(line)]
@@ -62,7 +62,7 @@ def on_targets(since: str = "0.8.0", below: str = "4", brokers: int = 1) -> pyte
 
 
 def on_lines(
-    where: Callable[[BrokerLine], bool] = lambda line: True, brokers: int = 1
+    where: Callable[[LineRules], bool] = lambda line: True, brokers: int = 1
 ) -> pytest.MarkDecorator:
     """Run a test on the lines that fulfil a predicate only, or on several brokers."""
     return pytest.mark.parametrize("spec", line_targets(where, brokers), indirect=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing.history import Operation, check
-from aiokafka08.testing.history.logs import History, PartitionLog
+from aiokafka08.testing.history.logs import History, ObservedLog
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("jepsen_cases.json").read_text())
 
@@ -46,13 +46,13 @@ def test_verdict_is_that_of_jepsen(case: dict[str, Any]) -> None:
 
 
 def test_values_by_last_index_are_those_of_jepsen() -> None:
-    assert PartitionLog([]).values_by_last_index() == []
-    log = PartitionLog([None, "a", "abc", None, "c", "cd", "d"])
+    assert ObservedLog([]).values_by_last_index() == []
+    log = ObservedLog([None, "a", "abc", None, "c", "cd", "d"])
     assert log.values_by_last_index() == [[], ["a", "b"], [], ["c"], ["d"]]
 
 
 def test_first_indexes_are_those_of_jepsen() -> None:
-    log = PartitionLog([None, "a", "abc", None, "c", "cd", "d"])
+    log = ObservedLog([None, "a", "abc", None, "c", "cd", "d"])
     assert {value: log.first_index(value) for value in "abcd"} == {"a": 0, "b": 1, "c": 1, "d": 3}
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from aiokafka08.protocol.api import Topic, decode_response, encode_request
-from aiokafka08.protocol.message_set import MessageSetBuilder, survey
+from aiokafka08.protocol.message_set import MessageSetBuilder, summarize_set
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest, FetchResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
@@ -104,7 +104,7 @@ def measure(port: int, total_bytes: int, in_flight: int = 4) -> tuple[float, flo
         fetched = decode_response(FetchRequest, 0, frame(peer))
         assert isinstance(fetched, FetchResponse)
         data: Buffer = fetched.topics[0].partitions[0].message_set
-        found = survey(data)
+        found = summarize_set(data)
         assert found.next_offset is not None
         offset, taken = found.next_offset, taken + found.whole_bytes
     consumed = time.perf_counter() - started

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.broker_lines import LINES, BrokerLine
+from aiokafka08.testing.broker_lines import LINES, LineRules
 from tests.brokers import NewTopic, RealCluster
 from tests.conformance.contract.targets import RELEASES
 from tests.tools.differential.topics import KINDS
@@ -118,7 +118,7 @@ class Pair:
     """An embedded and a real cluster of one line, with the same topics."""
 
     def __init__(self, embedded: EmbeddedCluster, real: RealCluster) -> None:
-        self.line: BrokerLine = LINE_OF_RELEASE[real.version]
+        self.line: LineRules = LINE_OF_RELEASE[real.version]
         self.release = real.version
         self._embedded, self._real = embedded, real
         self.brokers = len(real.nodes)

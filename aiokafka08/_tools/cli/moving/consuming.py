@@ -35,8 +35,8 @@ from aiokafka08._tools.cli.progress import Progress
 from aiokafka08._tools.cli.records.formats import BrokerOf
 from aiokafka08._tools.cli.records.headers import with_headers
 from aiokafka08._tools.cli.records.types import (
+    BytesRecord,
     ColumnsEncoder,
-    Record,
     RecordEncoder,
     RecordFormatError,
 )
@@ -279,7 +279,7 @@ class _Copied:
         is_cut = self._left is not None or self._limit is not None
         return self._columns_encoder is not None and not is_cut
 
-    async def add(self, tp: TopicPartition, batch: Sequence[Record] | Columns) -> None:
+    async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
         """Write records of one partition, up to the count."""
         if isinstance(batch, Columns):
             assert self._columns_encoder is not None

@@ -19,7 +19,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08._tools.cli.moving.read_plan import PartitionRange
-from aiokafka08._tools.cli.records.types import Record
+from aiokafka08._tools.cli.records.types import BytesRecord
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.message_set import (
     ColumnMemory,
@@ -41,7 +41,7 @@ _MISSING_S = 5.0
 """How long the metadata has to lack a topic until it counts as deleted: a broker that has just
 started may not know all topics."""
 
-RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[Record] | Columns], None]
+RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[BytesRecord] | Columns], None]
 """Records of one partition at a time; none: the partition has reached its end."""
 
 
@@ -108,7 +108,7 @@ async def read_bounded(
             await offload.stop()
 
 
-def _records(reader: MessageSetReader) -> Iterator[list[Record]]:
+def _records(reader: MessageSetReader) -> Iterator[list[BytesRecord]]:
     while records := reader.read(_SLICE_RECORDS):
         yield records
 
@@ -184,7 +184,7 @@ class MissingTopics:
                 )
 
 
-def records_before(records: Sequence[Record], stop: int | None) -> Sequence[Record]:
+def records_before(records: Sequence[BytesRecord], stop: int | None) -> Sequence[BytesRecord]:
     """Return the records before an offset; all if it is None."""
     if stop is None or not records or records[-1].offset < stop:
         return records

@@ -12,14 +12,14 @@ import io
 import struct
 from typing import Any, Final
 
-from aiokafka08._tools.cli.records.types import Deserializer
+from aiokafka08._tools.cli.records.types import TextDecoder
 from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError
 
 _HEADER: Final = struct.Struct(">bI")
 _TIMEOUT_S: Final = 10.0
 
 
-def avro_deserializer(url: str) -> Deserializer:
+def avro_deserializer(url: str) -> TextDecoder:
     """Return the function that turns bytes into JSON.
 
     The function raises ValueError for bytes that don't fit. It requests each new schema with a

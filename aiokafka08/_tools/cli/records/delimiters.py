@@ -13,7 +13,7 @@ from typing import Final
 
 from aiokafka08._tools.cli.records.types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.protocol.message_set import Blobs
+from aiokafka08.protocol.message_set import BinaryColumn
 
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-9]{1,3})|(.)|$)", re.DOTALL)
 _SIMPLE: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -48,7 +48,7 @@ def unescape(option: str, text: str) -> bytes:
     return data + text[at:].encode(errors="surrogateescape")
 
 
-_NO_BLOBS: Final = Blobs(0, 0, None, None, None)
+_NO_BLOBS: Final = BinaryColumn(0, 0, None, None, None)
 
 
 class DelimitedStream:
@@ -94,7 +94,7 @@ class DelimitedStream:
         self._count += len(messages)
         return messages
 
-    def feed_blobs(self, block: bytes, *, skip_empty: bool) -> Blobs:
+    def feed_column(self, block: bytes, *, skip_empty: bool) -> BinaryColumn:
         """Return what `feed` returns, without an object for each message.
 
         Args:
@@ -112,7 +112,7 @@ class DelimitedStream:
             return _NO_BLOBS
         whole = b"".join((rest, memoryview(block)[:at]))
         self._rest = bytearray(memoryview(block)[at + 1 :])
-        blobs = Blobs.split(whole, delimiter, skip_empty)
+        blobs = BinaryColumn.split(whole, delimiter, skip_empty)
         self._count += len(blobs)
         return blobs
 

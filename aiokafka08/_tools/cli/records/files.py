@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from aiokafka08._tools.cli.records.types import Record
+from aiokafka08._tools.cli.records.types import BytesRecord
 
 NULL_SUFFIX: Final = ".null"
 """A file with this suffix stands for a message whose value is null."""
@@ -32,7 +32,7 @@ class FilesEncoder:
         os.makedirs(directory, exist_ok=True)
         self._directory = directory
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """Write the files.
 
         Raises:

@@ -19,7 +19,7 @@ from aiokafka08._tools.cli.records.raw import (
     RawLayout,
     raw_encoder,
 )
-from aiokafka08._tools.cli.records.types import Deserializer, RecordDecoder, RecordEncoder
+from aiokafka08._tools.cli.records.types import RecordDecoder, RecordEncoder, TextDecoder
 from aiokafka08._tools.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
@@ -33,8 +33,8 @@ BrokerOf = Callable[[str, int], int]
 class Serdes:
     """How keys and values are turned into text; None: they are taken as they are."""
 
-    key: Deserializer | None = None
-    value: Deserializer | None = None
+    key: TextDecoder | None = None
+    value: TextDecoder | None = None
     key_is_json: bool = False
     value_is_json: bool = False
 
@@ -58,8 +58,8 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
             chosen[name] = text
         else:
             chosen = {"key": spec, "value": spec}
-    functions: dict[str, Deserializer] = {}
-    avro: Deserializer | None = None
+    functions: dict[str, TextDecoder] = {}
+    avro: TextDecoder | None = None
     for name, text in chosen.items():
         if text != "avro":
             functions[name] = unpacker(option, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiokafka08._tools.cli.records.raw import where
-from aiokafka08._tools.cli.records.types import Record, RecordFormatError
+from aiokafka08._tools.cli.records.types import BytesRecord, RecordFormatError
 from aiokafka08.embedded_headers import Headers, extract
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 
@@ -31,7 +31,9 @@ def refused_headers(where: str) -> IllegalArgumentError:
     )
 
 
-def with_headers(records: Sequence[Record]) -> tuple[Sequence[Record], RecordFormatError | None]:
+def with_headers(
+    records: Sequence[BytesRecord],
+) -> tuple[Sequence[BytesRecord], RecordFormatError | None]:
     """Take the embedded headers out of the values of records, up to the first damaged envelope.
 
     Returns:

@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple
 from aiokafka08._tools.cli.records.delimiters import DelimitedStream
 from aiokafka08._tools.cli.records.raw import where
 from aiokafka08._tools.cli.records.types import (
-    Deserializer,
+    BytesRecord,
     InputMessages,
-    Record,
     RecordFormatError,
+    TextDecoder,
 )
 from aiokafka08.embedded_headers import Headers
 
@@ -53,7 +53,7 @@ def json_of_bytes(data: bytes | None) -> str:
         return f'{{"base64": "{b64encode(data).decode()}"}}'
 
 
-def field_of(deserializer: Deserializer | None, *, is_json: bool = False) -> JsonField:
+def field_of(deserializer: TextDecoder | None, *, is_json: bool = False) -> JsonField:
     """Return the function that turns a key or value into JSON.
 
     Args:
@@ -94,7 +94,7 @@ class JsonLinesEncoder:
         self._value = value
         self._headers = headers
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """See `RecordEncoder`."""
         if not records:
             return b""
@@ -118,7 +118,7 @@ class JsonLinesEncoder:
         return "".join(lines).encode()
 
 
-def _headers_field(record: Record) -> str:
+def _headers_field(record: BytesRecord) -> str:
     pairs = (
         f"[{encode_basestring(name)}, {json_of_bytes(value)}]" for name, value in record.headers
     )
@@ -144,7 +144,7 @@ def yajl_string(text: str) -> str:
     return f'"{text.translate(_YAJL)}"'
 
 
-def envelope_field(name: str, to_json: Deserializer | None) -> JsonField:
+def envelope_field(name: str, to_json: TextDecoder | None) -> JsonField:
     """Return the function that writes `"key":…` or `"payload":…` as kcat does.
 
     Bytes that aren't UTF-8 become an object with base64, where kcat writes invalid JSON. What the
@@ -188,7 +188,7 @@ class EnvelopeEncoder:
         self._key = key
         self._value = value
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """See `RecordEncoder`."""
         if not records:
             return b""
@@ -202,14 +202,14 @@ class EnvelopeEncoder:
         ).encode(errors="surrogateescape")
 
 
-def _timestamp_fields(record: Record) -> str:
+def _timestamp_fields(record: BytesRecord) -> str:
     if record.timestamp is None:
         return ""
     kind = _TIMESTAMP_TYPES.get(record.timestamp_type or 0, "unknown")
     return f'"tstype":"{kind}","ts":{record.timestamp},'
 
 
-def _kcat_headers(record: Record) -> str:
+def _kcat_headers(record: BytesRecord) -> str:
     """Return the field `headers` as kcat writes it: names and values in turn; nothing without."""
     if not record.headers:
         return ""
@@ -223,7 +223,7 @@ def _kcat_headers(record: Record) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
-class _Message(NamedTuple):
+class _InputMessage(NamedTuple):
     key: bytes | None
     value: bytes | None
     partition: int
@@ -269,7 +269,7 @@ class JsonLinesDecoder:
         return self._messages(self._stream.finish())
 
     def _messages(self, lines: Sequence[bytes]) -> InputMessages:
-        messages: list[_Message] = []
+        messages: list[_InputMessage] = []
         error: RecordFormatError | None = None
         try:
             for line in lines:
@@ -289,7 +289,7 @@ class JsonLinesDecoder:
             error,
         )
 
-    def _message(self, line: bytes) -> _Message:
+    def _message(self, line: bytes) -> _InputMessage:
         if self._line == 1:
             line = line.removeprefix(BOM_UTF8)
         fields = self._parse(line)
@@ -305,7 +305,7 @@ class JsonLinesDecoder:
             timestamp = fields.get("timestamp")
             if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp < 2**63):
                 raise self._wrong(line, f"timestamp {timestamp!r}", "milliseconds or null")
-        return _Message(key, value, partition, timestamp, self._headers(line, fields))
+        return _InputMessage(key, value, partition, timestamp, self._headers(line, fields))
 
     def _headers(self, line: bytes, fields: dict[str, Any]) -> Headers | None:
         given = fields.get("headers")

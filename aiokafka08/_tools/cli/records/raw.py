@@ -17,11 +17,11 @@ from typing import Final
 
 from aiokafka08._tools.cli.records.delimiters import DelimitedStream
 from aiokafka08._tools.cli.records.types import (
-    Deserializer,
+    BytesRecord,
     InputMessages,
-    Record,
     RecordEncoder,
     RecordFormatError,
+    TextDecoder,
 )
 from aiokafka08.protocol.message_set import Columns
 
@@ -82,7 +82,7 @@ class RawLayout:
 
 
 def raw_encoder(
-    layout: RawLayout, key: Deserializer | None = None, value: Deserializer | None = None
+    layout: RawLayout, key: TextDecoder | None = None, value: TextDecoder | None = None
 ) -> RecordEncoder:
     """Return the encoder of a layout; the arguments are those of `RawEncoder`."""
     if layout.coding is RAW and key is None and value is None and not layout.empty_is_null:
@@ -100,13 +100,13 @@ class RawEncoder:
     """
 
     def __init__(
-        self, layout: RawLayout, key: Deserializer | None = None, value: Deserializer | None = None
+        self, layout: RawLayout, key: TextDecoder | None = None, value: TextDecoder | None = None
     ) -> None:
         self._layout = layout
         self._key = field_writer(layout, "key", key)
         self._value = field_writer(layout, "value", value)
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """See `RecordEncoder`."""
         key_delimiter, end = self._layout.key_delimiter, self._layout.delimiter
         if key_delimiter is None:
@@ -127,8 +127,8 @@ class PlainEncoder(RawEncoder):
 
 
 def field_writer(
-    layout: RawLayout, name: str, deserializer: Deserializer | None
-) -> Callable[[Record], bytes]:
+    layout: RawLayout, name: str, deserializer: TextDecoder | None
+) -> Callable[[BytesRecord], bytes]:
     """Return the function that writes the key or the value (`name`) of a record.
 
     It raises RecordFormatError if the deserializer refuses the bytes; the text names the record.
@@ -137,7 +137,7 @@ def field_writer(
     null = layout.null_text or b""
     encode = layout.coding.encode
 
-    def write(record: Record) -> bytes:
+    def write(record: BytesRecord) -> bytes:
         data = record.key if is_key else record.value
         if data is None or (layout.empty_is_null and not data):
             return null
@@ -151,7 +151,7 @@ def field_writer(
     return write
 
 
-def where(record: Record) -> str:
+def where(record: BytesRecord) -> str:
     """Return the place of a record, for an error."""
     return f"topic {record.topic!r}, partition {record.partition}, offset {record.offset}"
 
@@ -191,7 +191,7 @@ class RawDecoder:
         """See `RecordDecoder`."""
         if self._is_plain:
             skip_empty = self._options.is_kcat
-            return InputMessages(self._stream.feed_blobs(block, skip_empty=skip_empty))
+            return InputMessages(self._stream.feed_column(block, skip_empty=skip_empty))
         return self._messages(self._stream.feed(block))
 
     def finish(self) -> InputMessages:

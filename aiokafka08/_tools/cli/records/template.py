@@ -33,13 +33,13 @@ from typing import Final
 from aiokafka08._tools.cli.records.delimiters import unescape
 from aiokafka08._tools.cli.records.headers import headers_text, refused_headers
 from aiokafka08._tools.cli.records.raw import RawLayout, field_writer
-from aiokafka08._tools.cli.records.types import Deserializer, Record
+from aiokafka08._tools.cli.records.types import BytesRecord, TextDecoder
 from aiokafka08._tools.cli.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
-Part = Callable[[Record], bytes]
+Part = Callable[[BytesRecord], bytes]
 """Writes one part of a record."""
-NumberOf = Callable[[Record], int]
+NumberOf = Callable[[BytesRecord], int]
 
 _TOKEN: Final = re.compile(r"%(?:([%{}])|([a-zA-Z])(?:\{((?:[^\[\]{}]|\[[^\]]*\])*)\})?)")
 _WITH_ARGUMENT: Final = re.compile(r"(\w+)\[(.*)\]", re.DOTALL)
@@ -86,8 +86,8 @@ class TemplateEncoder:
         option: str,
         template: str,
         *,
-        key: Deserializer | None = None,
-        value: Deserializer | None = None,
+        key: TextDecoder | None = None,
+        value: TextDecoder | None = None,
         null_text: bytes = b"",
         like_kcat: bool = False,
         headers: bool = False,
@@ -100,7 +100,7 @@ class TemplateEncoder:
         self._no_timestamp = 0 if like_kcat else -1
         self._parts = self._parse()
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """See `RecordEncoder`."""
         parts = self._parts
         return b"".join([part(one) for one in records for part in parts])
@@ -213,7 +213,7 @@ def _coded(name: str, encode: Callable[[bytes], bytes]) -> Part:
 
 
 def _strftime(form: str) -> Part:
-    def write(record: Record) -> bytes:
+    def write(record: BytesRecord) -> bytes:
         if record.timestamp is None:
             return b"-1"
         try:

@@ -17,9 +17,9 @@ from aiokafka08.structs import ConsumerRecord
 
 T = TypeVar("T")
 
-Record = ConsumerRecord[bytes, bytes]
+BytesRecord = ConsumerRecord[bytes, bytes]
 
-Deserializer = Callable[[bytes], str]
+TextDecoder = Callable[[bytes], str]
 """Turns the bytes of a key or value into text, or raises ValueError."""
 
 
@@ -30,7 +30,7 @@ class RecordFormatError(KafkaError):
 class RecordEncoder(Protocol):
     """Turns records that were read into the bytes of the output."""
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """Return the output for records of one partition.
 
         Raises:

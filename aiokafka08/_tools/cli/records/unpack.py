@@ -13,14 +13,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aiokafka08._tools.cli.records.types import Deserializer
+from aiokafka08._tools.cli.records.types import TextDecoder
 from aiokafka08.errors import IllegalArgumentError
 
 _INTEGERS: Final = "bBhHiIqQ"
 _TOKENS: Final = f" <>{_INTEGERS}cs$"
 
 
-def unpacker(option: str, pack: str) -> Deserializer:
+def unpacker(option: str, pack: str) -> TextDecoder:
     """Return the deserializer of a pack string. It raises ValueError for bytes that don't fit.
 
     Args:

@@ -56,7 +56,7 @@ def test_blobs_have_the_same_messages(messages: list[bytes], size: int, skip_emp
     stream = DelimitedStream(b":", 100)
     data = b"".join(message + b":" for message in messages)
     blocks = [data[at : at + size] for at in range(0, len(data), size)]
-    found = [one for block in blocks for one in stream.feed_blobs(block, skip_empty=skip_empty)]
+    found = [one for block in blocks for one in stream.feed_column(block, skip_empty=skip_empty)]
     expected = [message for message in messages if message or not skip_empty]
     assert found + stream.finish() == expected
 

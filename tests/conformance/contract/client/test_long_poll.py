@@ -26,7 +26,7 @@ async def wait_for_fetch(reader: Consumer) -> None:
 
 async def until_poll_hangs(reader: Consumer) -> None:
     """Wait until a fetch is in flight after everything in the log was read."""
-    await until(lambda: reader.metrics()["asked_bytes"], "a poll is in flight", timeout_s=20)
+    await until(lambda: reader.metrics()["requested_bytes"], "a poll is in flight", timeout_s=20)
 
 
 async def test_min_bytes_reached_returns_at_once(broker: Broker) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.broker_lines import LINES, BrokerLine
+from aiokafka08.testing.broker_lines import LINES, LineRules
 from tests.brokers import RealCluster
 from tests.conformance.contract.targets import RELEASES
 
@@ -21,7 +21,7 @@ _LINE_OF_RELEASE = {release: LINES[line] for line, release in RELEASES.items()}
 class Target(Protocol):
     """A cluster under test. `real` is only for the few waits that real brokers need."""
 
-    line: BrokerLine
+    line: LineRules
     real: bool
 
     def address(self, node: int) -> tuple[str, int]: ...
@@ -116,6 +116,6 @@ def embedded(line: str, brokers: int) -> Iterator[EmbeddedTarget]:
         yield EmbeddedTarget(cluster)
 
 
-def has_config(name: str) -> Callable[[BrokerLine], bool]:
+def has_config(name: str) -> Callable[[LineRules], bool]:
     """Return a predicate for `on_lines`: the line's topics have this setting."""
     return lambda line: name in line.topic_configs

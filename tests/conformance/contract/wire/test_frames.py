@@ -24,7 +24,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, List
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
-from aiokafka08.testing.broker_lines import BadRequestPolicy, BrokerLine
+from aiokafka08.testing.broker_lines import BadRequestPolicy, LineRules
 from tests.conformance.contract.targets import on_lines
 from tests.conformance.contract.wire.requests import (
     fetch_request,
@@ -57,7 +57,7 @@ def expect(target: Target, wire: WireClient, reaction: BadRequestPolicy) -> None
 
 # A real 0.9 that gets an unreadable request loses responses of its other connections (brokers.md
 # 2.2), those of other tests too. Therefore no test here sends one to 0.9.
-def responds_or_closes(line: BrokerLine) -> bool:
+def responds_or_closes(line: LineRules) -> bool:
     return line.on_unreadable_request is BadRequestPolicy.CLOSE
 
 

@@ -23,7 +23,7 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
-from aiokafka08.testing.state import BrokerSettings, ClusterState, CommitKey, Node
+from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState, CommitKey
 from tests.brokers.fixtures import BrokerClusters
 from tests.conformance.contract.zookeeper.conftest import (
     RELEASE,
@@ -53,7 +53,7 @@ def cluster(request: pytest.FixtureRequest) -> Any:
         real.close()
         return
     simulated = SimulatedEnsemble()
-    nodes = [Node(number, "127.0.0.1", 9092 + number) for number in range(3)]
+    nodes = [BrokerState(number, "127.0.0.1", 9092 + number) for number in range(3)]
     state = ClusterState(LINES["0.8.2"], BrokerSettings(), nodes)
     BrokerNodes(simulated.server, StateOnly(state))
     with environment.replace(
@@ -176,7 +176,7 @@ def test_members_share_a_group_and_leave_it(cluster: Cluster) -> None:
 def test_commit_through_a_broker_is_a_node() -> None:
     """The contract suite of OffsetCommit shows that real brokers keep it in ZooKeeper."""
     simulated = SimulatedEnsemble()
-    state = ClusterState(LINES["0.8.2"], BrokerSettings(), [Node(0, "127.0.0.1", 9092)])
+    state = ClusterState(LINES["0.8.2"], BrokerSettings(), [BrokerState(0, "127.0.0.1", 9092)])
     BrokerNodes(simulated.server, StateOnly(state))
     client = simulated.client()
     state.zookeeper_commits[CommitKey("g", "t", 3)] = state_commit = _commit(7)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, cast
 
 from aiokafka08 import ConsumerRecord, TopicPartition
 from aiokafka08._core.arrow import record_batch, require_pyarrow
-from aiokafka08.protocol.message_set import ColumnMemory, Columns, MessageSetReader, survey
+from aiokafka08.protocol.message_set import ColumnMemory, Columns, MessageSetReader, summarize_set
 from tests.tools.bench.cases import PARTITIONS
 from tests.tools.bench.clients.running import run
 from tests.tools.bench.measure import WARM_UP, Measurement, TickingMeter
@@ -134,7 +134,7 @@ class FetchFloor(asyncio.BufferedProtocol):
             at += _FETCHED.size
             message_set = self._buffer[at : at + size]
             at += size
-            start, end = self._offsets[partition], survey(message_set).next_offset
+            start, end = self._offsets[partition], summarize_set(message_set).next_offset
             if end is not None:
                 self._offsets[partition] = end
                 yield FetchedSet(self._partitions[partition], start, end, message_set)

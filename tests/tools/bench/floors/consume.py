@@ -27,7 +27,7 @@ import uvloop
 
 from aiokafka08 import TopicPartition
 from aiokafka08.protocol.api import Topic, encode_request
-from aiokafka08.protocol.message_set import ColumnMemory, Columns, MessageSetReader, survey
+from aiokafka08.protocol.message_set import ColumnMemory, Columns, MessageSetReader, summarize_set
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from tests.tools.bench.cases import PARTITIONS
 
@@ -78,7 +78,7 @@ class Floor(asyncio.BufferedProtocol):
             at += _PARTITION.size
             message_set = self._buffer[at : at + size]
             at += size
-            start, end = self._offsets[partition], survey(message_set).next_offset
+            start, end = self._offsets[partition], summarize_set(message_set).next_offset
             assert not error, error
             if end is not None:
                 self._offsets[partition] = end

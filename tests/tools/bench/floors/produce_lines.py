@@ -29,7 +29,7 @@ from aiokafka08._tools.cli.moving.pipes import read_blocks
 from aiokafka08._tools.cli.records.raw import RawDecoder, RawInput, RawLayout
 from aiokafka08.protocol.api import Topic, encode_request
 from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import Blobs, MessageSetBuilder
+from aiokafka08.protocol.message_set import BinaryColumn, MessageSetBuilder
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 
 SET_BYTES = 256 * 1024
@@ -72,7 +72,7 @@ async def split() -> None:
     decoder = RawDecoder(RawLayout(), RawInput())
     async for block in read_blocks(sys.stdin.fileno()):
         values = decoder.decode(block).values
-        assert isinstance(values, Blobs)
+        assert isinstance(values, BinaryColumn)
         start = 0
         while start < len(values):
             builder = MessageSetBuilder(0, Codec.NONE)

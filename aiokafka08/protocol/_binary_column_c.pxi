@@ -1,11 +1,11 @@
-# The compiled twin of `_blobs_py`: `Blobs`, a binary column in Arrow's layout. Part of
+# The compiled twin of `_binary_column_py`: `BinaryColumn`, a binary column in Arrow's layout. Part of
 # `_message_set_c.pyx`. `aiokafka08._core.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
 # `find`.
 #
 # Invariant: the constructor checks all offsets and the instance holds the buffers, so `find` reads
 # nothing outside of them while 0 <= index < count.
 
-cdef class Blobs:  # the .pxd declares its attributes
+cdef class BinaryColumn:  # the .pxd declares its attributes
     def __cinit__(
         self, Py_ssize_t first, Py_ssize_t count, validity, offsets, data, bint wide=False
     ):
@@ -68,7 +68,7 @@ cdef class Blobs:  # the .pxd declares its attributes
                     PyByteArray_Resize(offsets, 4 * room)
                 (<int32_t *>PyByteArray_AS_STRING(offsets))[rows] = <int32_t>used
             if found == end:
-                return Blobs(0, rows, None, offsets, joined)
+                return BinaryColumn(0, rows, None, offsets, joined)
             at = found + 1
 
     def longest(self):

@@ -1,10 +1,10 @@
-"""The pure twin of `Blobs`: a binary column in Arrow's layout, read as a sequence of bytes.
+"""The pure twin of `BinaryColumn`: a binary column in Arrow's layout, read as a sequence of bytes.
 
-`aiokafka08._core.arrow` wraps each binary column of an Arrow batch in `Blobs`, and
+`aiokafka08._core.arrow` wraps each binary column of an Arrow batch in `BinaryColumn`, and
 `MessageSetBuilder.extend` appends messages from them; the compiled builder does so without making a
 Python object per message. `Columns` is the opposite direction, from messages to Arrow.
-This module is the reference for the compiled twin (`_blobs_c.pxi`); other modules use it by way of
-`message_set`.
+This module is the reference for the compiled twin (`_binary_column_c.pxi`); other modules use it by
+way of `message_set`.
 
 Invariant: `__init__` checks offsets and lengths, so no later access reads outside of the buffers.
 """
@@ -19,7 +19,7 @@ from typing import overload
 from aiokafka08.protocol.types import Buffer
 
 
-class Blobs(Sequence[bytes | None]):
+class BinaryColumn(Sequence[bytes | None]):
     """`count` byte strings or nulls in the buffers of an Arrow array.
 
     The buffers are referenced, not copied, and must not change.
@@ -68,7 +68,7 @@ class Blobs(Sequence[bytes | None]):
                 raise ValueError("buffers of a column: offsets decrease or exceed the data")
 
     @staticmethod
-    def split(data: bytes, delimiter: bytes, skip_empty: bool = False) -> Blobs:
+    def split(data: bytes, delimiter: bytes, skip_empty: bool = False) -> BinaryColumn:
         """Return the parts of `data` between delimiters, as `data.split(delimiter)` does.
 
         Args:
@@ -84,7 +84,7 @@ class Blobs(Sequence[bytes | None]):
         if skip_empty:
             parts = [part for part in parts if part]
         offsets = array("i", accumulate(map(len, parts), initial=0))
-        return Blobs(0, len(parts), None, memoryview(offsets), b"".join(parts))
+        return BinaryColumn(0, len(parts), None, memoryview(offsets), b"".join(parts))
 
     def longest(self) -> int:
         """Return the size of the longest row; 0 if there is none, or all are null."""
@@ -109,7 +109,7 @@ class Blobs(Sequence[bytes | None]):
 
 
 def check_split(size: int, delimiter: bytes) -> None:
-    """Raise ValueError for arguments that `Blobs.split` doesn't allow."""
+    """Raise ValueError for arguments that `BinaryColumn.split` doesn't allow."""
     if len(delimiter) != 1 or size >= 2**31:
         raise ValueError(
             f"split {size} bytes at {delimiter!r}: expected one byte as the delimiter, and less "
