@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ if not TYPE_CHECKING:  # type checkers would accept misspelt names
         return globals().setdefault("random", generator)
 
 
-_NAMES = frozenset(__annotations__) - {"is_real"}
+_NAMES: Final = frozenset(__annotations__) - {"is_real"}
 _listeners: list[Callable[[], object]] = []
 _users: WeakKeyDictionary[asyncio.AbstractEventLoop, str] = WeakKeyDictionary()
 _replacing_thread: int | None = None

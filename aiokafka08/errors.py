@@ -14,7 +14,7 @@ they use `SomeError.errno`. This module decides no retries: `net.retry`, `produc
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from aiokafka08.structs import TopicPartition
 
@@ -807,7 +807,7 @@ CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
 NotCoordinatorError = NotCoordinatorForGroupError
 
 
-BROKER_ERRORS: dict[int, type[BrokerResponseError]] = {
+BROKER_ERRORS: Final[dict[int, type[BrokerResponseError]]] = {
     cls.errno: cls
     for base in (BrokerResponseError, UnsentRequestError)
     for cls in base.__subclasses__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 if TYPE_CHECKING:  # before 3.13 `typing` has no defaults, which only type checkers need (PEP 696)
     from typing_extensions import TypeVar
@@ -23,7 +23,7 @@ else:
     KT = TypeVar("KT")
     VT = TypeVar("VT")
 
-LAST_OFFSET = 2**63 - 1
+LAST_OFFSET: Final = 2**63 - 1
 """The largest offset: the protocol's are signed, of 64 bits."""
 
 

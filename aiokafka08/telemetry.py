@@ -16,19 +16,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
-REPEAT_SECONDS = 30.0
+REPEAT_SECONDS: Final = 30.0
 """After an event was logged at its own level, equal events are logged at DEBUG for this long.
 
 The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
-_MAX_LISTED = 20
+_MAX_LISTED: Final = 20
 """How many partitions or brokers a log line names."""
 
 

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.offload import Offload
@@ -370,7 +370,7 @@ def binary_column(pa: Any, batch: Any, name: str) -> Any:
     raise _wrong_type(name, column, "binary or text")
 
 
-_CASTABLE_TO_BINARY = {
+_CASTABLE_TO_BINARY: Final = {
     "binary", "binary_view", "fixed_size_binary", "large_binary", "large_string", "string",
     "string_view",
 }  # fmt: skip

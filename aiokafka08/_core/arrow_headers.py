@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08._core.arrow import (
     as_binary_column,
@@ -31,10 +31,10 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import Array, DataType, RecordBatch
 
-_PER_STEP = 256
+_PER_STEP: Final = 256
 """Rows that one step of `embed_rows` or `change_headers` handles."""
 
-_HEADERS_PER_STEP = 256
+_HEADERS_PER_STEP: Final = 256
 """A step of `extract_rows` ends when it has read this many headers."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
@@ -28,7 +29,7 @@ from aiokafka08.protocol.requests.groups import DescribedGroup
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
-_NOTHING = OffsetAndMetadata(-1, "")
+_NOTHING: Final = OffsetAndMetadata(-1, "")
 
 
 class GroupCalls:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
@@ -19,7 +19,7 @@ from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 OffsetPosition = Literal["earliest", "latest"] | datetime.datetime
 """A position in a log."""
 
-_ENDS = {"earliest": EARLIEST, "latest": LATEST}
+_ENDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def check_position(tp: object, position: object) -> OffsetPosition:

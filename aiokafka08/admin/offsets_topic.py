@@ -21,6 +21,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.retry import is_final
@@ -41,14 +42,14 @@ from aiokafka08.protocol.offsets_topic import (
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_log = logging.getLogger("aiokafka08.admin")
+_log: Final = logging.getLogger("aiokafka08.admin")
 
-OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 
-_AT_ONCE = 4
+_AT_ONCE: Final = 4
 """How many partitions are read at a time."""
-_FETCH_BYTES = 512 * 1024
-_RECORDS = 4096
+_FETCH_BYTES: Final = 512 * 1024
+_RECORDS: Final = 4096
 """How many records are decoded at a time."""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
@@ -56,7 +56,7 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokafka08.admin.offsets_topic import OffsetsTopic, OffsetsTopicReader
 
-_AT_ONCE = 32
+_AT_ONCE: Final = 32
 """How many groups are requested at a time; the requests to a coordinator are pipelined."""
 
 

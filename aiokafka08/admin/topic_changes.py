@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import check_topic_name, check_topic_names
@@ -39,10 +40,10 @@ from aiokafka08.errors import (
 )
 from aiokafka08.structs import TopicPartition
 
-CANNOT_DELETE_TOPICS = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
+CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
 
-_POLL_S = 0.05
+_POLL_S: Final = 0.05
 """The pause between two checks whether a topic has its leaders, or is gone."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08.errors import InvalidConfigurationError, UnsupportedVersionError
@@ -42,11 +42,11 @@ def _ratio(text: str) -> bool:
 
 
 _INT, _LONG = _integer(0, 32), _integer(0, 64)
-_ANY_LONG = _integer(-(2**63), 64)
-_BOOLEAN = _pattern("true|false", "true or false")
-_REPLICAS = _pattern(r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?", "partition:node,… or *")
+_ANY_LONG: Final = _integer(-(2**63), 64)
+_BOOLEAN: Final = _pattern("true|false", "true or false")
+_REPLICAS: Final = _pattern(r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?", "partition:node,… or *")
 
-_OF_0_8_1: Mapping[str, _Kind] = {
+_OF_0_8_1: Final[Mapping[str, _Kind]] = {
     "cleanup.policy": _pattern("delete|compact", "delete or compact"),
     "delete.retention.ms": _LONG,
     "file.delete.delay.ms": _LONG,
@@ -61,20 +61,20 @@ _OF_0_8_1: Mapping[str, _Kind] = {
     "segment.index.bytes": _INT,
     "segment.ms": _LONG,
 }
-_OF_0_8_2: Mapping[str, _Kind] = {
+_OF_0_8_2: Final[Mapping[str, _Kind]] = {
     **_OF_0_8_1,
     "min.insync.replicas": _integer(1, 32),
     "segment.jitter.ms": _LONG,
     "unclean.leader.election.enable": _BOOLEAN,
 }
-_OF_0_9: Mapping[str, _Kind] = {
+_OF_0_9: Final[Mapping[str, _Kind]] = {
     **_OF_0_8_2,
     "compression.type": _pattern(
         "uncompressed|snappy|lz4|gzip|producer", "uncompressed, snappy, lz4, gzip or producer"
     ),
     "preallocate": _BOOLEAN,
 }
-_OF_0_10: Mapping[str, _Kind] = {
+_OF_0_10: Final[Mapping[str, _Kind]] = {
     **_OF_0_9,
     "cleanup.policy": _pattern("(delete|compact)(,(delete|compact))?", "delete, compact, or both"),
     "follower.replication.throttled.replicas": _REPLICAS,
@@ -91,7 +91,7 @@ _OF_0_10: Mapping[str, _Kind] = {
     "min.compaction.lag.ms": _LONG,
     "remote.storage.enable": _BOOLEAN,
 }
-TOPIC_CONFIGS: Mapping[BrokerLine, Mapping[str, _Kind]] = {
+TOPIC_CONFIGS: Final[Mapping[BrokerLine, Mapping[str, _Kind]]] = {
     BrokerLine.V0_8: _OF_0_8_2,
     BrokerLine.V0_8_0: {},
     BrokerLine.V0_8_1: _OF_0_8_1,

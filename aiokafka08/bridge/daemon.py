@@ -21,6 +21,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 
 from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08._core.net.backoff import Backoff
@@ -40,21 +41,21 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
-_FINAL = (
+_FINAL: Final = (
     BridgeFencedError,
     BridgeError,
     IllegalArgumentError,
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
-_OUTAGE_OF_ONE_RUN_S = 60.0
+_OUTAGE_OF_ONE_RUN_S: Final = 60.0
 """How long a cluster may be away from a run that isn't a daemon."""
-_STEADY_S = 60.0
+_STEADY_S: Final = 60.0
 """How long a session must have lasted that had nothing to copy, so that it counts as a success."""
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 10.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 10.0
 
 
 async def run_bridge(

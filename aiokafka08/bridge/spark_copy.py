@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp")
 

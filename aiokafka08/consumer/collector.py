@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from operator import length_hint
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.notifier import Notifier
@@ -41,13 +41,13 @@ from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
 from aiokafka08.protocol.message_set import ColumnMemory, Columns
 from aiokafka08.structs import TopicPartition
 
-SLICE_RECORDS = 1000
+SLICE_RECORDS: Final = 1000
 """How many messages are decoded to records in one step."""
 
-SLICE_COLUMN_RECORDS = 2000
+SLICE_COLUMN_RECORDS: Final = 2000
 """How many messages are decoded to columns in one step: the pure twin takes some 2 ms for them."""
 
-CALL_COLUMN_BYTES = 4 * 1024 * 1024
+CALL_COLUMN_BYTES: Final = 4 * 1024 * 1024
 """A `get_columns` with this many bytes of keys and values returns them, even if these are fewer
 messages than its limit: that bounds how long it decodes, and the memory that is kept for reuse."""
 

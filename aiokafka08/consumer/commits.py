@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
@@ -48,7 +48,7 @@ CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadat
 _ToCommit = Mapping[TopicPartition, OffsetAndMetadata] | frozenset[TopicPartition]
 """Offsets, or partitions whose committed offsets are read and committed again."""
 
-SHORTEST_INTERVAL_S = 0.01
+SHORTEST_INTERVAL_S: Final = 0.01
 """The interval for `auto_commit_interval_ms=0`."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from aiokafka08._core.net.config import (
     callable_or_none,
@@ -26,7 +26,7 @@ from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 
-_RESETS = {
+_RESETS: Final = {
     "earliest": StartPosition.EARLIEST,
     "latest": StartPosition.UNCOMMITTED_LATEST,
     "none": None,

@@ -68,13 +68,13 @@ from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import KT, VT, ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka08.telemetry import Event, Telemetry
 
-ARROW_ROWS = 10_000
+ARROW_ROWS: Final = 10_000
 """The most rows of an Arrow batch, if neither `max_records` nor `max_poll_records` is given."""
 
-EMBEDDED_ARROW_ROWS = 1000
+EMBEDDED_ARROW_ROWS: Final = 1000
 """The most rows of an Arrow batch with embedded headers, which are read row by row in Python."""
 
-EMBEDDED_ARROW_BYTES = 64 * 1024
+EMBEDDED_ARROW_BYTES: Final = 64 * 1024
 """With this many bytes of keys and values, an Arrow batch with embedded headers takes no more rows:
 reading 64 KiB of envelopes takes some 10 ms."""
 

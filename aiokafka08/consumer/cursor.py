@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.ranges.next_fetch import FetchStep, NextFetch, not_a_message, too_large
@@ -33,10 +33,10 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
-MAX_GROWTH = 16
+MAX_GROWTH: Final = 16
 """The most shares that one fetch requests. The memory usually bounds it before."""
 
-SLOW_RESPONSE_S = 0.004
+SLOW_RESPONSE_S: Final = 0.004
 """A broker that begins to respond earlier isn't worth larger fetches."""
 
 

@@ -20,6 +20,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.offload import Offload
@@ -50,8 +51,8 @@ from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced, join_names
 
-_log = logging.getLogger("aiokafka08.consumer")
-_LOGGERS = ("net", "consumer")
+_log: Final = logging.getLogger("aiokafka08.consumer")
+_LOGGERS: Final = ("net", "consumer")
 
 
 class ConsumerEngine:

@@ -49,18 +49,19 @@ becomes smaller; a buffer that exceeds its new share shrinks only as the user re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, FrameStore
 
-MIN_SHARE_BYTES = 16 * 1024
+MIN_SHARE_BYTES: Final = 16 * 1024
 """The smallest share, unless max_partition_fetch_bytes is smaller."""
 
-_MIN_FETCH_BYTES = 64
+_MIN_FETCH_BYTES: Final = 64
 """A fetch must show at least a message's header, which states its size (docs/brokers.md 7.1, 7.2).
 """
 
-_MAX_FETCH_BYTES = 0x7FFFFFFF
+_MAX_FETCH_BYTES: Final = 0x7FFFFFFF
 """max_bytes is an int32 on the wire."""
 
 

@@ -26,19 +26,20 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08.consumer.cursor import Cursor, PartitionFetch
 from aiokafka08.consumer.fetch_memory import FetchMemory
 
-SHORT_WAIT_S = 0.002
+SHORT_WAIT_S: Final = 0.002
 """The shortest wait of a request that leaves out partitions which may soon be ready; see `_wait_s`.
 """
 
-ALONE_WAIT_S = 0.5
+ALONE_WAIT_S: Final = 0.5
 """The shortest wait of a request that tests whether the broker returns at once or holds the
 response back until the wait is over (see `next_fetch`)."""
 
-MAX_EXPECTED_BYTES = 8 * 1024 * 1024
+MAX_EXPECTED_BYTES: Final = 8 * 1024 * 1024
 """The most bytes that are expected in the response to one request; the remaining partitions come
 first in the next one. So a consumer that is behind in 1,000 partitions gets its first messages
 soon, and one response takes little memory; a link of 1 Gbit/s is still filled at 60 ms."""

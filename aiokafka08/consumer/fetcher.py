@@ -31,7 +31,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
@@ -58,20 +58,20 @@ from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
 
-OLD_LINES_WAIT_S = 0.1
+OLD_LINES_WAIT_S: Final = 0.1
 """The longest wait of brokers 0.8.0 and 0.8.1, which keep a partition's error back until the wait
 is over (docs/brokers.md 7.3). It isn't found out for this alone that a broker is one of these: a
 consumer without a group gets their errors later."""
 
-WAITED_SHARE = 0.8
+WAITED_SHARE: Final = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
 clocks may run at different speeds."""
 
-HANGING_S = 0.003
+HANGING_S: Final = 0.003
 """From this age on a long poll counts as hanging. Younger ones are likely to return right away, and
 the urgent partitions then join the next one: no second connection is needed."""
 
-URGENT_RETRY_S = 30.0
+URGENT_RETRY_S: Final = 30.0
 """The pause of the urgent requests after one has failed: the broker may limit the connections of a
 client, or be down."""
 

@@ -6,7 +6,7 @@ defaults; a test makes one with others.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ConsumerLimits(NamedTuple):
@@ -25,4 +25,4 @@ class ConsumerLimits(NamedTuple):
     """How long the start waits for positions at most: a leader may be away."""
 
 
-DEFAULT_LIMITS = ConsumerLimits()
+DEFAULT_LIMITS: Final = ConsumerLimits()

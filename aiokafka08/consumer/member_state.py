@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
-NO_GENERATION = -1
-NO_MEMBER = ""
+NO_GENERATION: Final = -1
+NO_MEMBER: Final = ""
 
 
 @dataclass(slots=True)

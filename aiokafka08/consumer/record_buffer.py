@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.embedded_headers import MARK, embed, extract, locate
 from aiokafka08.errors import CorruptRecordException, EmbeddedHeadersError
@@ -43,19 +43,19 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 Record = ConsumerRecord[Any, Any]
 Deserializer = Callable[[Any], Any]
 
-SET_OVERHEAD_BYTES = 512
+SET_OVERHEAD_BYTES: Final = 512
 """Charged for each buffered set beside its bytes (objects, its part of the frame header), so that
 many sets of a single small message are bounded too."""
 
-DECODE_STEP_BYTES = 1024 * 1024
+DECODE_STEP_BYTES: Final = 1024 * 1024
 """A decoding step that has decompressed this much leaves the next compressed set to the next step,
 so that the caller can yield to the event loop in between."""
 
-STEP_HEADERS = 1000
+STEP_HEADERS: Final = 1000
 """A decoding step that has read this many embedded headers leaves the other records undeserialized
 to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
 
-_STEP_COLUMN_RECORDS = 8
+_STEP_COLUMN_RECORDS: Final = 8
 """How many decoded records are moved into columns before `Columns.is_full` is asked again."""
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.list_offsets import list_offsets_of_leader
@@ -36,10 +36,14 @@ from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 
-BEYOND_END_TRIES = 3
+BEYOND_END_TRIES: Final = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
-_FROM_THE_END = (StartPosition.LATEST, StartPosition.UNCOMMITTED_LATEST, StartPosition.REFUSED)
+_FROM_THE_END: Final = (
+    StartPosition.LATEST,
+    StartPosition.UNCOMMITTED_LATEST,
+    StartPosition.REFUSED,
+)
 """For these the end of the log is listed."""
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.types import Buffer, Int16, Int32, Sized, String, compiled
 from aiokafka08.structs import TopicPartition
 
-PROTOCOL_TYPE = "consumer"
+PROTOCOL_TYPE: Final = "consumer"
 
 NullableBytes = Annotated[Buffer | None, Sized("i", text=False, nullable=True)]
 

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import HOLD_S, LoopYield
 from aiokafka08._core.concurrency.offload import Offload
@@ -34,7 +35,7 @@ from aiokafka08.producer.sender import Sender
 from aiokafka08.producer.sink import Encode, encode_batch
 from aiokafka08.producer.topics import LEADER_WAIT_S, TopicRoutes
 
-_log = logging.getLogger("aiokafka08.producer")
+_log: Final = logging.getLogger("aiokafka08.producer")
 
 
 class ProducerEngine:
@@ -142,7 +143,7 @@ class ProducerEngine:
         }
 
 
-NO_METRICS = dict.fromkeys(
+NO_METRICS: Final = dict.fromkeys(
     (
         "messages_sent",
         "messages_failed",

@@ -22,7 +22,7 @@ from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-_log = logging.getLogger("aiokafka08.producer")
+_log: Final = logging.getLogger("aiokafka08.producer")
 
 _PER_STEP: Final = 256
 """Messages that one step of `apply_all` handles."""

@@ -65,10 +65,10 @@ from aiokafka08.telemetry import Event, Telemetry
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-_DEFAULT_PARTITIONER = DefaultPartitioner()
+_DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 _missing = 1
 """The default of `acks`, by the name of aiokafka's sentinel; FastStream passes it."""
-_COUNTERS = (
+_COUNTERS: Final = (
     "batches_failed",
     "acks0_unknown",
     "connections_opened",

@@ -36,7 +36,7 @@ from aiokafka08.producer.batch import PartitionQueue
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.producer")
+_log: Final = logging.getLogger("aiokafka08.producer")
 
 LEADER_WAIT_S: Final = 3.0
 """How long a call waits until at least one partition of a topic has a leader.

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from itertools import repeat
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException
@@ -42,13 +42,13 @@ _unpack_header_0 = struct.Struct(">qiIbbii").unpack_from
 _unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
 
-_MIN_ENTRY_BYTES = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
-_NO_END = 2**63
+_MIN_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
+_NO_END: Final = 2**63
 """Above any offset."""
-_LARGE_BYTES = 4096
-_COPIED_BYTES = 1024 * 1024
+_LARGE_BYTES: Final = 4096
+_COPIED_BYTES: Final = 1024 * 1024
 """The size of the largest set that a reader copies."""
-_COLUMN_PART = 1000
+_COLUMN_PART: Final = 1000
 """How many messages are decoded at a time on their way into columns."""
 
 

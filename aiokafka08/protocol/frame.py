@@ -16,28 +16,29 @@ view of it is left.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.pages import allocate_pages
 from aiokafka08.protocol.types import Buffer
 
-DEFAULT_MAX_FRAME_BYTES = 256 * 1024 * 1024
+DEFAULT_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """Larger than any response that the client's default limits allow."""
 
-SCRATCH_BYTES = 64 * 1024
+SCRATCH_BYTES: Final = 64 * 1024
 """The size of the buffer that small frames arrive in; each reader has one."""
 
-_STEPS = (160 * 1024, 1280 * 1024, 10240 * 1024)
+_STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
 """The sizes of the buffer of a frame, until it has as many bytes as the frame.
 
 Each one is used when the one before it is full. That copies the bytes, so the steps are a little
 above the usual sizes of fetch responses.
 """
 
-_KEPT_BUFFERS = 2
+_KEPT_BUFFERS: Final = 2
 """One buffer is read by the frame's owner while the other one receives the next frame."""
 
-_KEPT_BYTES = 4 * 1024 * 1024
+_KEPT_BYTES: Final = 4 * 1024 * 1024
 """The size of the largest buffer kept. A fetch response of three partitions fits, with the default
 `max_partition_fetch_bytes` of 1 MiB."""
 

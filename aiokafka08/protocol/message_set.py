@@ -25,7 +25,7 @@ bytes; only how far `read_columns` goes beyond the `max_bytes` of `Columns` may 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from aiokafka08.protocol._columns_py import DEFAULT_MAX_COLUMN_BYTES, Column
@@ -79,11 +79,11 @@ __all__ = [
     "summarize_set",
 ]
 
-DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The client's limit; brokers limit a wrapper's compressed size only (docs/brokers.md 6.6)."""
 
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
 
 
 def encode_entry(

@@ -23,7 +23,7 @@ Invariant: a decoder returns a value, or None for a version that it doesn't know
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import (
@@ -39,10 +39,10 @@ from aiokafka08.protocol.types import (
 
 T = TypeVar("T")
 
-_OFFSET_KEYS = range(2)
-_GROUP_KEYS = range(2, 3)
-_OFFSET_VALUES = range(4)
-_GROUP_VALUES = range(4)
+_OFFSET_KEYS: Final = range(2)
+_GROUP_KEYS: Final = range(2, 3)
+_OFFSET_VALUES: Final = range(4)
+_GROUP_VALUES: Final = range(4)
 
 
 class OffsetRecordKey(NamedTuple):

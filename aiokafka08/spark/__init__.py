@@ -17,7 +17,7 @@ router and a producer of their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.errors import KafkaConfigurationError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Kafka08DataSource", "Kafka08PushdownDataSource", "register"]
 
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-PARALLELISM_CONFS = ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism")
+PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
+PARALLELISM_CONFS: Final = ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism")
 
 
 def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:

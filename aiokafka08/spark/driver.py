@@ -23,7 +23,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08._core.net.config import NetConfig, net_config
@@ -49,13 +49,13 @@ from aiokafka08.spark.properties import ClientProperties
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 
-_logger = logging.getLogger("aiokafka08.spark")
+_log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
-_MAX_CONCURRENT_SCANS = 8
+_MAX_CONCURRENT_SCANS: Final = 8
 """Partitions whose logs are searched for a timestamp at the same time."""
-_SCAN_RECORDS = 4096
+_SCAN_RECORDS: Final = 4096
 """Records decoded at a time during such a search."""
 
 
@@ -187,7 +187,7 @@ class DriverClient:
     def _warn_no_match(self) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _logger.warning(
+            _log.warning(
                 "%s: %s matches no topic of the cluster",
                 self._options.client.client_id,
                 self._options.topics,
@@ -314,7 +314,7 @@ class DriverClient:
             except KafkaError as error:
                 if not error.retriable or not retries_left:
                     raise
-                _logger.warning(
+                _log.warning(
                     "%s: request to the cluster failed, %d retries left: %s",
                     self._options.client.client_id,
                     retries_left,

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08._core.properties import shorten, wrong_value
 from aiokafka08.structs import TopicPartition
 
-LATEST = -1
-EARLIEST = -2
+LATEST: Final = -1
+EARLIEST: Final = -2
 
 PartitionOffsets = Mapping[TopicPartition, int]
 OffsetDict = dict[str, dict[str, int]]
@@ -28,7 +28,7 @@ OffsetDict = dict[str, dict[str, int]]
 
 T = TypeVar("T")
 
-_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
+_PARTITION: Final = re.compile("0|[1-9][0-9]{0,9}")
 _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
@@ -22,8 +23,8 @@ from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
 
-_MAX_SHOWN_PARTITIONS = 20
-_MAX_SHOWN_OFFSETS = 500
+_MAX_SHOWN_PARTITIONS: Final = 20
+_MAX_SHOWN_OFFSETS: Final = 500
 
 ResolvedOffsets = dict[TopicPartition, int]
 """Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved."""

@@ -65,10 +65,10 @@ FETCH: Final[PropertyTable] = {
     "isolation.level": ("isolation_level", isolation),
 }
 
-_GROUP = "Spark assigns the partitions, no consumer group is joined"
-_POLL = "a task prefetches its range and doesn't poll"
-_SOCKET = "the event loop owns the sockets"
-_METRICS = "the metrics of Java's client and their reporters need Java"
+_GROUP: Final = "Spark assigns the partitions, no consumer group is joined"
+_POLL: Final = "a task prefetches its range and doesn't poll"
+_SOCKET: Final = "the event loop owns the sockets"
+_METRICS: Final = "the metrics of Java's client and their reporters need Java"
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
     "group.instance.id": _GROUP,
@@ -102,9 +102,13 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "retry.backoff.max.ms": "retry.backoff.ms is used instead",
 }
 
-_DESERIALIZER = "keys and values are read as bytes. Convert them with DataFrame operations"
-_SERIALIZER = "keys and values are written as bytes or text. Convert them with DataFrame operations"
-_INTERCEPTORS = "interceptors may change messages, and Java classes can't be called from Python"
+_DESERIALIZER: Final = "keys and values are read as bytes. Convert them with DataFrame operations"
+_SERIALIZER: Final = (
+    "keys and values are written as bytes or text. Convert them with DataFrame operations"
+)
+_INTERCEPTORS: Final = (
+    "interceptors may change messages, and Java classes can't be called from Python"
+)
 REFUSED_READING: Final[Mapping[str, str]] = {
     "auto.offset.reset": (
         "Spark's checkpoint decides where a query continues, and an added partition starts at its "

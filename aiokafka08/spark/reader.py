@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import aclosing
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,30 +75,30 @@ from aiokafka08.spark.planning import (
 from aiokafka08.spark.task_plan import divide_into_tasks
 from aiokafka08.structs import TopicPartition
 
-_logger = logging.getLogger("aiokafka08.spark")
+_log: Final = logging.getLogger("aiokafka08.spark")
 
-MAX_BATCH_BYTES = 8 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 """Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
 Python: after up to a thousand), so these may exceed it."""
-MAX_BATCH_ROWS = 65536
-TASK_FETCH_BYTES = 8 * 1024 * 1024
+MAX_BATCH_ROWS: Final = 65536
+TASK_FETCH_BYTES: Final = 8 * 1024 * 1024
 """What the Fetch requests for several partitions of a task may request together, without larger
 messages than expected."""
-_EXPECTED_MESSAGE_BYTES = 1024
+_EXPECTED_MESSAGE_BYTES: Final = 1024
 """The size of messages for which a small range is fetched at once."""
-_MIN_FETCH_BYTES = 32 * 1024
+_MIN_FETCH_BYTES: Final = 32 * 1024
 """The least that is requested for a partition."""
-MAX_INTERVALS = 64
+MAX_INTERVALS: Final = 64
 """Maximum number of intervals into which a filter on offsets splits a partition."""
-_MIN_GAP = 500
+_MIN_GAP: Final = 500
 """Offsets this close are read as one range, since one request fetches them together."""
 
-BATCH_SCHEMA = pa.schema([field.with_nullable(True) for field in schema()])
+BATCH_SCHEMA: Final = pa.schema([field.with_nullable(True) for field in schema()])
 """The columns of `arrow.schema`; in Spark's source each of them is nullable."""
-BATCH_SCHEMA_WITH_HEADERS = BATCH_SCHEMA.append(pa.field("headers", headers_type()))
+BATCH_SCHEMA_WITH_HEADERS: Final = BATCH_SCHEMA.append(pa.field("headers", headers_type()))
 
 
-_NO_LEADERS = PartitionLeaders()
+_NO_LEADERS: Final = PartitionLeaders()
 
 
 class ReadTask(InputPartition):
@@ -135,7 +135,7 @@ def plan_tasks(
         message = describe_losses(plan.losses, options.fail_on_data_loss)
         if options.fail_on_data_loss:
             raise OffsetOutOfRangeError(message)
-        _logger.warning("%s: %s", options.client.client_id, message)
+        _log.warning("%s: %s", options.client.client_id, message)
     tasks = divide_into_tasks(
         apply_filters(plan.ranges, list(filters)),
         leaders.by_partition,
@@ -183,7 +183,7 @@ class Kafka08Reader(DataSourceReader):
         """Fetch the offsets from the cluster and return the tasks."""
         options = self._options
         for note in options.notes:
-            _logger.warning("%s: %s", options.client.client_id, note)
+            _log.warning("%s: %s", options.client.client_id, note)
         driver = DriverClient(options)
         try:
             partitions = driver.partitions()
@@ -298,7 +298,7 @@ def read_task(
             client.run(batches.aclose())
 
 
-_HINTS: dict[type[KafkaError], str] = {
+_HINTS: Final[dict[type[KafkaError], str]] = {
     EmbeddedHeadersError: (
         "skip the message with startingOffsets and endingOffsets, or read values as they are with "
         "headers=refuse"
@@ -403,7 +403,7 @@ async def _skip_lost(
     message = describe_losses(losses, options.fail_on_data_loss)
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(message) from error
-    _logger.warning("%s: %s", options.client.client_id, message)
+    _log.warning("%s: %s", options.client.client_id, message)
     return (remaining[0].start, remaining[0].end) if remaining else (end, end)
 
 

@@ -8,7 +8,7 @@ Invariant: nothing here sends a request to the cluster; wrong options raise befo
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -44,9 +44,9 @@ from aiokafka08.spark.writer import (
     check_partitioner,
 )
 
-NAME = "kafka08"
+NAME: Final = "kafka08"
 
-_COLUMNS = [
+_COLUMNS: Final = [
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
     StructField("topic", StringType()),
@@ -56,8 +56,8 @@ _COLUMNS = [
     StructField("timestampType", IntegerType()),
 ]
 """Spark's types for the columns of `aiokafka08._core.arrow.schema`."""
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_HEADERS = StructField("headers", ArrayType(_HEADER))
+_HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_HEADERS: Final = StructField("headers", ArrayType(_HEADER))
 
 
 def _columns(options: ReadOptions) -> StructType:

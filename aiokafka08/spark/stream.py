@@ -26,6 +26,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -61,9 +62,9 @@ from aiokafka08.spark.planning import (
 from aiokafka08.spark.reader import plan_tasks, read_task, resolve_bound
 from aiokafka08.structs import TopicPartition
 
-_logger = logging.getLogger("aiokafka08.spark")
+_log: Final = logging.getLogger("aiokafka08.spark")
 
-_NO_LIMIT = 2**63 - 1
+_NO_LIMIT: Final = 2**63 - 1
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -96,7 +97,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._initial is None:
             for note in self._options.notes:
-                _logger.warning("%s: %s", self._options.client.client_id, note)
+                _log.warning("%s: %s", self._options.client.client_id, note)
             driver, bound = self._driver, self._options.start
             partitions = driver.partitions()
             named = bound.offsets if isinstance(bound, OffsetBound) else {}
@@ -110,9 +111,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 if self._options.fail_on_data_loss:
                     raise OffsetOutOfRangeError(message)
-                _logger.warning("%s: %s", self._options.client.client_id, message)
+                _log.warning("%s: %s", self._options.client.client_id, message)
             self._initial = {tp: min(offset, latest[tp]) for tp, offset in start.items()}
-            _logger.info(
+            _log.info(
                 "%s: query starts at %s", self._options.client.client_id, to_json(self._initial)
             )
         return to_checkpoint(self._initial)
@@ -138,7 +139,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
             return start  # batch 0 is empty
-        _logger.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
+        _log.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
         if isinstance(limit, ReadAllAvailable):
             return to_checkpoint(self._latest)
         return to_checkpoint(self._limit_batch(begin, self._latest))

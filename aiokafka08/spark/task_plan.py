@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark.planning import OffsetRange
 from aiokafka08.structs import TopicPartition
 
-MAX_TASKS = 1_000_000
+MAX_TASKS: Final = 1_000_000
 """Maximum number of tasks of a query or batch. Options that need more are probably a mistake."""
-TASKS_PER_CORE = 2
+TASKS_PER_CORE: Final = 2
 """Ranges are combined until there are so many tasks per core, unless `minPartitions` is given."""
-MAX_COMBINED_OFFSETS = 200_000
+MAX_COMBINED_OFFSETS: Final = 200_000
 """Maximum number of offsets of combined ranges. A task reads about a million offsets a second and
 costs about 20 ms of its own: to combine larger ranges saves little, and leaves cores idle where
 more exist than the driver knows of."""
-_RANGE_COST = 200
+_RANGE_COST: Final = 200
 """What a range costs, however small: as much as so many offsets."""
 
 K = TypeVar("K", bound=Hashable)

@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,20 +52,20 @@ from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
 from aiokafka08.structs import TopicPartition
 
-_logger = logging.getLogger("aiokafka08.spark")
+_log: Final = logging.getLogger("aiokafka08.spark")
 
-_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "value": (StringType, BinaryType),
     "key": (StringType, BinaryType),
     "topic": (StringType,),
     "partition": (IntegerType,),
     "timestamp": (TimestampType,),
 }
-_HEADERS = "array<struct<key:string,value:binary>>"
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
 
-_COLUMNS_WITHOUT_TIMESTAMP = ("value", "key", "partition", "headers")
+_COLUMNS_WITHOUT_TIMESTAMP: Final = ("value", "key", "partition", "headers")
 
-_MAX_UNACKNOWLEDGED = 4
+_MAX_UNACKNOWLEDGED: Final = 4
 """Arrow batches that may be buffered or in flight at the same time."""
 
 
@@ -169,7 +169,7 @@ def log_written_rows(
         if isinstance(message, TaskCommitMessage):
             total.add(message.rows)
     count, rows = sum(total.rows.values()), to_json(total.rows)
-    _logger.info("%s: %s %d rows: %s", client_id, action, count, rows)
+    _log.info("%s: %s %d rows: %s", client_id, action, count, rows)
 
 
 # --- in a task ------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Task
         KafkaError: the broker's reason, with topic and partition.
     """
     for note in options.notes:
-        _logger.warning("%s: %s", options.client.client_id, note)
+        _log.warning("%s: %s", options.client.client_id, note)
     with asyncio.Runner() as runner:
         return runner.run(_write(options, batches))
 

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.garbage import older_objects_left_out
 from aiokafka08.testing.broker_lines import LINES
@@ -24,10 +24,10 @@ from aiokafka08.testing.cluster import EmbeddedCluster
 from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.state import WEEK_MS
 
-logger = logging.getLogger("aiokafka08.testing")
+_log: Final = logging.getLogger("aiokafka08.testing")
 
-_COLLECTION_S = 60.0
-_SWITCH_S = 0.00005
+_COLLECTION_S: Final = 60.0
+_SWITCH_S: Final = 0.00005
 
 
 def parser() -> argparse.ArgumentParser:
@@ -172,7 +172,7 @@ def run(
     except KeyboardInterrupt:
         return 130
     except (OSError, ValueError) as error:
-        logger.error("%s", error)
+        _log.error("%s", error)
         return 1
     return 0
 
@@ -192,10 +192,10 @@ async def _serve(cluster: EmbeddedCluster) -> None:
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises instead
             loop.add_signal_handler(number, ended.set)
     async with cluster:
-        logger.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
+        _log.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
         with _short_holds():
             await ended.wait()
-        logger.info("stopping")
+        _log.info("stopping")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
@@ -69,8 +69,8 @@ class SupportedVersions:
         return version if version in self.known else self.rest
 
 
-_ANY_AS_0 = SupportedVersions(range(1), rest=0)
-_ONLY_0 = SupportedVersions(range(1))
+_ANY_AS_0: Final = SupportedVersions(range(1), rest=0)
+_ONLY_0: Final = SupportedVersions(range(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +238,14 @@ class LineRules:
     max_session_timeout_s: float = 30.0
 
 
-_CONFIGS_0_8_1 = frozenset({"cleanup.policy", "max.message.bytes", "retention.bytes",
+_CONFIGS_0_8_1: Final = frozenset({"cleanup.policy", "max.message.bytes", "retention.bytes",
                             "retention.ms", "segment.bytes", "segment.ms"})  # fmt: skip
-_CONFIGS_0_8_2 = _CONFIGS_0_8_1 | {"min.insync.replicas", "unclean.leader.election.enable"}
-_CONFIGS_0_9 = _CONFIGS_0_8_2 | {"compression.type"}
-_CONFIGS_0_10 = _CONFIGS_0_9 | {"message.timestamp.type"}
+_CONFIGS_0_8_2: Final = _CONFIGS_0_8_1 | {"min.insync.replicas", "unclean.leader.election.enable"}
+_CONFIGS_0_9: Final = _CONFIGS_0_8_2 | {"compression.type"}
+_CONFIGS_0_10: Final = _CONFIGS_0_9 | {"message.timestamp.type"}
 
-_DATA = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA)
-_GROUPS = (
+_DATA: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA)
+_GROUPS: Final = (
     ApiKey.JOIN_GROUP,
     ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP,
@@ -398,7 +398,9 @@ _0_10 = LineRules(
     max_session_timeout_s=300.0,
 )
 
-LINES: dict[str, LineRules] = {line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)}
+LINES: Final[dict[str, LineRules]] = {
+    line.name: line for line in (_0_8_0, _0_8_1, _0_8_2, _0_9, _0_10)
+}
 """The lines by name, as in `EmbeddedCluster(version=…)`.
 
 "0.10" has those API versions of 0.10.2.2 that this package speaks (so Fetch ends at 2), and behaves

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 from aiokafka08.errors import CorruptRecordException, MessageSizeTooLargeError, UnknownError
@@ -33,11 +34,11 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 
-_MAX_NESTING = 200  # the limit of real brokers is the size of their stack
+_MAX_NESTING: Final = 200  # the limit of real brokers is the size of their stack
 
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_SIZE_CRC_MAGIC_ATTRIBUTES = struct.Struct(">iIbb")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_SIZE_CRC_MAGIC_ATTRIBUTES: Final = struct.Struct(">iIbb")
 
 
 def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> ValidatedSet:

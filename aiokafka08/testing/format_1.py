@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from aiokafka08.errors import (
@@ -41,15 +41,15 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 
-_CODEC_MASK = 0x07
-_LARGEST_SIZE = 2**31 - 1 - HEADER_BYTES
+_CODEC_MASK: Final = 0x07
+_LARGEST_SIZE: Final = 2**31 - 1 - HEADER_BYTES
 
-_HEAP_BYTES = 1 << 28
+_HEAP_BYTES: Final = 1 << 28
 """A broker allocates what a value's length says. How much it has is a matter of its options."""
 
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_OFFSET_SIZE = struct.Struct(">qi")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_OFFSET_SIZE: Final = struct.Struct(">qi")
 
 
 class _InnerMessage(NamedTuple):

@@ -18,6 +18,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from itertools import takewhile
+from typing import Final
 
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
@@ -31,8 +32,8 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 
-_BLOCK_BYTES = 1 << 20
-_OFFSET_SIZE = struct.Struct(">qi")
+_BLOCK_BYTES: Final = 1 << 20
+_OFFSET_SIZE: Final = struct.Struct(">qi")
 _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
 
 

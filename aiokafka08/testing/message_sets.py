@@ -15,7 +15,7 @@ import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08.errors import CorruptRecordException, UnknownError
 from aiokafka08.protocol.compression import Codec, compress, decompress
@@ -25,26 +25,26 @@ from aiokafka08.testing.broker_lines import LineRules
 
 T = TypeVar("T")
 
-HEADER_BYTES = 12
+HEADER_BYTES: Final = 12
 """Offset and size, in front of each message."""
-MIN_MESSAGE_BYTES = 14
-_MIN_STAMPED_BYTES = 14  # CRC, magic, attributes, timestamp
-LARGEST_ARRAY = 2**31 - 3
+MIN_MESSAGE_BYTES: Final = 14
+_MIN_STAMPED_BYTES: Final = 14  # CRC, magic, attributes, timestamp
+LARGEST_ARRAY: Final = 2**31 - 3
 """Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
 they see that the wrapper has less."""
-MAX_DECOMPRESSED_BYTES = 128 << 20
+MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 """How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3)."""
-_DISCARDED_ITEMS = 1000
-MAX_REWRITTEN_MESSAGES = 500_000
+_DISCARDED_ITEMS: Final = 1000
+MAX_REWRITTEN_MESSAGES: Final = 500_000
 """How many messages a set may have that isn't stored as it is."""
-_LONG_SET_BYTES = 64 << 10
-_LONG_COMPRESSED_BYTES = 1 << 10
-_COPY_BYTES = 256 << 10
+_LONG_SET_BYTES: Final = 64 << 10
+_LONG_COMPRESSED_BYTES: Final = 1 << 10
+_COPY_BYTES: Final = 256 << 10
 
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_OFFSET_SIZE = struct.Struct(">qi")
-_CODEC_OF_NAME = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_OFFSET_SIZE: Final = struct.Struct(">qi")
+_CODEC_OF_NAME: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
 
 
 class MessageSetRejected(Exception):
@@ -85,7 +85,7 @@ class ValidatedSet(NamedTuple):
     """The largest timestamp of a message; -1 if none has one."""
 
 
-NOTHING = ValidatedSet(bytearray(), -1, 0, 0)
+NOTHING: Final = ValidatedSet(bytearray(), -1, 0, 0)
 """A set without a whole message. Brokers compute the next offset from the last one, -1."""
 
 

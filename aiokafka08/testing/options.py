@@ -8,11 +8,12 @@ their users. `host`, `advertised_host`, `clock` and `group_min_session_timeout_m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.state import valid_topic_name
 
-_HIGHEST_PORT = 65535
+_HIGHEST_PORT: Final = 65535
 
 
 def check_options(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiokafka08.testing import EmbeddedCluster
     from aiokafka08.testing.simulation import World
 
-_NOT_OF_A_MARKER = ("seed", "options")
+_NOT_OF_A_MARKER: Final = ("seed", "options")
 """The parameters of `simulate` that no marker has: `seeds` and `first` set the seed."""
 
 

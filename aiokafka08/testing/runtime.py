@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.resources import ServerResources
@@ -34,12 +34,12 @@ from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
-DEFAULT_MAX_BUFFERED_BYTES = 512 << 20
-HISTORY_REQUESTS = 10_000
-HISTORY_BYTES = 32 << 20
+DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20
+HISTORY_REQUESTS: Final = 10_000
+HISTORY_BYTES: Final = 32 << 20
 """Limit of the history: the bytes of its requests as they were received, and `_ITEM_BYTES` for each
 item of their arrays."""
-_ITEM_BYTES = 200
+_ITEM_BYTES: Final = 200
 _FIRST_RETENTION_S, _RETENTION_S = 30.0, 300.0
 """When real brokers delete old messages: the time from their start to the first check, and between
 two checks (`log.retention.check.interval.ms`)."""

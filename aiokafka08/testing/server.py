@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from typing import Final
 
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
@@ -59,11 +60,11 @@ from aiokafka08.testing.handlers.outcome import (
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
 from aiokafka08.testing.state import BrokerState
 
-logger = logging.getLogger(__name__)
+_log: Final = logging.getLogger("aiokafka08.testing.server")
 
-MAX_REQUEST_BYTES = 100 << 20
+MAX_REQUEST_BYTES: Final = 100 << 20
 """`socket.request.max.bytes`, which is the same on all lines."""
-MAX_REQUEST_ITEMS = 100_000
+MAX_REQUEST_ITEMS: Final = 100_000
 """The items of all arrays of a request: topics, partitions, groups and so on.
 
 A request with more is treated as one that can't be read. Real brokers have no limit but their heap
@@ -110,7 +111,7 @@ class BrokerHandler(ConnectionHandler):
         self._peer = connection.peer
         self._delayed_operation: DelayedOperation | None = None
         self._timer: asyncio.TimerHandle | None = None
-        logger.info(
+        _log.info(
             "node %d: connection %d from %s", node.node_id, self._connection_number, self._peer
         )
 
@@ -120,7 +121,7 @@ class BrokerHandler(ConnectionHandler):
 
     def failed(self, error: Exception) -> None:
         """See `ConnectionHandler.failed`."""
-        logger.error(
+        _log.error(
             "node %d: connection %d is closed: internal error",
             self._node.node_id,
             self._connection_number,
@@ -136,10 +137,10 @@ class BrokerHandler(ConnectionHandler):
 
     def ended(self) -> None:
         """See `ConnectionHandler.ended`."""
-        logger.info("node %d: connection %d ended", self._node.node_id, self._connection_number)
+        _log.info("node %d: connection %d ended", self._node.node_id, self._connection_number)
 
     def _log_close(self, reason: str) -> None:
-        logger.warning(
+        _log.warning(
             "node %d: connection %d from %s is closed: %s",
             self._node.node_id,
             self._connection_number,

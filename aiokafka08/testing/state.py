@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import LineRules
@@ -28,15 +28,15 @@ from aiokafka08.testing.group import Groups
 from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import LogConfig
 
-OFFSETS_TOPIC = "__consumer_offsets"
-OFFSETS_PARTITIONS = 4
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS: Final = 4
 """Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one."""
-OFFSETS_REPLICATION_FACTOR = 3
-WEEK_MS = 7 * 24 * 3600 * 1000
+OFFSETS_REPLICATION_FACTOR: Final = 3
+WEEK_MS: Final = 7 * 24 * 3600 * 1000
 """`log.roll.hours` and `log.retention.hours`, by default a week."""
 
-_VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
-_NO_LEADER = -1
+_VALID_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,255}")
+_NO_LEADER: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

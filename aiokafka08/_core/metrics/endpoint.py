@@ -16,16 +16,16 @@ import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.config import address_text
 
-_log = logging.getLogger("aiokafka08.monitoring")
+_log: Final = logging.getLogger("aiokafka08.monitoring")
 
-_CLIENT_TIMEOUT_S = 10.0
+_CLIENT_TIMEOUT_S: Final = 10.0
 """How long a client may take to send a request, or to read on."""
 
-_INDEX = b"""<!doctype html><title>aiokafka08 exporter</title>
+_INDEX: Final = b"""<!doctype html><title>aiokafka08 exporter</title>
 <h1>aiokafka08 exporter</h1><p><a href="/metrics">Metrics</a></p>
 """
 
@@ -93,7 +93,7 @@ class MetricsEndpoint:
         self._thread.join()
 
 
-_NOT_FOUND = Page("text/plain; charset=utf-8", b"not found\n", status=HTTPStatus.NOT_FOUND)
+_NOT_FOUND: Final = Page("text/plain; charset=utf-8", b"not found\n", status=HTTPStatus.NOT_FOUND)
 
 
 def _index() -> Page:

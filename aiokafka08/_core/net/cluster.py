@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import (
@@ -31,10 +31,10 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.metadata import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets"})
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
 """Topics that brokers use themselves; Metadata 0 doesn't mark them."""
 
-_TOPIC_NAME = r"[a-zA-Z0-9._-]{1,255}"
+_TOPIC_NAME: Final = r"[a-zA-Z0-9._-]{1,255}"
 
 
 class PartitionInfo(NamedTuple):

@@ -14,7 +14,7 @@ import re
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
@@ -23,9 +23,9 @@ from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
-DEFAULT_PORT = 9092
+DEFAULT_PORT: Final = 9092
 
-_NOT_IN_HOST = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
+_NOT_IN_HOST: Final = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 
 Address = tuple[str, int]
 BootstrapServers = str | Iterable[str | Address]

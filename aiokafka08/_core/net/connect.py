@@ -28,7 +28,7 @@ from aiokafka08.errors import CertificateError, KafkaConnectionError
 
 T = TypeVar("T")
 
-CONNECT_ERRORS = (OSError, UnicodeError, OverflowError)
+CONNECT_ERRORS: Final = (OSError, UnicodeError, OverflowError)
 """What connecting may raise; the last two for impossible names and ports."""
 
 _CLIENT_CERTIFICATE: Final = (

@@ -11,6 +11,7 @@ reused until `invalidate()` is called with this id.
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from aiokafka08._core.net.retry import retry
 from aiokafka08._core.net.router import Router
@@ -23,7 +24,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 
-ATTEMPT_S = 5.0
+ATTEMPT_S: Final = 5.0
 """How long one lookup request may take."""
 
 

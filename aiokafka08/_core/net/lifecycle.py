@@ -16,12 +16,13 @@ import os
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.twins import explain_pure
 
-logger = logging.getLogger("aiokafka08")
+_log: Final = logging.getLogger("aiokafka08")
 
 
 class Lifecycle:
@@ -80,7 +81,7 @@ class Lifecycle:
         self._pid = os.getpid()
         slow = explain_pure(self._twins)
         if slow:
-            logger.info("%s: %s", self._client_id, slow)
+            _log.info("%s: %s", self._client_id, slow)
 
     def check(self) -> None:
         """Check that the client may be used here and now.
@@ -113,7 +114,7 @@ class Lifecycle:
         """
         if self.is_running and os.getpid() == self._pid:
             if unsent_bytes:
-                logger.error(
+                _log.error(
                     "%s: this %s was dropped without %s: %d bytes of messages may be lost",
                     self._client_id,
                     self._name,
@@ -143,7 +144,7 @@ async def run_all_steps(client_id: str, *steps: Callable[[], Awaitable[None]]) -
             if first is None:
                 first = error
             else:
-                logger.error(
+                _log.error(
                     "%s: another error during the stop, after %s",
                     client_id,
                     type(first).__name__,

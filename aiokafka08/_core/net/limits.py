@@ -6,7 +6,7 @@ defaults; a test makes a client with shorter ones.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class NetLimits(NamedTuple):
@@ -37,4 +37,4 @@ class NetLimits(NamedTuple):
     and nothing tells them from others (docs/brokers.md 4.2)."""
 
 
-DEFAULT_LIMITS = NetLimits()
+DEFAULT_LIMITS: Final = NetLimits()

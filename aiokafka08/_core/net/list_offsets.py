@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
@@ -43,7 +43,7 @@ from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 
-_NOT_SUPPORTED = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
+_NOT_SUPPORTED: Final = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
 """Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
 message set.
 """

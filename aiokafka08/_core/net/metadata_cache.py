@@ -19,6 +19,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.cluster import (
@@ -43,7 +44,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
-_logger = logging.getLogger("aiokafka08.net")
+_log: Final = logging.getLogger("aiokafka08.net")
 
 
 class Metadata:
@@ -349,9 +350,7 @@ class Metadata:
             try:
                 listener(snapshot)
             except Exception:
-                _logger.exception(
-                    "%s: metadata listener failed: %r", self._config.client_id, listener
-                )
+                _log.exception("%s: metadata listener failed: %r", self._config.client_id, listener)
 
     async def _refresh_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -375,7 +374,5 @@ class Metadata:
                 self._wanted.set()  # `MetadataFailed` has reported the error; try again
             except Exception:
                 self._wanted.set()
-                _logger.exception(
-                    "%s: metadata not refreshed: internal error", self._config.client_id
-                )
+                _log.exception("%s: metadata not refreshed: internal error", self._config.client_id)
             last = loop.time()

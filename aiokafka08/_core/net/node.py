@@ -17,7 +17,7 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.config import Address, NetConfig, address_text
@@ -36,10 +36,10 @@ from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected, Telemet
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
-IDLE = "idle"
+IDLE: Final = "idle"
 """The close reason of an idle connection, which says nothing about the broker's health."""
 
-_TIMER_SLACK_S = 0.0005
+_TIMER_SLACK_S: Final = 0.0005
 """How much too early an event loop may run a timer: uvloop counts milliseconds."""
 
 

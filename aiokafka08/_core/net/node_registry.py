@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import ClusterSnapshot
@@ -39,7 +39,7 @@ from aiokafka08.telemetry import Telemetry
 
 T = TypeVar("T")
 
-_FINAL = (KafkaProtocolError, CertificateError)
+_FINAL: Final = (KafkaProtocolError, CertificateError)
 """Failures of a bootstrap address that another attempt doesn't change."""
 
 

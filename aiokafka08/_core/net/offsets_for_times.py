@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from aiokafka08._core.net.list_offsets import (
     PartitionResults,
@@ -41,13 +42,13 @@ from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition,
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
-FILE_TIME_GRAIN_MS = 1000
+FILE_TIME_GRAIN_MS: Final = 1000
 """Times of files may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
 
-_ALL_SEGMENTS = 0x7FFFFFFF
+_ALL_SEGMENTS: Final = 0x7FFFFFFF
 
-_PEEK_BYTES = 65536
-_HEAD = struct.Struct(">16xbxq")
+_PEEK_BYTES: Final = 65536
+_HEAD: Final = struct.Struct(">16xbxq")
 """Magic and timestamp of a message of format 1."""
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
@@ -28,7 +29,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
-_CORRELATION_ID = 1
+_CORRELATION_ID: Final = 1
 
 
 async def probe_version(

@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08.errors import Action, BrokerResponseError, KafkaError
 
 T = TypeVar("T")
 
-_TIMER_SLACK_S = 0.001
+_TIMER_SLACK_S: Final = 0.001
 """How much before the deadline a failure counts as one of the deadline: uvloop's timers count
 milliseconds, so an attempt's own timeout may come that early."""
 

@@ -12,7 +12,7 @@ request without a node id goes to the next broker instead, while time is left.
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionLeaders
 from aiokafka08._core.net.config import Address, NetConfig, address_text
@@ -39,7 +39,7 @@ __all__ = ["Lane", "Router"]
 
 R = TypeVar("R", bound=Response)
 
-_LOST = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
+_LOST: Final = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
 """The broker is gone or hangs: other brokers may lead its partitions now."""
 
 

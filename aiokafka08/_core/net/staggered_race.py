@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-STAGGER_DELAY_S = 1.0
+STAGGER_DELAY_S: Final = 1.0
 """The longest time for which an attempt that hangs delays the next one."""
 
 

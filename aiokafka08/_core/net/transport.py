@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import connect_to_any_ip, describe_error, timeout_text
@@ -24,16 +24,16 @@ from aiokafka08.protocol.connection import ClientConnection
 
 R = TypeVar("R", bound=Response)
 
-HIGH_WATER_BYTES = 64 * 1024
+HIGH_WATER_BYTES: Final = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
-_SILENCE_CHECK_FACTOR = 1.05
+_SILENCE_CHECK_FACTOR: Final = 1.05
 """How many times `request_timeout_ms` to wait before a check for silence.
 
 The check then comes a little after the callers' own deadlines.
 """
 
-_SHORTEST_SILENCE_CHECK_S = 0.001
+_SHORTEST_SILENCE_CHECK_S: Final = 0.001
 """The next check isn't sooner: a rest from rounding could check again and again at one time."""
 
 

@@ -20,7 +20,7 @@ import enum
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -57,19 +57,19 @@ class BrokerLine(enum.IntEnum):
         return self.name[1:].replace("_", ".")
 
 
-_APIS_0_8_0 = {
+_APIS_0_8_0: Final = {
     ApiKey.PRODUCE: range(1),
     ApiKey.FETCH: range(1),
     ApiKey.LIST_OFFSETS: range(1),
     ApiKey.METADATA: range(1),
 }
-_APIS_0_8_1 = _APIS_0_8_0 | {ApiKey.OFFSET_COMMIT: range(1), ApiKey.OFFSET_FETCH: range(1)}
-_APIS_0_8_2 = _APIS_0_8_1 | {
+_APIS_0_8_1: Final = _APIS_0_8_0 | {ApiKey.OFFSET_COMMIT: range(1), ApiKey.OFFSET_FETCH: range(1)}
+_APIS_0_8_2: Final = _APIS_0_8_1 | {
     ApiKey.OFFSET_COMMIT: range(2),
     ApiKey.OFFSET_FETCH: range(2),
     ApiKey.GROUP_COORDINATOR: range(1),
 }
-_APIS_0_9 = _APIS_0_8_2 | {
+_APIS_0_9: Final = _APIS_0_8_2 | {
     ApiKey.PRODUCE: range(2),
     ApiKey.FETCH: range(2),
     ApiKey.OFFSET_COMMIT: range(3),
@@ -80,7 +80,7 @@ _APIS_0_9 = _APIS_0_8_2 | {
     ApiKey.DESCRIBE_GROUPS: range(1),
     ApiKey.LIST_GROUPS: range(1),
 }
-_APIS_0_10 = _APIS_0_9 | {
+_APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.PRODUCE: range(3),
     ApiKey.FETCH: range(3),
     ApiKey.LIST_OFFSETS: range(2),
@@ -89,14 +89,14 @@ _APIS_0_10 = _APIS_0_9 | {
     ApiKey.API_VERSIONS: range(1),
     ApiKey.DELETE_GROUPS: range(1),
 }
-_ADDED_AFTER_0_10_0: Mapping[tuple[int, ...], Mapping[ApiKey, range]] = {
+_ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
     (1, 1): {ApiKey.DELETE_GROUPS: range(0)},
 }
 """The releases that extended `_APIS_0_10`, with what the releases before them know."""
 
-LINE_APIS: Mapping[BrokerLine, Mapping[ApiKey, range]] = {
+LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_8: _APIS_0_8_0,
     BrokerLine.V0_8_0: _APIS_0_8_0,
     BrokerLine.V0_8_1: _APIS_0_8_1,
@@ -216,10 +216,10 @@ def _alive_probe() -> ListOffsetsRequest:
     return ListOffsetsRequest(-1, [])
 
 
-_PROBE_GROUP = "aiokafka08-version-probe"
+_PROBE_GROUP: Final = "aiokafka08-version-probe"
 """A group that never commits."""
 
-_PROBE_TOPICS = 10
+_PROBE_TOPICS: Final = 10
 """How many topics are enough that not all of them are deleted within a round trip."""
 
 
@@ -382,7 +382,7 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
     )
 
 
-_RELEASES: tuple[tuple[str, ApiKey, int], ...] = (
+_RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("3.9", ApiKey.FETCH, 17),
     ("3.8", ApiKey.PRODUCE, 11),
     ("3.7", ApiKey.FETCH, 16),

@@ -11,7 +11,7 @@ forgotten, and looked up again, when it doesn't respond or responds that it isn'
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
@@ -28,7 +28,7 @@ from aiokafka08.structs import TopicPartition
 
 R = TypeVar("R", bound=Response)
 
-_LONG_AGO_MS = 1
+_LONG_AGO_MS: Final = 1
 """A time before any retention; -1 would mean the broker's clock."""
 
 

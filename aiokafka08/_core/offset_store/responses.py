@@ -11,6 +11,7 @@ version that it doesn't know, and commits nothing (8.3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity
@@ -35,7 +36,7 @@ from aiokafka08.protocol.requests.committed_offsets import (
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
-FENCED = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError)
+FENCED: Final = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError)
 """The errors of a commit whose generation has ended."""
 
 OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata]

@@ -37,7 +37,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
@@ -52,16 +52,16 @@ from aiokafka08.protocol.message_set import (
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import LAST_OFFSET, TopicPartition
 
-EMPTY_WAITS = 3
+EMPTY_WAITS: Final = 3
 """How many responses without any message, each after the whole wait, show that the log is empty up
 to the watermark. One isn't enough, since the broker may just have been slow. The requests contain
 this partition only."""
 
-EARLY_RESPONSES = 2
+EARLY_RESPONSES: Final = 2
 """How many responses in a row without any message, before the wait is over, show that the broker
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
-_OFFSET_SIZE = struct.Struct(">qi")
+_OFFSET_SIZE: Final = struct.Struct(">qi")
 
 
 class FetchStep(enum.Enum):

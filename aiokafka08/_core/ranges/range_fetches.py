@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.router import Lane, Router
@@ -25,9 +26,9 @@ from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 
-WAIT_S = 0.5
+WAIT_S: Final = 0.5
 """How long a broker may wait for data that are fetched alone."""
-_PAUSE_S = 0.05
+_PAUSE_S: Final = 0.05
 """An event loop that stood still for longer (as between two Spark batches) hides a wait."""
 
 

@@ -31,7 +31,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.retry import is_final
@@ -63,24 +63,24 @@ from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
-DEFAULT_FETCH_BYTES = 1048576
-_MIN_FETCH_BYTES = 65536
-_FETCHES_OF_A_SIZE = 8
+DEFAULT_FETCH_BYTES: Final = 1048576
+_MIN_FETCH_BYTES: Final = 65536
+_FETCHES_OF_A_SIZE: Final = 8
 """After a timeout: how many smaller fetches have data until their size is doubled."""
-MAX_IN_FLIGHT = 3
+MAX_IN_FLIGHT: Final = 3
 
-_WAITED_SHARE = 0.8
+_WAITED_SHARE: Final = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
 clocks may run at different speeds."""
 
-_SPANS = 8
+_SPANS: Final = 8
 """From how many recent sets the next offsets are guessed."""
 
-_WRONG_GUESSES = 4
+_WRONG_GUESSES: Final = 4
 """How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
 made, which is a quarter of them. Beyond that, there is one request at a time."""
 
-_SPARE_BYTES = 16 * 1024
+_SPARE_BYTES: Final = 16 * 1024
 """Added to the estimated size of a gap."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.net.config import NetConfig, net_config
 from aiokafka08._core.net.router import Router
 from aiokafka08.telemetry import Telemetry
 
-_DEFAULTS = {
+_DEFAULTS: Final = {
     "request_timeout_ms": 40_000,
     "retry_backoff_ms": 100,
     "metadata_max_age_ms": 300_000,

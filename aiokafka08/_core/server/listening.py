@@ -13,16 +13,17 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
-logger = logging.getLogger(__name__)
+# The name that these lines have had since the kit was a part of the embedded cluster.
+_log: Final = logging.getLogger("aiokafka08.testing.listening")
 
-_ACCEPTS = 16
+_ACCEPTS: Final = 16
 """How many connections to accept in one iteration of the event loop."""
-_BACKLOG = 1024
+_BACKLOG: Final = 1024
 """How many connections may wait to be accepted. Beyond it, clients try again after a second."""
-_ACCEPT_PAUSE_S = 1.0
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ACCEPT_PAUSE_S: Final = 1.0
+_OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -108,7 +109,7 @@ class SocketListening:
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     # The socket stays readable: without a pause, the loop would spin.
-                    logger.warning(
+                    _log.warning(
                         "%s: can't accept connections: %s. Trying again in %.0f s",
                         self._name,
                         error.strerror,

@@ -13,12 +13,12 @@ sending. One that sends alone never waits for more than an iteration, and small 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
-_READ_BYTES = 4 << 20
-_BUFFER_BYTES = 64 << 10
-LEAST_BYTES = 16 << 10
-_READERS = 16
+_READ_BYTES: Final = 4 << 20
+_BUFFER_BYTES: Final = 64 << 10
+LEAST_BYTES: Final = 16 << 10
+_READERS: Final = 16
 
 
 class BudgetedReader(Protocol):

@@ -22,19 +22,19 @@ import heapq
 import itertools
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
 
-SLICE_S = 0.005
+SLICE_S: Final = 0.005
 """How long the connections work until the event loop reads and writes again, in seconds."""
 
-_NEWCOMER_S = 0.05
+_NEWCOMER_S: Final = 0.05
 """How much time a new connection is said to have used, besides what it has, when its first request
 takes more than `_CHEAP_S`: so a client that reconnects for each request doesn't overtake others."""
 
-_CHEAP_S = 0.0002
+_CHEAP_S: Final = 0.0002
 
 
 class TimeAccount:

@@ -11,11 +11,12 @@ import os
 import select
 import socket
 import struct
+from typing import Final
 
 from aiokafka08.protocol.types import Buffer
 
-_LARGE_BYTES = 32 << 10  # from here on a copy costs more than a system call
-_POLLRDHUP: int = getattr(select, "POLLRDHUP", 0)  # Linux has it
+_LARGE_BYTES: Final = 32 << 10  # from here on a copy costs more than a system call
+_POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
 def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:

@@ -19,16 +19,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-FEW_ITEMS = 1000
+FEW_ITEMS: Final = 1000
 """A request or a response with more items is a large one."""
 
-_STEP_ITEMS = 100
+_STEP_ITEMS: Final = 100
 
 
 class Need(enum.Enum):

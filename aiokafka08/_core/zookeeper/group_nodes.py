@@ -18,7 +18,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.offsets import decode_offset
@@ -41,11 +41,11 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-_log = logging.getLogger("aiokafka08.admin")
-_ROOT = "/consumers"
-_PARTITION = re.compile(r"[0-9]{1,9}")
+_log: Final = logging.getLogger("aiokafka08.admin")
+_ROOT: Final = "/consumers"
+_PARTITION: Final = re.compile(r"[0-9]{1,9}")
 
-_IN_FLIGHT = 1000
+_IN_FLIGHT: Final = 1000
 """How many nodes are requested at a time."""
 
 

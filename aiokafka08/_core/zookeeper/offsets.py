@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.session import (
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(rb"\s*-?[0-9]{1,19}\s*")
+_NUMBER: Final = re.compile(rb"\s*-?[0-9]{1,19}\s*")
 
-SESSION_TIMEOUT_S = 6.0
+SESSION_TIMEOUT_S: Final = 6.0
 """The Scala consumer's default for zookeeper.session.timeout.ms. No node here is ephemeral, so an
 expired session loses nothing."""
 

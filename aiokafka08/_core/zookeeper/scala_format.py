@@ -14,11 +14,12 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 
-MAX_THREADS = 100_000
+MAX_THREADS: Final = 100_000
 """Largest number of threads accepted from one member, over all its topics:
 `MemberRegistration.threads` makes a name for each thread."""
 

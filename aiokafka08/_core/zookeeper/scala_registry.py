@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.scala_format import (
@@ -36,7 +36,7 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-_log = logging.getLogger("aiokafka08.consumer")
+_log: Final = logging.getLogger("aiokafka08.consumer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import logging
 import select
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.errors import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-OPEN_TIMEOUT_S = 10.0
+OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
 

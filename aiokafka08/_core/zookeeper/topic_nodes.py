@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08.errors import (
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 ReplicaAssignment = dict[int, list[int]]
 """Partition → the node ids of its replicas, the preferred leader first."""
 
-_TOPICS = "/brokers/topics"
-_CONFIGS = "/config/topics"
-_CHANGES = "/config/changes/config_change_"
-_DELETIONS = "/admin/delete_topics"
+_TOPICS: Final = "/brokers/topics"
+_CONFIGS: Final = "/config/topics"
+_CHANGES: Final = "/config/changes/config_change_"
+_DELETIONS: Final = "/admin/delete_topics"
 
 
 class TopicNodes:

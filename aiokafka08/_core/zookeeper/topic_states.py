@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.session import (
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-_TOPICS = "/brokers/topics"
-_CONFIGS = "/config/topics"
+_TOPICS: Final = "/brokers/topics"
+_CONFIGS: Final = "/config/topics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._tools.cli.main import Terminated
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ONE_CTRL_C_S = 1.0
+_ONE_CTRL_C_S: Final = 1.0
 """Within this time further Ctrl-C belong to the one before: a key is pressed twice, or a script
 passes on the signal that the terminal has sent to all processes."""
 

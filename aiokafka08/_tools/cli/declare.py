@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -29,7 +29,7 @@ from aiokafka08.errors import IllegalArgumentError
 Function = Callable[..., Any]
 T = TypeVar("T")
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class Example(NamedTuple):
@@ -130,7 +130,7 @@ def format_option(function: Function) -> Function:
     )(function)
 
 
-_CONNECTION_OPTIONS = (
+_CONNECTION_OPTIONS: Final = (
     click.option(
         "-b",
         "--bootstrap",

@@ -19,17 +19,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
-DONE = 0
-FAILED = 1
-WRONG_USAGE = 2
-FENCED = 3
-INTERRUPTED = 130
-STDOUT_CLOSED = 141
-TERMINATED = 143
+DONE: Final = 0
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+FENCED: Final = 3
+INTERRUPTED: Final = 130
+STDOUT_CLOSED: Final = 141
+TERMINATED: Final = 143
 
 
 class Terminated(Exception):

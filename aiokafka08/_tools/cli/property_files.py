@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._tools.cli.settings import Source
 from aiokafka08.errors import IllegalArgumentError
@@ -36,9 +36,9 @@ def parse_conf(text: str, path: str) -> Source:
     return Source(path, values)
 
 
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*([ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_SEPARATOR: Final = re.compile(r"(?<!\\)(?:\\\\)*([ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 
 def parse_java(text: str, path: str) -> Source:

@@ -36,8 +36,10 @@ ALIASES: Final[Mapping[str, str]] = {
     "auto.commit.enable": "enable.auto.commit",
 }
 
-_TRANSACTIONS = "transactions need brokers from 0.11 on and message format 2"
-_INTERCEPTORS = "interceptors may change messages, and plug-ins of other clients can't run here"
+_TRANSACTIONS: Final = "transactions need brokers from 0.11 on and message format 2"
+_INTERCEPTORS: Final = (
+    "interceptors may change messages, and plug-ins of other clients can't run here"
+)
 REFUSED: Final[Mapping[str, str]] = {
     "transactional.id": _TRANSACTIONS,
     "interceptor.classes": _INTERCEPTORS,

@@ -9,15 +9,15 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 import aiokafka08
 from aiokafka08._tools.cli.declare import NamedStdout
 
-PROGRAM = "aiokafka08"
-COMPLETION_VARIABLE = "_AIOKAFKA08_COMPLETE"
+PROGRAM: Final = "aiokafka08"
+COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
 """The environment variable in which a shell's completion script asks for words."""
 
 
@@ -28,7 +28,7 @@ class CommandEntry(NamedTuple):
     short_help: str
 
 
-SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
+SECTIONS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
     "Look": {
         "metadata": CommandEntry("metadata", "Show brokers and partitions."),
         "topics": CommandEntry("metadata", "List topics."),
@@ -66,7 +66,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "kcat": CommandEntry("kcat", "Run with kcat's one-letter flags."),
     },
 }
-COMMANDS: Mapping[str, CommandEntry] = {
+COMMANDS: Final[Mapping[str, CommandEntry]] = {
     name: entry for section in SECTIONS.values() for name, entry in section.items()
 }
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, grouped
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
-COMPACTED_TOPICS = frozenset({"__consumer_offsets"})
+COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets"})
 """Topics that are compacted whatever ZooKeeper says."""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
 
@@ -202,7 +203,7 @@ def find_code(option: str, text: str) -> FindingCode:
     return codes[text]
 
 
-_ORDER = {code: number for number, code in enumerate(FindingCode)}
+_ORDER: Final = {code: number for number, code in enumerate(FindingCode)}
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -9,6 +9,7 @@ in ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from aiokafka08._tools.doctor.compaction import is_compacted
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
@@ -17,7 +18,7 @@ from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, GroupSample, PartitionSample
 from aiokafka08.structs import TopicPartition
 
-HORIZON_S = 24 * 3600.0
+HORIZON_S: Final = 24 * 3600.0
 """A group that retention overtakes within this time is a finding."""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
 
 from aiokafka08._core.net.list_offsets import list_offsets_of_leader
 from aiokafka08._core.net.router import Lane, Router
@@ -27,25 +28,25 @@ from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition,
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import TopicPartition
 
-_HEAD_BYTES = 64
+_HEAD_BYTES: Final = 64
 """Enough for the header of a message, which has its format."""
-_MAGIC_AT = 16
-_FETCH_BYTES = 1 << 20
-_WAIT_MS = 300
+_MAGIC_AT: Final = 16
+_FETCH_BYTES: Final = 1 << 20
+_WAIT_MS: Final = 300
 """How long a broker waits that doesn't respond at once."""
-_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
+_PLACES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a log searches are measured."""
-_MIN_MESSAGES = 500
+_MIN_MESSAGES: Final = 500
 """In a log of fewer messages no search takes long."""
-_EMPTY_REPEATS = 5
-_REPEATS = 20
-_PROOFS = 3
+_EMPTY_REPEATS: Final = 5
+_REPEATS: Final = 20
+_PROOFS: Final = 3
 """How many slow responses in a row are proof that a broker waits."""
-_MANY_SEGMENTS = 10_000
-_SCANNED_PARTITIONS = 10
+_MANY_SEGMENTS: Final = 10_000
+_SCANNED_PARTITIONS: Final = 10
 """How many partitions of a compacted topic are scanned."""
-_MANY_MESSAGES = 100_000
-_FAILED_S = float("inf")
+_MANY_MESSAGES: Final = 100_000
+_FAILED_S: Final = float("inf")
 """The time of a fetch that failed."""
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import name_list, place
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
-LONG_SEARCH_S = 0.002
+LONG_SEARCH_S: Final = 0.002
 """A search that takes less doesn't matter."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.versions import BrokerLine
@@ -18,11 +19,11 @@ from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, TopicSample
 from aiokafka08.structs import TopicPartition
 
-UNCLEAN = "unclean.leader.election.enable"
-MIN_ISR = "min.insync.replicas"
-RETENTION = "retention.ms"
+UNCLEAN: Final = "unclean.leader.election.enable"
+MIN_ISR: Final = "min.insync.replicas"
+RETENTION: Final = "retention.ms"
 
-_UNKNOWN = {
+_UNKNOWN: Final = {
     UNCLEAN: "Look into the brokers' server.properties. Kafka's default is true below 0.11; 0.8.0 "
     "and 0.8.1 have no such setting, and always elect",
     MIN_ISR: "Look into the brokers' server.properties; or set it for each topic that matters: "

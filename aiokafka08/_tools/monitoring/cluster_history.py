@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
 from aiokafka08._tools.monitoring.offset_history import OffsetHistory
 from aiokafka08.structs import TopicPartition
 
-_RATE_WINDOW_S = 3600.0
-_BROKER_KEPT_S = 3600.0
-_STEPS = 32
+_RATE_WINDOW_S: Final = 3600.0
+_BROKER_KEPT_S: Final = 3600.0
+_STEPS: Final = 32
 """How many deletions of segments are remembered to measure their rate."""
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from typing import Final
 
-PRECISION = 0.05
+PRECISION: Final = 0.05
 """The largest distance of two samples, as a part of their age."""
-_THIN_AT = 128
+_THIN_AT: Final = 128
 """Number of samples from which on a history is thinned."""
 
 

@@ -9,15 +9,16 @@ and its brokers count as down: a lag that stands still looks like that of a heal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
 from aiokafka08._tools.monitoring.metric_families import broker_families
 
-KEPT_INTERVALS = 4
+KEPT_INTERVALS: Final = 4
 """How many refresh intervals the metrics of the last sample are served while refreshes fail."""
 
-MIN_KEPT_S = 60.0
+MIN_KEPT_S: Final = 60.0
 """How long they are served at least."""
 
 

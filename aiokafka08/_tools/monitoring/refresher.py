@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from aiokafka08._core.metrics.text_format import write_text
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory, KnownBrokers
@@ -31,12 +32,12 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 
-_log = logging.getLogger("aiokafka08.monitoring")
+_log: Final = logging.getLogger("aiokafka08.monitoring")
 
-_MIN_PAUSE_S = 0.1
+_MIN_PAUSE_S: Final = 0.1
 """The pause between two refreshes if one takes longer than the interval."""
 
-_FINAL = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
+_FINAL: Final = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
 """Errors that no later refresh gets over."""
 
 

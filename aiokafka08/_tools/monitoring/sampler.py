@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
@@ -45,13 +45,13 @@ from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
 
-_NO_GROUPS = (
+_NO_GROUPS: Final = (
     "groups in ZooKeeper aren't read, and there are none in Kafka. Give zookeeper_connect="
     "'host:2181/chroot'"
 )
-_NO_BOUNDS = LogBounds(None, None)
+_NO_BOUNDS: Final = LogBounds(None, None)
 
-_AT_ONCE = 8
+_AT_ONCE: Final = 8
 """How many groups in ZooKeeper are read by one call."""
 
 

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Final, Literal
 
 from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
@@ -39,7 +39,7 @@ from aiokafka08.structs import TopicPartition
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere"]
 
 
-MOST_DAMAGED = 100
+MOST_DAMAGED: Final = 100
 """Records that can't be read, beyond which the topic isn't read on: it holds something else."""
 
 

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.rate import RateLimit
 from aiokafka08.bridge.config import BridgeConfig
@@ -44,18 +44,18 @@ from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
-_READ_S = 0.2
-CHUNK_RECORDS = 2000
+_READ_S: Final = 0.2
+CHUNK_RECORDS: Final = 2000
 """The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
-LEADER_S = 10.0
+LEADER_S: Final = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
-RELEASE_S = 5.0
+RELEASE_S: Final = 5.0
 """How long to wait at the start for the releases of the source's brokers."""
-STOP_S = 3.0
+STOP_S: Final = 3.0
 """How long the last transactions may take after SIGTERM; the rest of 5 s is for closing."""
-_PREPARE_S = 60.0
+_PREPARE_S: Final = 60.0
 """How long the first positions may take, for `prepare`."""
 
 OnCommit = Callable[[TransactionCommitted], None]

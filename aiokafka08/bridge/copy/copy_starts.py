@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import (
@@ -30,7 +30,7 @@ from aiokafka08.bridge.source.topic_identity import TopicIdentities
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 
 FindByTail = Callable[[SourceReader, Target, TopicPartition, TopicPartition], Awaitable[int | None]]

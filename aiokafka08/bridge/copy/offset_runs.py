@@ -22,15 +22,15 @@ import bisect
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08.structs import LAST_OFFSET
 
-PAGE_RUNS = 128
+PAGE_RUNS: Final = 128
 """The fewest runs of a page. Fewer are kept as one record per transaction."""
-RECORD_RUNS = 4096
+RECORD_RUNS: Final = 4096
 """The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
-RECORD_BYTES = 24 * RECORD_RUNS + 1024
+RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
 """The most bytes of a record: its runs, and its key and the batch around it."""
 
 

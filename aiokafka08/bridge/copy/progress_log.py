@@ -15,7 +15,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 CLOSE_S: Final = 3.0
 BEHIND_S: Final = 60.0

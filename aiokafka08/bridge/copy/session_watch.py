@@ -26,7 +26,7 @@ from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _NEW_TOPICS: Final = "look for new topics"
 _LEADERS: Final = "look for leaders"

@@ -14,8 +14,8 @@ from aiokafka08.structs import TopicPartition
 
 SESSION: Final = "copy"
 """What fails if a session ends, in `CopyStatus.errors`."""
-_SAMPLE_S = 0.2
-_MAX_SAMPLES = 500
+_SAMPLE_S: Final = 0.2
+_MAX_SAMPLES: Final = 500
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import BridgeConfig
@@ -43,7 +44,7 @@ from aiokafka08.bridge.verify.verify_state import last_verification, state_path
 from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_SAMPLE = 100
+_SAMPLE: Final = 100
 """How many messages are read at either end of a partition, without `scan`."""
 
 
@@ -60,7 +61,7 @@ class Step:
     is_missing: bool = False
 
 
-_NEXT = {
+_NEXT: Final = {
     "topics": "mend what the step 'topics' names",
     "messages": "mend what the step 'messages' names",
     "copy": "start 'bridge run', and let it reach the end; then 'bridge verify'",

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
+from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.cutover.readiness import Readiness, Step
@@ -23,7 +24,7 @@ from aiokafka08.bridge.verify.verification import PartitionVerdict, verify
 from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
 from aiokafka08.bridge.wording import committed_text, equal_text
 
-_POLL_S = 0.5
+_POLL_S: Final = 0.5
 
 
 async def plan_steps(

@@ -55,7 +55,7 @@ from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _GROUPS: Final = "groups"
 """What fails, for `CopyStatus.errors`."""

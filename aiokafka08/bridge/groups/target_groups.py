@@ -6,13 +6,14 @@ Invariant: offsets are committed only for groups without members; the target its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.structs import TopicPartition
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S: Final = 30.0
 
 
 class TargetGroups:

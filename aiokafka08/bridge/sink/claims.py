@@ -26,13 +26,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.config import MOST_PRODUCERS
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-CLAIM_KEY = b"claim"
+CLAIM_KEY: Final = b"claim"
 
 
 class Claim(NamedTuple):

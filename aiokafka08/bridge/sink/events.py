@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_RECORD_BYTES = 300
+_RECORD_BYTES: Final = 300
 """What a record takes beside its key and value: its objects, or librdkafka's message."""
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08.structs import TopicPartition
 
-_PIECES = 64
+_PIECES: Final = 64
 
 
 class RefusedOffset(NamedTuple):

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.offset_runs import RunLog
@@ -34,14 +35,14 @@ from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, Worke
 from aiokafka08.bridge.target.target_cluster import Target, client_settings
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
-BATCH_BYTES = 1_000_000
+BATCH_BYTES: Final = 1_000_000
 """The largest batch, before it is compressed: below the default of `max.message.bytes`."""
-_CLOSE_S = 0.5
-_HANG_S = 5.0
+_CLOSE_S: Final = 0.5
+_HANG_S: Final = 5.0
 """How much longer a call may take than librdkafka was told, until it counts as hung."""
-_FIND_COORDINATOR = {
+_FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
     "connections.max.idle.ms": 8000,

@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun, runs_of
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-QUIET_S = 0.1
+QUIET_S: Final = 0.1
 """How long no chunk comes at the end of a backlog."""
 
 

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.copy.offset_runs import RunLog, RunRecord
@@ -52,19 +52,19 @@ from aiokafka08.structs import TopicPartition
 
 T = TypeVar("T")
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
-_CALL_S = 1.0
+_CALL_S: Final = 1.0
 """How long one call of librdkafka may block."""
-INITIALISE_S = 30.0
-_PURGE_S = 10.0
+INITIALISE_S: Final = 30.0
+_PURGE_S: Final = 10.0
 """How long the callbacks of purged messages may take."""
-_POLL_S = 0.05
-_RETRY_S = 0.2
-_STUCK_S = 1.0
+_POLL_S: Final = 0.05
+_RETRY_S: Final = 0.2
+_STUCK_S: Final = 1.0
 """How long no acknowledgement may come before librdkafka is asked for the reason."""
-_FENCED_NAMES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-_REFUSED_NAMES = frozenset(
+_FENCED_NAMES: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_REFUSED_NAMES: Final = frozenset(
     {
         "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "INVALID_MSG",
         "POLICY_VIOLATION", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE",

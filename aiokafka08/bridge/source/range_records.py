@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
 from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08._core.net.router import Router
@@ -18,7 +19,7 @@ from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import read_range
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_SLICE_RECORDS = 2048
+_SLICE_RECORDS: Final = 2048
 """How many messages are decoded between two turns of the event loop."""
 
 

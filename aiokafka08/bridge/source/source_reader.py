@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -32,11 +32,11 @@ from aiokafka08.errors import (
 )
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
-_LEADER_PAUSE_S = 0.5
-_MAX_RECORDS = 10_000
-_METADATA_AGE_MS = 30_000
+_LEADER_PAUSE_S: Final = 0.5
+_MAX_RECORDS: Final = 10_000
+_METADATA_AGE_MS: Final = 30_000
 
 Records = Mapping[TopicPartition, Sequence[ConsumerRecord[bytes, bytes]]]
 

@@ -51,7 +51,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0

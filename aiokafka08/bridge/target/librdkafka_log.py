@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-_log = logging.getLogger("aiokafka08.bridge.librdkafka")
+_log: Final = logging.getLogger("aiokafka08.bridge.librdkafka")
 
 _RETURNED: Final = frozenset({"FATAL", "TXNERR"})
 """The kinds of lines whose text the caller of librdkafka gets as an error, too."""

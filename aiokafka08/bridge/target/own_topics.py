@@ -20,7 +20,7 @@ from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.bridge.target.topic_plan import SETTINGS_REFUSED
 from aiokafka08.bridge.target.when_available import when_available
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _POLICY: Final = "cleanup.policy"
 _LIMIT: Final = "max.message.bytes"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-BATCH_BYTES = 61
-RECORD_BYTES = 22
+BATCH_BYTES: Final = 61
+RECORD_BYTES: Final = 22
 """The header of a batch, and the most that a record has besides key and value."""
 
-_ILLEGAL_CHARACTER = re.compile("[^a-zA-Z0-9._-]")
-_NO_LIMIT = 2**63 - 1
+_ILLEGAL_CHARACTER: Final = re.compile("[^a-zA-Z0-9._-]")
+_NO_LIMIT: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
@@ -26,16 +26,16 @@ from aiokafka08.structs import TopicPartition
 
 T = TypeVar("T")
 
-_TIMEOUT_S = 30.0
-_THREADS = DaemonThreads("aiokafka08-bridge-target")
-_UNREACHABLE_NAMES = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
-_POLL_S = 0.05
+_TIMEOUT_S: Final = 30.0
+_THREADS: Final = DaemonThreads("aiokafka08-bridge-target")
+_UNREACHABLE_NAMES: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
+_POLL_S: Final = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
-_READ_MESSAGES = 2000
-_PART_OFFSETS = 50_000
+_READ_MESSAGES: Final = 2000
+_PART_OFFSETS: Final = 50_000
 """How many offsets of a topic are read at a time."""
-_STABLE_S = 30.0
-_STABLE_POLL_S = 0.05
+_STABLE_S: Final = 30.0
+_STABLE_POLL_S: Final = 0.05
 
 
 class TargetRecord(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns, owned_topics
@@ -30,7 +31,7 @@ from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 
 class TargetTopics:

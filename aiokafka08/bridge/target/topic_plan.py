@@ -32,7 +32,7 @@ from typing import Final
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target.target_cluster import RefusedTopic, Target, TopicSpec
 
-_log = logging.getLogger("aiokafka08.bridge")
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 CARRIED: Final = (
     "cleanup.policy",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08.bridge.errors import TargetUnavailableError
 
 T = TypeVar("T")
 
-_FIRST_S = 0.1
-_LONGEST_S = 2.0
+_FIRST_S: Final = 0.1
+_LONGEST_S: Final = 2.0
 
 
 async def when_available(call: Callable[[], Awaitable[T]], *, timeout_s: float = 30.0) -> T:

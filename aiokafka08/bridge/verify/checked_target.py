@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
@@ -18,9 +18,9 @@ from aiokafka08.bridge.target.target_cluster import Target, client_settings
 from aiokafka08.bridge.verify.sequence_check import Portion
 from aiokafka08.structs import TopicPartition
 
-_PORTION_RECORDS = 4096
-_POLL_S = 0.2
-_NO_PROGRESS_S = 60.0
+_PORTION_RECORDS: Final = 4096
+_POLL_S: Final = 0.2
+_NO_PROGRESS_S: Final = 60.0
 
 
 class TargetChecksums:

@@ -17,10 +17,10 @@ import struct
 import zlib
 from array import array
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-_LENGTHS = struct.Struct(">ii")
-_AHEAD = 2
+_LENGTHS: Final = struct.Struct(">ii")
+_AHEAD: Final = 2
 """How many messages behind a difference show what it is."""
 
 

@@ -30,7 +30,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08.bridge.config import BridgeConfig
@@ -52,7 +52,7 @@ from aiokafka08.bridge.verify.sequence_check import (
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
 
-_AT_ONCE = 4
+_AT_ONCE: Final = 4
 """How many partitions are compared at a time."""
 
 

@@ -18,7 +18,7 @@ from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
-_VERSION = 1
+_VERSION: Final = 1
 _TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "difference": Difference._make,
     "first_pair": tuple,

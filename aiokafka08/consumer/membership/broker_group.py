@@ -31,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
@@ -71,11 +72,11 @@ from aiokafka08.protocol.requests.groups import (
 )
 from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 
-LEAVE_TIMEOUT_S = 2.0
+LEAVE_TIMEOUT_S: Final = 2.0
 """How long a member waits for the response to LeaveGroup. If the coordinator doesn't receive
 LeaveGroup, it evicts the member when the member's session expires."""
 
-_log = logging.getLogger("aiokafka08.consumer")
+_log: Final = logging.getLogger("aiokafka08.consumer")
 
 
 class BrokerGroup:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from aiokafka08.errors import (
     Action,
@@ -36,7 +37,7 @@ class NextStep(enum.Enum):
     FAIL = "raise the error: a retry can't help"
 
 
-_BY_ACTION = {
+_BY_ACTION: Final = {
     Action.NONE: NextStep.CONTINUE,
     Action.COORDINATOR: NextStep.FIND_COORDINATOR,
     Action.REJOIN: NextStep.REJOIN,

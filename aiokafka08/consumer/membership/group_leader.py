@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka08.coordinator.assignors.range import RangePartitionAssignor
@@ -25,9 +26,9 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, Kaf
 from aiokafka08.protocol.requests.groups import JoinedMember, MemberAssignment
 from aiokafka08.structs import TopicPartition
 
-_log = logging.getLogger("aiokafka08.consumer")
+_log: Final = logging.getLogger("aiokafka08.consumer")
 
-DEFAULT_STRATEGIES = (RoundRobinPartitionAssignor, RangePartitionAssignor)
+DEFAULT_STRATEGIES: Final = (RoundRobinPartitionAssignor, RangePartitionAssignor)
 """aiokafka's default first, then Java's: so the consumer can join a group of either client."""
 
 

@@ -24,7 +24,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.notifier import Notifier
@@ -43,19 +43,19 @@ from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SAFE_PART = 2 / 3
+SAFE_PART: Final = 2 / 3
 """The part of a session timeout for which the session certainly lives on when the process is
 suspended. kazoo sends a heartbeat each third of the timeout. So the last heartbeat was sent at most
 one third before the suspension, and at least two thirds are left."""
-DISCONNECTED_PART = 1 / 4
+DISCONNECTED_PART: Final = 1 / 4
 """The part of a session timeout for which the connection may be down before partitions are dropped.
 ZooKeeper counts the timeout from the last heartbeat that it received. If the network loses packets
 and doesn't close the connection, kazoo may notice only after two thirds of the timeout. The session
 may then end after one third more, so this constant must be smaller than 1/3."""
-LOOP_CHECK_PART = 1 / 6
+LOOP_CHECK_PART: Final = 1 / 6
 """The part of a session timeout between two checks whether the event loop was blocked."""
 
-_log = logging.getLogger("aiokafka08.consumer")
+_log: Final = logging.getLogger("aiokafka08.consumer")
 
 
 class ZookeeperGroup:

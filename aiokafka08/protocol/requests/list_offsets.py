@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import Int16, Int32, Int64, NullSince, Since
 
-LATEST = -1
+LATEST: Final = -1
 """A `ListOffsetsPartition.timestamp` for the log end: the offset of the next message."""
-EARLIEST = -2
+EARLIEST: Final = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 
 

@@ -6,7 +6,7 @@ modules of the requests that it sends.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
@@ -26,7 +26,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 
-APIS: dict[int, type[Request[Any]]] = {
+APIS: Final[dict[int, type[Request[Any]]]] = {
     request.api: request
     for request in (
         ProduceRequest,

@@ -13,7 +13,7 @@ reply, wait, no reply or disconnect. `server` carries it out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08.protocol import api
@@ -53,7 +53,7 @@ __all__ = ["HANDLERS", "handle"]
 
 _Handler = Callable[[RequestContext, Any], HandlerResult | Work[HandlerResult]]
 
-HANDLERS: dict[type[api.Request[Any]], _Handler] = {
+HANDLERS: Final[dict[type[api.Request[Any]], _Handler]] = {
     ProduceRequest: produce,
     FetchRequest: fetch,
     ListOffsetsRequest: list_offsets,

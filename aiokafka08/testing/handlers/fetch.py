@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.server.work import PAUSE, Work, in_steps, offload
 from aiokafka08.errors import (
@@ -41,7 +41,7 @@ from aiokafka08.testing.handlers.outcome import (
 from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 
-DEBUGGING_CONSUMER = -2
+DEBUGGING_CONSUMER: Final = -2
 
 
 class _PartitionView(NamedTuple):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
@@ -32,7 +33,7 @@ from aiokafka08.testing.handlers.outcome import (
 from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
 
-DEBUGGING_CONSUMER = -2
+DEBUGGING_CONSUMER: Final = -2
 LATEST, EARLIEST = -1, -2
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
@@ -32,7 +33,7 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
-MAX_AUTO_CREATED_PARTITIONS = 10_000
+MAX_AUTO_CREATED_PARTITIONS: Final = 10_000
 """When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
 
 

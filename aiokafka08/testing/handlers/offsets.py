@@ -10,6 +10,7 @@ appends the record that a real broker would write.
 from __future__ import annotations
 
 import itertools
+from typing import Final
 
 from aiokafka08._core.server.work import Work, in_steps
 from aiokafka08.errors import (
@@ -54,7 +55,7 @@ from aiokafka08.testing.state import (
     CommitKey,
 )
 
-_RETENTION_MS = 24 * 3600 * 1000
+_RETENTION_MS: Final = 24 * 3600 * 1000
 """How long a commit is kept, in its record: the default of `offsets.retention.minutes`."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
@@ -92,7 +92,7 @@ Late = Reply | Disconnect | None
 
 HandlerResult = Reply | NoReply | Disconnect | Wait
 
-_STEP_PARTITIONS = 1000
+_STEP_PARTITIONS: Final = 1000
 
 
 class _HasPartition(Protocol):

@@ -6,17 +6,18 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final
 
 from aiokafka08.testing.history.logs import History
 from aiokafka08.testing.history.operations import Anomaly, Fact, Operation
 
-LIMITS = {
+LIMITS: Final = {
     "buffer_used_bytes": "buffer_limit_bytes",
     "buffered_bytes": "buffered_limit_bytes",
 }
 """Gauges in `metrics`, and the facts that hold their limits."""
 
-_EMPTY_WHEN_IDLE = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
+_EMPTY_WHEN_IDLE: Final = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
 """Gauges of a producer that are 0 while none of its messages waits for its end."""
 
 
@@ -175,4 +176,11 @@ def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Ite
                 yield Anomaly("memory-leaked", (one,), held)
 
 
-CHECKS = (empty_history, never_ended, memory_exceeded, left_behind, wrong_ready, wrong_metrics)
+CHECKS: Final = (
+    empty_history,
+    never_ended,
+    memory_exceeded,
+    left_behind,
+    wrong_ready,
+    wrong_metrics,
+)

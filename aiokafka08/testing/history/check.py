@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from aiokafka08.testing.history import calls, delivery, order
 from aiokafka08.testing.history import group_checks as groups
 from aiokafka08.testing.history.logs import History
 from aiokafka08.testing.history.operations import Anomaly, Operation
 
-NORMAL = frozenset({"int-send-skip"})
+NORMAL: Final = frozenset({"int-send-skip"})
 """Anomalies that Kafka promises nothing about: other writers' messages may stand between those of
 one call."""
 
-_CHECKS = (*calls.CHECKS, *delivery.CHECKS, *order.CHECKS, *groups.CHECKS)
+_CHECKS: Final = (*calls.CHECKS, *delivery.CHECKS, *order.CHECKS, *groups.CHECKS)
 
 
 def check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from aiokafka08.testing.history.logs import LOG, History, ObservedLog
 from aiokafka08.testing.history.operations import (
@@ -208,7 +209,7 @@ def _is_explained(
     return any(writer.invoked <= one.order <= end for one in reports)
 
 
-CHECKS = (
+CHECKS: Final = (
     inconsistent_offsets,
     aborted_reads,
     unwritten_reads,

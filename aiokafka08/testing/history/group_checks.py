@@ -8,12 +8,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiokafka08.testing.history.extremes import Extremes, RangeMinimum
 from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
-_NO_LOG = ObservedLog(())
+_NO_LOG: Final = ObservedLog(())
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
@@ -446,7 +447,7 @@ class _Commits:
         )
 
 
-CHECKS = (
+CHECKS: Final = (
     double_owners,
     polls_after_revocation,
     group_skips,

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Final
 
 from aiokafka08.testing.history.extremes import Extremes
 from aiokafka08.testing.history.operations import (
@@ -27,10 +28,10 @@ from aiokafka08.testing.history.operations import (
     validated,
 )
 
-LOG = "log"
+LOG: Final = "log"
 """The call that reads a whole log: the truth about it, but no consumer's poll."""
 
-POLLS = frozenset({"poll", "txn", "getone", "getmany", "getmany_arrow", "anext"})
+POLLS: Final = frozenset({"poll", "txn", "getone", "getmany", "getmany_arrow", "anext"})
 """Calls that poll, even if they returned nothing."""
 
 

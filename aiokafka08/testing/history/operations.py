@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Literal, TextIO, cast, get_args
+from typing import Any, Final, Literal, TextIO, cast, get_args
 
 Value = str | int
 """What identifies a message in its partition."""
@@ -26,7 +26,7 @@ hasn't ended."""
 
 Fact = bool | float | str
 
-CALLS = (
+CALLS: Final = (
     *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
     *("expired", "retried", "log", "truncated", "deleted"),
     *("start", "stop", "metrics", "ready", "left"),

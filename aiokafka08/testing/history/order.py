@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
 
-_NO_LOG = ObservedLog(())
+_NO_LOG: Final = ObservedLog(())
 
 
 def _by_partition(messages: tuple[Message, ...]) -> dict[str, list[Message]]:
@@ -216,4 +217,4 @@ def _polled(history: History, one: Operation, positions: dict[str, _Position]) -
                 positions.pop(partition, None)
 
 
-CHECKS = (within_polls, within_sends, between_sends, between_polls)
+CHECKS: Final = (within_polls, within_sends, between_sends, between_polls)

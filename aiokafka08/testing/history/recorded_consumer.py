@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message
 from aiokafka08.testing.history.recording import Recording
 
-_EMPTY_AT_END = ("requested_bytes", "buffered_bytes")
+_EMPTY_AT_END: Final = ("requested_bytes", "buffered_bytes")
 """Gauges that are 0 after `stop()`."""
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.testing.history.operations import Fact, Message, Status
 from aiokafka08.testing.history.recording import Entry, Recording, place
 
-_EMPTY_AT_END = (
+_EMPTY_AT_END: Final = (
     "batches_unfinished",
     "buffer_used_bytes",
     "requests_in_flight",

@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08.embedded_headers import extract
@@ -22,7 +22,7 @@ from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message, Operation, Status, Value
 
-_SHOWN = 40
+_SHOWN: Final = 40
 """Longer values are cut in a history, and told apart by a digest."""
 
 

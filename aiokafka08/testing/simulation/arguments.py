@@ -10,11 +10,12 @@ import asyncio
 import functools
 import inspect
 import math
+from typing import Final
 
 from aiokafka08.testing.options import check_integer, invalid
 from aiokafka08.testing.simulation.network import Network
 
-_SET_BY_THE_WORLD = ("advertised_host", "port")
+_SET_BY_THE_WORLD: Final = ("advertised_host", "port")
 
 
 def check_simulation(seed: object, network: object, options: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.server.listening import ProtocolFactory
 from aiokafka08.testing.simulation.links import Links
@@ -26,9 +26,9 @@ from aiokafka08.testing.simulation.trace import Trace
 from aiokafka08.testing.simulation.transport import SimulatedTransport
 from aiokafka08.testing.simulation.wire import Mark, Wire
 
-_LOCAL = "127.0.0.1"
-_FIRST_SERVER_PORT = 9092
-_FIRST_CLIENT_PORT = 32768
+_LOCAL: Final = "127.0.0.1"
+_FIRST_SERVER_PORT: Final = 9092
+_FIRST_CLIENT_PORT: Final = 32768
 
 
 class Fabric(Links):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-_CLIENTS = ("Producer", "Consumer")
+_CLIENTS: Final = ("Producer", "Consumer")
 
 
 def foreign_starts() -> Iterator[tuple[Any, str, str]]:

@@ -30,12 +30,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.testing.simulation.errors import SimulationError
 from aiokafka08.testing.simulation.foreign import foreign_starts
 
-_FOR_ALL: tuple[tuple[Any, str, str], ...] = (
+_FOR_ALL: Final[tuple[tuple[Any, str, str], ...]] = (
     (socket.socket, "__init__", "a real socket"),
     (socket, "socketpair", "a real socket"),
     (threading.Thread, "start", "a thread"),
@@ -45,7 +45,7 @@ _FOR_ALL: tuple[tuple[Any, str, str], ...] = (
     (time, "sleep", "time.sleep(), which holds the event loop"),
     (asyncio, "new_event_loop", "another event loop"),
 )
-_FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
+_FOR_THE_PACKAGE: Final[tuple[tuple[Any, str, str], ...]] = (
     *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
     *((time, name, f"time.{name}()") for name in ("perf_counter", "perf_counter_ns")),
     (os, "urandom", "os.urandom()"),
@@ -53,8 +53,8 @@ _FOR_THE_PACKAGE: tuple[tuple[Any, str, str], ...] = (
     *((secrets, name, f"secrets.{name}()") for name in secrets.__all__ if name[0].islower()),
     *((uuid, name, f"uuid.{name}()") for name in ("uuid1", "uuid4")),
 )
-_PACKAGE = __name__.partition(".")[0]
-_PLUMBING = (
+_PACKAGE: Final = __name__.partition(".")[0]
+_PLUMBING: Final = (
     "asyncio",
     "concurrent",
     "multiprocessing",

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextvars import Context
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.server.listening import Listening, ProtocolFactory
 from aiokafka08.testing.simulation.errors import SimulationError, WaitsForeverError
@@ -29,15 +29,15 @@ from aiokafka08.testing.simulation.tasks import NumberedTask, describe_tasks
 from aiokafka08.testing.simulation.threads import SimulatedExecutor
 from aiokafka08.testing.simulation.trace import Trace
 
-START_S = 1000.0
+START_S: Final = 1000.0
 """The loop's time at the start of a simulation, in seconds."""
 
-_RESOLUTION_S = 1e-6
+_RESOLUTION_S: Final = 1e-6
 """The shortest positive delay of `call_later`. Otherwise a timer whose delay rounds to nothing, and
 which sets itself again, would stop the time."""
-_MOST_AT_ONE_TIME = 100_000
+_MOST_AT_ONE_TIME: Final = 100_000
 """Iterations at one virtual time after which the run fails."""
-_DESCRIBED = 10
+_DESCRIBED: Final = 10
 """How many callbacks the error of such a run describes."""
 
 
@@ -260,7 +260,7 @@ def _refuse(name: str, kind: str) -> Callable[..., Any]:
     return refuse
 
 
-_MISSING = {
+_MISSING: Final = {
     "real sockets": (
         *("add_reader", "remove_reader", "add_writer", "remove_writer", "sock_recv"),
         *("sock_recv_into", "sock_sendall", "sock_connect", "sock_accept", "sock_sendfile"),

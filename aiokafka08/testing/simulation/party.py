@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextvars import Context, ContextVar, copy_context
+from typing import Final
 
 from aiokafka08.testing.options import invalid
 from aiokafka08.testing.simulation.errors import SimulationError
 
-PARTY: ContextVar[str] = ContextVar("aiokafka08_party", default="client")
+PARTY: Final[ContextVar[str]] = ContextVar("aiokafka08_party", default="client")
 """The name of the running party; tasks and callbacks inherit it."""
 
 
@@ -19,7 +20,7 @@ def context_of(party: str) -> Context:
     return context
 
 
-NO_PARTY = context_of("")
+NO_PARTY: Final = context_of("")
 """The context of the network itself, which no pause stops."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Final
 
-_STEP = struct.Struct("<dI")
+_STEP: Final = struct.Struct("<dI")
 
 
 class Trace:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.server.transports import InspectableTransport
 from aiokafka08.testing.simulation.wire import Mark, Wire
 
-_READ_BYTES = 256 << 10
-_HIGH_WATER_BYTES = 64 << 10
+_READ_BYTES: Final = 256 << 10
+_HIGH_WATER_BYTES: Final = 64 << 10
 
 
 class SimulatedTransport(InspectableTransport):

@@ -15,14 +15,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.party import NO_PARTY
 
-_RESOLUTION_S = 1e-9
-_SLOW_READ_S = 0.1
+_RESOLUTION_S: Final = 1e-9
+_SLOW_READ_S: Final = 0.1
 """How much a slow reader reads at once: as much as it reads in this time."""
-_HEADER_BYTES = 8  # a cut within the first bytes of a frame is the hardest to survive
+_HEADER_BYTES: Final = 8  # a cut within the first bytes of a frame is the hardest to survive
 
 
 class Mark(enum.Enum):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08.testing.cluster import EmbeddedCluster
@@ -50,15 +50,15 @@ from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 
 T = TypeVar("T")
 
-_EPOCH_S = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
-_LONGEST_S = 6 * 3600.0
-_SETTLE_STEPS = 10
-_CANCELS = 3
+_EPOCH_S: Final = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
+_LONGEST_S: Final = 6 * 3600.0
+_SETTLE_STEPS: Final = 10
+_CANCELS: Final = 3
 """How often the end of a simulation cancels the tasks that still run."""
-_CANCEL_S = 600.0
+_CANCEL_S: Final = 600.0
 """How long it waits for them each time, in virtual seconds."""
-_TESTING = f"{EmbeddedCluster.__module__.rpartition('.')[0]}."
-_CLUSTER = "cluster"
+_TESTING: Final = f"{EmbeddedCluster.__module__.rpartition('.')[0]}."
+_CLUSTER: Final = "cluster"
 """The party of what the brokers share, such as the controller."""
 
 

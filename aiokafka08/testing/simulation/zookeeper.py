@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, Tree, WatchEvent
 
-CALLBACK_S = 0.001
+CALLBACK_S: Final = 0.001
 """Seconds until an event reaches the functions that wait for it."""
-PING_PART = 1 / 3
+PING_PART: Final = 1 / 3
 """The part of the session timeout after which kazoo pings the server."""
-SILENCE_PART = 2 / 3
+SILENCE_PART: Final = 2 / 3
 """The part of the session timeout after which kazoo gives up a connection that is silent."""
 
 

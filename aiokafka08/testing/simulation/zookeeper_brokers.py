@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiokafka08.testing.simulation.party import NO_PARTY
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey
 
-CONTROLLER_S = 0.05
+CONTROLLER_S: Final = 0.05
 """Seconds from a client's write to its effect on the brokers."""
 
-_IDS = "/brokers/ids"
-_TOPICS = "/brokers/topics"
-_CONFIGS = "/config/topics"
-_CHANGES = "/config/changes"
-_DELETIONS = "/admin/delete_topics"
+_IDS: Final = "/brokers/ids"
+_TOPICS: Final = "/brokers/topics"
+_CONFIGS: Final = "/config/topics"
+_CHANGES: Final = "/config/changes"
+_DELETIONS: Final = "/admin/delete_topics"
 
 
 class PublishingCluster(Protocol):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.simulation.zookeeper import (
@@ -29,7 +29,7 @@ from aiokafka08.testing.simulation.zookeeper import (
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, TreeNode, join, split
 
 Watch = Callable[[Any], object]
-_RECONNECT_S = 0.05
+_RECONNECT_S: Final = 0.05
 """Seconds from the return of the network to the client's next attempt."""
 
 

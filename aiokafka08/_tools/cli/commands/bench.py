@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -18,18 +18,18 @@ from aiokafka08._tools.cli.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COUNTS = {
+_COUNTS: Final = {
     "bench": "what was measured",
     "messages": "how many messages",
     "bytes": "bytes of their keys and values",
 }
-THROUGHPUT_FIELDS = {
+THROUGHPUT_FIELDS: Final = {
     **_COUNTS,
     "seconds": "the time that it took",
     "messages_per_s": "messages per second",
     "mb_per_s": "megabytes (10^6) per second",
 }
-LATENCY_FIELDS = {
+LATENCY_FIELDS: Final = {
     **_COUNTS,
     "p50_ms": "median, in milliseconds",
     "p90_ms": "nine of ten took less",

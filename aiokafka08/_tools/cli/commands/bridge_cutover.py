@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.cutover.readiness import Step
     from aiokafka08.bridge.groups.rollback import RollbackMove
 
-STEP_FIELDS = {
+STEP_FIELDS: Final = {
     "step": "what has to be so",
     "ready": "whether it is",
     "detail": "what was found, and what to do",
 }
-ROLLBACK_FIELDS = {
+ROLLBACK_FIELDS: Final = {
     "group": "the group",
     "topic": "the topic at the source",
     "partition": "the partition's number",
@@ -35,8 +35,8 @@ ROLLBACK_FIELDS = {
     "reason": "why it isn't moved; whether the group has read what only the target has",
 }
 
-READY = 0
-NOT_READY = 1
+READY: Final = 0
+NOT_READY: Final = 1
 
 _quiet_option = click.option(
     "--quiet",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.groups.carry_over import FileOffsets
     from aiokafka08.bridge.groups.group_plan import GroupMove
 
-FIELDS = {
+FIELDS: Final = {
     "group": "the group",
     "topic": "the topic at the source",
     "partition": "the partition's number",
@@ -31,8 +31,8 @@ FIELDS = {
     "reason": "why it isn't moved",
 }
 
-MOVED = 0
-NOT_MOVED = 1
+MOVED: Final = 0
+NOT_MOVED: Final = 1
 
 
 @command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig, OnLoss
     from aiokafka08.bridge.copy.status import CopyStatus
 
-FIELDS = {
+FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
     "target": "the topic at the target",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
     from aiokafka08.bridge.verify.verify_state import VerifyState
 
-FIELDS = {
+FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
     "source_count": "how many messages were compared at the source",
@@ -26,10 +26,10 @@ FIELDS = {
     "offset is wrong; null: none",
 }
 
-EQUAL = 0
-DIFFERENT = 1
+EQUAL: Final = 0
+DIFFERENT: Final = 1
 
-_SAVE_S = 5.0
+_SAVE_S: Final = 5.0
 
 
 @command(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from aiokafka08._tools.cli.declare import Example, command
 
-VERSIONS = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
+VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
 
 
 @command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import click
 
@@ -10,7 +11,7 @@ from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.main import INTERRUPTED
 from aiokafka08._tools.cli.settings import Settings
 
-FIELDS = {
+FIELDS: Final = {
     "topic": "the topic",
     "partition": "the partition's number",
     "offset": "the record's offset",

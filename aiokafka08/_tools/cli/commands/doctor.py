@@ -6,7 +6,7 @@ The rules are in `aiokafka08._tools.doctor`.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,7 @@ from aiokafka08._tools.cli.settings import Settings
 if TYPE_CHECKING:
     from aiokafka08._tools.doctor.examination import Examination
 
-FIELDS = {
+FIELDS: Final = {
     "code": "the code of the finding ('The doctor' in the documentation lists them)",
     "severity": "critical, warning or note; notes don't count as findings",
     "where": "the broker, the topic and partitions, or the group",
@@ -24,9 +24,9 @@ FIELDS = {
     "action": "what to do",
 }
 
-HEALTHY = 0
-FINDINGS = 1
-CANNOT_LOOK = 2
+HEALTHY: Final = 0
+FINDINGS: Final = 1
+CANNOT_LOOK: Final = 2
 
 
 @command(

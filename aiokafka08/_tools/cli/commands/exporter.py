@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_PORT = 9308
+DEFAULT_PORT: Final = 9308
 """That of kafka_exporter."""
 
-REQUEST_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S: Final = 10.0
 """How long to wait for a response at most: a broker that hangs shows in the metrics soon."""
 
-SWITCH_S = 0.0005
+SWITCH_S: Final = 0.0005
 """How long a thread may run on while another one waits; ten times less than Python's default."""
 
 

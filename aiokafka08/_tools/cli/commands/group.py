@@ -10,7 +10,7 @@ Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from aiokafka08.admin import MemberDescription, StoredGroup
     from aiokafka08.admin.group_lag import GroupStore
 
-STORE = 'where this is kept: "kafka" or "zookeeper"'
-GROUP_FIELDS = {
+STORE: Final = 'where this is kept: "kafka" or "zookeeper"'
+GROUP_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
     "protocol_type": 'such as "consumer"; empty for a group that has offsets, but never a member',
 }
-MEMBER_FIELDS = {
+MEMBER_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
     "state": (
@@ -50,7 +50,7 @@ MEMBER_FIELDS = {
     "partitions": 'the partitions that it reads, such as ["orders/0", "orders/1"]',
     "offsets": "how many partitions have a committed offset of the group in this store",
 }
-LAG_FIELDS = {
+LAG_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
     "topic": "the topic",
@@ -60,7 +60,7 @@ LAG_FIELDS = {
     "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
     "member": "the member that reads the partition; null: none, or unknown",
 }
-DELETION_FIELDS = {
+DELETION_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
     "outcome": (

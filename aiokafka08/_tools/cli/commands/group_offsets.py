@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
     from aiokafka08.admin.offset_reset import PlanTarget
 
-PLAN_FIELDS = {
+PLAN_FIELDS: Final = {
     "group": "the group",
     "store": 'where the offset is kept: "kafka" or "zookeeper"',
     "topic": "the topic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafka08._tools.cli.settings import Settings
     from aiokafka08.structs import TopicPartition
 
-_HELP = """\
+_HELP: Final = """\
 Modes: -P produce, -C consume, -G GROUP TOPIC... consume in a group, -L list metadata,
 -Q offsets by time (-t TOPIC:PARTITION:MS). Without one: -P if stdin isn't a terminal, else -C.
 All:     -b BROKERS  -t TOPIC  -p PARTITION  -X NAME=VALUE|list|dump  -F FILE  -m SECONDS  -q  -v

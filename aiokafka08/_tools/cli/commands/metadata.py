@@ -7,7 +7,7 @@ that would create it. They request the metadata of all topics and filter it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,7 +17,7 @@ from aiokafka08._tools.cli.settings import Settings
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, TopicDescription
 
-BROKER_FIELDS = {
+BROKER_FIELDS: Final = {
     "node": "the broker's node id",
     "host": "its host name, as clients get it",
     "port": "its port",
@@ -25,7 +25,7 @@ BROKER_FIELDS = {
     "release": 'its release, such as "0.8.2" or "2.5 or 2.6"; null if it doesn\'t respond',
     "controller": "whether it is the controller; null before 0.10, where brokers don't say",
 }
-PARTITION_FIELDS = {
+PARTITION_FIELDS: Final = {
     "topic": "the topic",
     "partition": "the partition's number",
     "leader": "the node id of the leader; null if there is none",
@@ -36,7 +36,7 @@ PARTITION_FIELDS = {
     "isr": "the node ids of the in-sync replicas; may be stale on 0.8",
     "error": "the name of the partition's or topic's error; null if there is none",
 }
-TOPIC_FIELDS = {
+TOPIC_FIELDS: Final = {
     "topic": "the topic",
     "partitions": "the number of its partitions",
     "replicas": "the number of replicas of its first partition, as the leader sees it",

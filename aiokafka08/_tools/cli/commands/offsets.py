@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,17 +18,17 @@ from aiokafka08._tools.cli.settings import Settings
 if TYPE_CHECKING:
     from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
-EXACT = "exact"
-BY_SEGMENT = "≈, by segment"
-NO_MESSAGE = "no message that late"
+EXACT: Final = "exact"
+BY_SEGMENT: Final = "≈, by segment"
+NO_MESSAGE: Final = "no message that late"
 
-OFFSET_FIELDS = {
+OFFSET_FIELDS: Final = {
     "topic": "the topic",
     "partition": "the partition's number",
     "first": "the offset of the first message in the log; null if there is no leader",
     "last": "the offset after the last message, where the next one goes; null without a leader",
 }
-AT_FIELDS = {
+AT_FIELDS: Final = {
     "at": "with --at: the offset from which to read all messages of that time or later",
     "timestamp": "with --at: the timestamp of the message at this offset, in ms; null if unknown",
     "precision": (

@@ -6,7 +6,7 @@ The requests with which newer brokers do the same aren't in the protocol of 0.8.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -122,7 +122,7 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
     _change(settings, lambda admin: admin.create_partitions(change, validate_only=dry_run))
 
 
-CONFIG_FIELDS = {
+CONFIG_FIELDS: Final = {
     "topic": "the topic",
     "name": "the name of the config",
     "value": "its value",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from typing import Final
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._tools.cli.moving.read_plan import PartitionRange
@@ -24,8 +25,8 @@ from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.errors import CommitFailedError, IllegalStateError
 from aiokafka08.structs import TopicPartition
 
-COMMIT_S = 5.0
-_POLL_MS = 200
+COMMIT_S: Final = 5.0
+_POLL_MS: Final = 200
 
 
 class GroupReader(ConsumerRebalanceListener):

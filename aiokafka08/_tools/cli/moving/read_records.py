@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from typing import Final
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._core.concurrency.merge import merge
@@ -28,16 +29,16 @@ from aiokafka08.protocol.message_set import (
 )
 from aiokafka08.structs import TopicPartition
 
-BUDGET_BYTES = 24 * 1024 * 1024
-_MAX_FETCH_BYTES = 4 * 1024 * 1024
+BUDGET_BYTES: Final = 24 * 1024 * 1024
+_MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
 """Searching a set of 1 MB costs a broker more than sending it (docs/brokers.md 7.15), once for each
 fetch. So fetches are large."""
-_MIN_FETCH_BYTES = 32 * 1024
-_SLICE_RECORDS = 8192
-_COLUMNS_RECORDS = 65536
-_COLUMNS_BYTES = 2 * 1024 * 1024
-_POLL_MS = 200
-_MISSING_S = 5.0
+_MIN_FETCH_BYTES: Final = 32 * 1024
+_SLICE_RECORDS: Final = 8192
+_COLUMNS_RECORDS: Final = 65536
+_COLUMNS_BYTES: Final = 2 * 1024 * 1024
+_POLL_MS: Final = 200
+_MISSING_S: Final = 5.0
 """How long the metadata has to lack a topic until it counts as deleted: a broker that has just
 started may not know all topics."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.coordinator.assignors.abstract import (
     AbstractPartitionAssignor,
@@ -47,7 +47,7 @@ else:
             return MethodType(self.__func__, owner if instance is None else instance)
 
 
-NO_GENERATION = -1
+NO_GENERATION: Final = -1
 
 
 @dataclass(slots=True)
