@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "the fetch position is committed",
         "consumer/commits.py",
-        "        tp: min((one.position for one in cursor.unreturned), default=cursor.position)\n",
+        "        tp: min((taken.position for taken in cursor.unreturned), default=cursor.position)\n",
         "        tp: cursor.position and cursor.next_fetch.offset\n",
     ),
     Mutant(
