@@ -83,8 +83,8 @@ class ClusterCalls:
         """Return the release of each broker by its node id."""
         described = await self.describe_cluster()
         nodes = [broker["node_id"] for broker in described["brokers"]]
-        found = await asyncio.gather(*map(self._release, nodes))
-        return dict(zip(nodes, found, strict=True))
+        releases = await asyncio.gather(*map(self._release, nodes))
+        return dict(zip(nodes, releases, strict=True))
 
     async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
         """Return for each broker, by node id, its version if it responds, or else its error."""

@@ -85,20 +85,20 @@ class GroupChanges:
     ) -> dict[TopicPartition, int]:
         """Move the offsets of a group whose consumers are all stopped."""
         self._connection.check()
-        targets = {TopicPartition(*tp): check_target(tp, one) for tp, one in offsets.items()}
+        targets = {TopicPartition(*tp): check_target(tp, target) for tp, target in offsets.items()}
         if not targets:
             raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
         async with open_offset_store(self._connection, group_id, offsets_storage) as store:
             await self._refuse_live_group(group_id, offsets_storage)
-            found = await find_offsets(self._router, targets)
+            commits = await find_offsets(self._router, targets)
             try:
-                await store.commit(found, CommitIdentity())
+                await store.commit(commits, CommitIdentity())
             except CommitFailedError as error:
                 raise IllegalStateError(
                     f"group {group_id!r} is live: its coordinator accepts commits from its members "
                     "only. Stop the members first"
                 ) from error
-        return {tp: one.offset for tp, one in found.items()}
+        return {tp: commit.offset for tp, commit in commits.items()}
 
     async def plan_group_reset(
         self, group: StoredGroup, targets: Mapping[TopicPartition, PlanTarget]
@@ -106,7 +106,9 @@ class GroupChanges:
         """Return what a reset of a group would commit, ordered; change nothing."""
         self._connection.check()
         check_stored_group(group)
-        checked = {TopicPartition(*tp): check_plan_target(tp, one) for tp, one in targets.items()}
+        checked = {
+            TopicPartition(*tp): check_plan_target(tp, target) for tp, target in targets.items()
+        }
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")
         await self._refuse_known_members(group.group)
@@ -158,8 +160,8 @@ class GroupChanges:
         if not offsets:
             return "missing"
         # Brokers from 0.9 on accept no commits for topics that are gone.
-        there = {tp: one for tp, one in offsets.items() if tp in known}
-        await KafkaOffsetStore(self._router, coordinator).expire(there)
+        known_offsets = {tp: commit for tp, commit in offsets.items() if tp in known}
+        await KafkaOffsetStore(self._router, coordinator).expire(known_offsets)
         return "expiring"
 
     async def _refuse_live_group(self, group: str, storage: str | None) -> None:
@@ -187,13 +189,13 @@ class GroupChanges:
         members: list[str] = []
         if self._connection.has_coordinators():
             [[described]] = (await self._groups.describe([group], None)).values()
-            members += [one.member for one in described.members]
+            members += [member.member for member in described.members]
         if self._connection.group_nodes is not None and is_node_name(group):
             await self._refuse_other_zookeeper()
             [described] = await environment.run_in_thread(
                 self._connection.group_nodes.describe, [group]
             )
-            members += [one.member for one in described.members]
+            members += [member.member for member in described.members]
         if members:
             raise IllegalStateError(
                 f"group {group!r} is live: its members would continue at their positions, and "
@@ -204,7 +206,7 @@ class GroupChanges:
         """Raise if `zookeeper_connect` isn't the cluster's: no member would be found there."""
         assert self._connection.topic_nodes is not None  # given together with `group_nodes`
         registered = await environment.run_in_thread(self._connection.topic_nodes.broker_ids)
-        node_ids = {one.node_id for one in (await self._router.metadata.fetch_all()).brokers}
+        node_ids = {broker.node_id for broker in (await self._router.metadata.fetch_all()).brokers}
         if registered.isdisjoint(node_ids):
             raise KafkaUnavailableError(
                 f"ZooKeeper {self._connection.zookeeper_connect} isn't that of the cluster: it has "

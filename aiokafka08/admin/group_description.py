@@ -54,11 +54,11 @@ class GroupDescriptions:
         return cls(
             [
                 GroupDescription(
-                    one.error_code,
-                    one.group,
-                    one.state,
-                    one.protocol_type,
-                    one.protocol,
+                    group.error_code,
+                    group.group,
+                    group.state,
+                    group.protocol_type,
+                    group.protocol,
                     [
                         MemberDescription(
                             member.member,
@@ -67,10 +67,10 @@ class GroupDescriptions:
                             bytes(member.metadata),
                             bytes(member.assignment),
                         )
-                        for member in one.members
+                        for member in group.members
                     ],
                 )
-                for one in described
+                for group in described
             ]
         )
 

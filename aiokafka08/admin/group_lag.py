@@ -148,7 +148,10 @@ def lag_rows(
     """
     rows = []
     with_offset: set[tuple[str, TopicPartition]] = set()
-    for group, store, offsets in ((one.group, one.store, one.offsets) for one in stored):
+    for group, store, offsets in (
+        (group_offsets.group, group_offsets.store, group_offsets.offsets)
+        for group_offsets in stored
+    ):
         owned = owners.get(group, {})
         for tp, (committed, _) in offsets.items():
             end = ends.get(tp)

@@ -45,7 +45,7 @@ async def list_groups(router: Router, node_id: int) -> list[tuple[str, str]]:
         response = await router.request(ListGroupsRequest(), node_id=node_id, timeout_s=timeout_s)
         if response.error_code:
             return broker_error(response.error_code, f"groups of node {node_id}")
-        return [(one.group, one.protocol_type) for one in response.groups]
+        return [(group.group, group.protocol_type) for group in response.groups]
 
     return await _retry(router, attempt)
 
@@ -69,12 +69,12 @@ async def describe_group(
         except KafkaError:
             coordinator.invalidate(node_id)
             raise
-        for one in response.groups:
-            if one.group == group and not one.error_code:
-                return node_id, one
-            if one.group == group:
+        for described in response.groups:
+            if described.group == group and not described.error_code:
+                return node_id, described
+            if described.group == group:
                 coordinator.invalidate(node_id)
-                return broker_error(one.error_code, f"group {group!r}")
+                return broker_error(described.error_code, f"group {group!r}")
         return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
 
     return await _retry(router, attempt)
@@ -103,7 +103,9 @@ async def delete_group(router: Router, coordinator: CoordinatorLookup) -> bool |
         except KafkaError:
             coordinator.invalidate(node_id)
             raise
-        code = next((one.error_code for one in response.groups if one.group == group), None)
+        code = next(
+            (result.error_code for result in response.groups if result.group == group), None
+        )
         if code is None:
             return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
         if code in (NoError.errno, GroupIdNotFound.errno):

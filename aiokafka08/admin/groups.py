@@ -62,7 +62,9 @@ class GroupCalls:
         response = await self._router.metadata.fetch_all()
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in response.brokers]
-        listed = await asyncio.gather(*(list_groups(self._router, one) for one in broker_ids))
+        listed = await asyncio.gather(
+            *(list_groups(self._router, broker_id) for broker_id in broker_ids)
+        )
         return sorted({group for groups in listed for group in groups})
 
     async def describe_consumer_groups(
@@ -95,13 +97,13 @@ class GroupCalls:
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
         described: dict[int | None, list[DescribedGroup]] = {}
-        for node_id, one in await asyncio.gather(
+        for node_id, described_group in await asyncio.gather(
             *(
-                describe_group(self._router, CoordinatorLookup(self._router, one, coordinator_id))
-                for one in groups
+                describe_group(self._router, CoordinatorLookup(self._router, group, coordinator_id))
+                for group in groups
             )
         ):
-            described.setdefault(node_id, []).append(one)
+            described.setdefault(node_id, []).append(described_group)
         return described
 
     async def list_consumer_group_offsets(
@@ -121,11 +123,11 @@ class GroupCalls:
                 wanted = await self._all_partitions()
             else:
                 wanted = [TopicPartition(*tp) for tp in partitions]
-            found = await store.fetch(wanted)
-        committed = {tp: found.get(tp) for tp in wanted}
+            commits = await store.fetch(wanted)
+        committed = {tp: commits.get(tp) for tp in wanted}
         if partitions is None:
-            return {tp: one for tp, one in committed.items() if one is not None}
-        return {tp: one or _NOTHING for tp, one in committed.items()}
+            return {tp: commit for tp, commit in committed.items() if commit is not None}
+        return {tp: commit or _NOTHING for tp, commit in committed.items()}
 
     async def list_consumer_group_lag(
         self,
@@ -138,7 +140,7 @@ class GroupCalls:
         committed = await self.list_consumer_group_offsets(
             group_id, None, partitions, offsets_storage=offsets_storage
         )
-        known = {tp: one.offset for tp, one in committed.items() if one.offset >= 0}
+        known = {tp: commit.offset for tp, commit in committed.items() if commit.offset >= 0}
         ends = await list_offsets(self._router, dict.fromkeys(known, LATEST))
         lags = {tp: max(ends[tp][0] - offset, 0) for tp, offset in known.items()}
         return {tp: lags.get(tp) for tp in committed}
@@ -148,10 +150,10 @@ class GroupCalls:
     async def _all_partitions(self) -> list[TopicPartition]:
         response = await self._router.metadata.fetch_all()
         return [
-            TopicPartition(topic.topic, one.partition)
+            TopicPartition(topic.topic, partition.partition)
             for topic in response.topics
             if topic.topic not in INTERNAL_TOPICS
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
 

@@ -57,5 +57,5 @@ async def find_positions(
         else:
             ends[tp] = _ENDS[position]
     listed = await list_offsets(router, ends)
-    found = await offsets_for_times(router, times_ms) if times_ms else {}
-    return found | {tp: OffsetAndTimestamp(offsets[0], None) for tp, offsets in listed.items()}
+    at_times = await offsets_for_times(router, times_ms) if times_ms else {}
+    return at_times | {tp: OffsetAndTimestamp(offsets[0], None) for tp, offsets in listed.items()}

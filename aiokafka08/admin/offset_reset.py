@@ -110,15 +110,17 @@ async def find_offsets(
     logs = await _read_logs(router, targets)
     plan = [_planned(tp, target, None, logs) for tp, target in targets.items()]
     outside = [
-        f"{one.topic}/{one.partition}: {one.wanted}, expected {_range(logs, one)}"
-        for one in plan
-        if one.wanted != one.new
+        f"{planned.topic}/{planned.partition}: {planned.wanted}, expected {_range(logs, planned)}"
+        for planned in plan
+        if planned.wanted != planned.new
     ]
     if outside:
         raise IllegalArgumentError(f"offsets outside the log: {'; '.join(outside)}")
     return {
-        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
-        for one in plan
+        TopicPartition(planned.topic, planned.partition): OffsetAndMetadata(
+            planned.new, planned.metadata
+        )
+        for planned in plan
     }
 
 
@@ -195,8 +197,8 @@ def _planned(
     elif isinstance(target, ShiftBy) and current is not None:
         wanted = current.offset + target.offsets
     elif isinstance(target, datetime.datetime):
-        found = logs.at_times.get(tp)
-        wanted = end if found is None else found.offset
+        at_time = logs.at_times.get(tp)
+        wanted = end if at_time is None else at_time.offset
     elif target == "current" and current is not None:
         wanted, metadata = current
     else:
@@ -205,6 +207,6 @@ def _planned(
     return PlannedOffset(*tp, None if current is None else current.offset, new, metadata, wanted)
 
 
-def _range(logs: _Logs, one: PlannedOffset) -> str:
-    tp = TopicPartition(one.topic, one.partition)
+def _range(logs: _Logs, planned: PlannedOffset) -> str:
+    tp = TopicPartition(planned.topic, planned.partition)
     return f"{logs.first[tp][0]} to {logs.end[tp][0]}"

@@ -86,7 +86,7 @@ class _ReadPartition:
 
     def apply(self, records: Iterable[ConsumerRecord], client_id: str) -> None:
         """Apply some records. Only what they mean is kept, and nothing of unknown versions."""
-        for key, value in {one.key: one.value for one in records}.items():
+        for key, value in {message.key: message.value for message in records}.items():
             if key is None:
                 continue  # brokers write no such record
             record = None if value is None else _decode(key, value, client_id)
@@ -128,10 +128,10 @@ class OffsetsTopicReader:
         async with self._lock:
             response = await self._router.metadata.fetch_all()
             tps = [
-                TopicPartition(OFFSETS_TOPIC, one.partition)
+                TopicPartition(OFFSETS_TOPIC, partition.partition)
                 for topic in response.topics
                 if topic.topic == OFFSETS_TOPIC
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
             starts, ends = await asyncio.gather(
                 self._bounds(tps, EARLIEST), self._bounds(tps, LATEST)
@@ -169,16 +169,16 @@ class OffsetsTopicReader:
         """Return an offset of each partition, or why it has none by the end of the timeout."""
         config, loop = self._router.config, asyncio.get_running_loop()
         deadline, backoff = loop.time() + config.request_timeout_s, config.backoff()
-        found: dict[TopicPartition, int | KafkaError] = {}
+        bounds: dict[TopicPartition, int | KafkaError] = {}
         missing = list(tps)
         while missing:
-            found |= await list_reachable_offsets(self._router, missing, timestamp)
-            missing = [tp for tp in missing if _may_pass(found[tp])]
+            bounds |= await list_reachable_offsets(self._router, missing, timestamp)
+            missing = [tp for tp in missing if _may_pass(bounds[tp])]
             if loop.time() >= deadline:
                 break
             if missing:
                 await asyncio.sleep(backoff.next())
-        return found
+        return bounds
 
     def _continued(self, tp: TopicPartition, start: int, end: int) -> _ReadPartition:
         known = self._partitions.get(tp)
@@ -227,14 +227,16 @@ def _contents(
 ) -> OffsetsTopic:
     offsets: dict[str, dict[TopicPartition, OffsetRecord]] = {}
     groups: dict[str, GroupRecord] = {}
-    for one in read.values():
-        for key, record in one.records.values():
+    for partition in read.values():
+        for key, record in partition.records.values():
             if isinstance(record, GroupRecord):
                 groups[key.group] = record
             elif isinstance(key, OffsetRecordKey):
                 tp = TopicPartition(key.topic, key.partition)
                 offsets.setdefault(key.group, {})[tp] = record
-    damages = {tp: one.damage for tp, one in read.items() if one.damage is not None}
+    damages = {
+        tp: partition.damage for tp, partition in read.items() if partition.damage is not None
+    }
     return OffsetsTopic(offsets, groups, {**damages, **unread})
 
 

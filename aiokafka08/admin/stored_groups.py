@@ -83,9 +83,9 @@ class StoredGroupCalls:
         listings = await asyncio.gather(
             self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
         )
-        if errors := [error for one in listings for error in one.errors]:
+        if errors := [error for listing in listings for error in listing.errors]:
             raise errors[0]
-        return sorted(group for one in listings for group in one.groups)
+        return sorted(group for listing in listings for group in listing.groups)
 
     async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
         """Return the groups of one store as `list_stored_groups` does, as many as can be read."""
@@ -112,23 +112,23 @@ class StoredGroupCalls:
     async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
         """Return what these groups have committed, in the same order."""
         self._connection.check()
-        wanted = [check_stored_group(one) for one in groups]
+        wanted = [check_stored_group(group) for group in groups]
         metadata = await self._router.metadata.fetch_all()
         known = all_partitions(metadata)
-        in_kafka = [one.group for one in wanted if one.store == "kafka"]
-        in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
+        in_kafka = [group.group for group in wanted if group.store == "kafka"]
+        in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
         results: dict[tuple[GroupStore, str], StoredOffsets] = {}
         if not names_offsets_topic(metadata):
             in_kafka = []
         if in_kafka:
             await self._router.exact_version()  # 0.8.2 differs from the lines after it
-        for one in await asyncio.gather(
+        for listed in await asyncio.gather(
             self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
         ):
-            results |= {(stored.store, stored.group): stored for stored in one}
+            results |= {(stored.store, stored.group): stored for stored in listed}
         return [
-            results.get((one.store, one.group)) or StoredOffsets(one.group, one.store, {})
-            for one in wanted
+            results.get((group.store, group.group)) or StoredOffsets(group.group, group.store, {})
+            for group in wanted
         ]
 
     async def list_group_lags(self, group_ids: Collection[str] | None) -> list[PartitionLag]:
@@ -138,14 +138,14 @@ class StoredGroupCalls:
         else:
             groups = await self.possible_groups(group_ids)
         stored = await self.list_stored_offsets(groups)
-        for one in stored:
-            if one.error is not None:
-                raise one.error
+        for group_offsets in stored:
+            if group_offsets.error is not None:
+                raise group_offsets.error
         owners = await self.list_partition_owners(groups)
-        tps = {tp for one in stored for tp in one.offsets}
+        tps = {tp for group_offsets in stored for tp in group_offsets.offsets}
         tps.update(tp for owned in owners.values() for tp in owned)
         bounds = await self.list_log_bounds(sorted(tps), starts=False)
-        return lag_rows(stored, {tp: one.end for tp, one in bounds.items()}, owners)
+        return lag_rows(stored, {tp: log.end for tp, log in bounds.items()}, owners)
 
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
@@ -153,13 +153,13 @@ class StoredGroupCalls:
         """Return for each group with members which member reads which partition."""
         self._connection.check()
         owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
-        for (_, store), one in (await self._describe_stored(groups)).items():
-            if isinstance(one, KafkaError):
-                raise one
-            if one.protocol_type == PROTOCOL_TYPE:
-                for tp, member in _owned(one).items():
+        for (_, store), result in (await self._describe_stored(groups)).items():
+            if isinstance(result, KafkaError):
+                raise result
+            if result.protocol_type == PROTOCOL_TYPE:
+                for tp, member in _owned(result).items():
                     owner = PartitionOwner(member, store)
-                    owners.setdefault(one.group, {}).setdefault(tp, owner)
+                    owners.setdefault(result.group, {}).setdefault(tp, owner)
         return owners
 
     async def describe_stored_groups(
@@ -168,10 +168,10 @@ class StoredGroupCalls:
         """Return state, members and assignments of groups, those in Kafka first."""
         self._connection.check()
         return [
-            StoredGroupDescription(group, store, None, one)
-            if isinstance(one, KafkaError)
-            else StoredGroupDescription(group, store, GroupDescriptions.of([one]).groups[0])
-            for (group, store), one in (await self._describe_stored(groups)).items()
+            StoredGroupDescription(group, store, None, result)
+            if isinstance(result, KafkaError)
+            else StoredGroupDescription(group, store, GroupDescriptions.of([result]).groups[0])
+            for (group, store), result in (await self._describe_stored(groups)).items()
         ]
 
     async def list_log_bounds(
@@ -208,9 +208,9 @@ class StoredGroupCalls:
     async def _describe_stored(
         self, groups: Iterable[StoredGroup]
     ) -> dict[tuple[str, GroupStore], DescribedGroup | KafkaError]:
-        wanted = [check_stored_group(one) for one in groups]
-        in_kafka = [one.group for one in wanted if one.store == "kafka"]
-        in_zookeeper = [one.group for one in wanted if one.store == "zookeeper"]
+        wanted = [check_stored_group(group) for group in groups]
+        in_kafka = [group.group for group in wanted if group.store == "kafka"]
+        in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
         described: dict[tuple[str, GroupStore], DescribedGroup | KafkaError] = {}
         if (
             in_kafka
@@ -226,14 +226,16 @@ class StoredGroupCalls:
                     except KafkaError as error:
                         return error
 
-            found = await asyncio.gather(*map(describe, in_kafka))
-            described |= {(group, "kafka"): one for group, one in zip(in_kafka, found, strict=True)}
+            results = await asyncio.gather(*map(describe, in_kafka))
+            described |= {
+                (group, "kafka"): result for group, result in zip(in_kafka, results, strict=True)
+            }
         if in_zookeeper and self._connection.group_nodes is not None:
             try:
                 nodes = await environment.run_in_thread(
                     self._connection.group_nodes.describe, in_zookeeper
                 )
-                described |= {(one.group, "zookeeper"): one for one in nodes}
+                described |= {(group.group, "zookeeper"): group for group in nodes}
             except KafkaError as error:
                 described |= {(group, "zookeeper"): error for group in in_zookeeper}
         return described
@@ -307,7 +309,9 @@ class StoredGroupCalls:
             line = (await self._router.exact_version()).line
             return [await self._offsets_by_brokers(group, line, known) for group in groups]
         try:
-            found = await environment.run_in_thread(self._connection.group_nodes.offsets, groups)
+            offsets_by_group = await environment.run_in_thread(
+                self._connection.group_nodes.offsets, groups
+            )
         except KafkaError as error:
             return [StoredOffsets(group, "zookeeper", {}, error) for group in groups]
         return [
@@ -316,7 +320,7 @@ class StoredGroupCalls:
                 "zookeeper",
                 {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()},
             )
-            for group, offsets in found.items()
+            for group, offsets in offsets_by_group.items()
         ]
 
     async def _offsets_by_brokers(
@@ -324,33 +328,33 @@ class StoredGroupCalls:
     ) -> StoredOffsets:
         store = ZookeeperV0OffsetStore(self._router, group, line)
         try:
-            found = await store.fetch(known)
+            commits = await store.fetch(known)
         except UnsupportedVersionError:  # brokers without a ZooKeeper
-            found = {}
+            commits = {}
         except KafkaError as error:
             return StoredOffsets(group, "zookeeper", {}, error)
-        offsets = {tp: one for tp, one in found.items() if one is not None}
+        offsets = {tp: commit for tp, commit in commits.items() if commit is not None}
         return StoredOffsets(group, "zookeeper", offsets)
 
 
 def all_partitions(metadata: MetadataResponse) -> dict[TopicPartition, None]:
     """Return all partitions of a Metadata response, in its order."""
     return {
-        TopicPartition(topic.topic, one.partition): None
+        TopicPartition(topic.topic, partition.partition): None
         for topic in metadata.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:
     """Return the member that owns each partition; an unreadable assignment counts as none."""
     owned: dict[TopicPartition, str] = {}
-    for one in group.members:
+    for member in group.members:
         try:
-            assignment = ConsumerProtocolMemberAssignment.decode(one.assignment)
+            assignment = ConsumerProtocolMemberAssignment.decode(member.assignment)
         except KafkaProtocolError:
             continue
-        owned.update(dict.fromkeys(assignment.partitions(), one.member))
+        owned.update(dict.fromkeys(assignment.partitions(), member.member))
     return owned
 
 

@@ -174,7 +174,7 @@ class TopicChanges:
         nodes = self._require_topic_nodes("alter_topic_overrides")
         check_topic_name(topic)
         line = (await self._router.exact_version()).line
-        new = config_texts({name: one for name, one in changes.items() if one is not None})
+        new = config_texts({name: value for name, value in changes.items() if value is not None})
         check_configs(topic, new, line)
         removed = changes.keys() - new.keys()
         return await environment.run_in_thread(
@@ -211,7 +211,7 @@ class TopicChanges:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
                     await metadata.fetch_all()
-                    if all(metadata.snapshot.leader(one) is not None for one in wanted):
+                    if all(metadata.snapshot.leader(tp) is not None for tp in wanted):
                         return
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:

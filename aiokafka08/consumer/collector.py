@@ -351,7 +351,7 @@ class Collector:
         error: Exception | None = None
         missing = limit
         decompressed_bytes = 0
-        found = False
+        has_records = False
         for cursor in cursors:
             buffer = cursor.buffer
             goal = buffer.end  # without what comes meanwhile, or the call might never end
@@ -359,7 +359,7 @@ class Collector:
             while (
                 buffer.decoded_end < goal
                 and (missing is None or count < missing)
-                and not (found and decompressed_bytes >= self._call_decompressed_bytes)
+                and not (has_records and decompressed_bytes >= self._call_decompressed_bytes)
             ):
                 if buffer.long_wrapper is not None:
                     await self._open(cursor)
@@ -374,7 +374,7 @@ class Collector:
                     # Report a step without messages too: it may have freed a set in the buffer.
                     self._observer.messages_returned(cursor)
                 count = buffer.decoded_count
-                found = found or count > 0
+                has_records = has_records or count > 0
                 decompressed_bytes += buffer.decompressed_bytes
                 if self._slice.is_over():
                     await self._yield_if_due()

@@ -121,7 +121,9 @@ class Committer:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of these partitions, as far as they are assigned and known."""
-        return known_positions({tp: one for tp, one in self._cursors.items() if tp in partitions})
+        return known_positions(
+            {tp: cursor for tp, cursor in self._cursors.items() if tp in partitions}
+        )
 
     def commit(
         self,
@@ -265,8 +267,10 @@ class Committer:
         try:
             self.check_session()  # the session may have ended since
             if isinstance(offsets, frozenset):
-                found = await self._store.fetch(offsets, timeout_s=max(deadline - loop.time(), 0))
-                offsets = {tp: one for tp, one in found.items() if one is not None}
+                committed = await self._store.fetch(
+                    offsets, timeout_s=max(deadline - loop.time(), 0)
+                )
+                offsets = {tp: commit for tp, commit in committed.items() if commit is not None}
                 if not offsets:
                     return
                 self.check_session()
@@ -326,7 +330,7 @@ def known_positions(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the positions that are known, as offsets to commit."""
     positions = {
-        tp: min((one.position for one in cursor.unreturned), default=cursor.position)
+        tp: min((taken.position for taken in cursor.unreturned), default=cursor.position)
         for tp, cursor in cursors.items()
     }
     return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}
@@ -349,14 +353,14 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
             f"offsets={offsets!r}: expected a dict of TopicPartition to offset, not empty"
         )
     commits = {}
-    for tp, given in offsets.items():
+    for tp, value in offsets.items():
         if not isinstance(tp, TopicPartition):
             raise TypeError(f"offsets: {tp!r} is a key; expected a TopicPartition")
         try:
-            offset, metadata = (given, "") if isinstance(given, int) else given
+            offset, metadata = (value, "") if isinstance(value, int) else value
         except (TypeError, ValueError):
             raise ValueError(
-                f"offsets[{tp}]={given!r}: expected an offset or (offset, metadata)"
+                f"offsets[{tp}]={value!r}: expected an offset or (offset, metadata)"
             ) from None
         if not is_offset(offset):
             raise ValueError(

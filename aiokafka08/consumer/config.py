@@ -101,7 +101,7 @@ def consumer_config(
         UnsupportedVersionError: an option needs a newer protocol than 0.8.
     """
     check_one_of("isolation_level", isolation_level, ["read_uncommitted", "read_committed"])
-    for option, given, needs in (
+    for option, value, needs in (
         (
             "isolation_level",
             isolation_level if isolation_level == "read_committed" else None,
@@ -111,9 +111,9 @@ def consumer_config(
         ("group_instance_id", group_instance_id, "JoinGroup 5 (brokers from 2.3 on)"),
         ("client_rack", client_rack, "Fetch 11 (brokers from 2.4 on)"),
     ):
-        if given is not None:
+        if value is not None:
             raise UnsupportedVersionError(
-                f"{option}={given!r}: this needs {needs}, but this client speaks the protocol of "
+                f"{option}={value!r}: this needs {needs}, but this client speaks the protocol of "
                 f"0.8. Leave {option} out"
             )
     if group_id is not None:

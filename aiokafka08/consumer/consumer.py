@@ -730,7 +730,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: a partition isn't assigned, or none is.
         """
         self._engine.check()
-        selected = {one.topic_partition: one for one in self._select(partitions)}
+        selected = {cursor.topic_partition: cursor for cursor in self._select(partitions)}
         self._engine.require_store()
         offsets = await self._stop_scope.run(self._engine.fetch_committed(selected))
         for tp, offset in offsets.items():
@@ -868,12 +868,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return await self._log_ends(partitions, LATEST)
 
     async def _log_ends(
-        self, partitions: Iterable[TopicPartition], which: int
+        self, partitions: Iterable[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         self._engine.check()
-        wanted = dict.fromkeys(check_partitions(partitions), which)
-        found = await self._stop_scope.run(list_offsets(self._router, wanted))
-        return {tp: offsets[0] for tp, offsets in found.items() if offsets}
+        wanted = dict.fromkeys(check_partitions(partitions), timestamp)
+        listed = await self._stop_scope.run(list_offsets(self._router, wanted))
+        return {tp: offsets[0] for tp, offsets in listed.items() if offsets}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]

@@ -118,6 +118,7 @@ class PartitionFetch:
     any."""
 
 
+@dataclass(slots=True, eq=False)
 class TakenRecords:
     """Messages that a call has taken and not returned yet.
 
@@ -125,10 +126,7 @@ class TakenRecords:
         position: the position before them.
     """
 
-    __slots__ = ("position",)
-
-    def __init__(self, position: int) -> None:
-        self.position = position
+    position: int
 
 
 class Cursor:
@@ -149,8 +147,9 @@ class Cursor:
         superseded_bytes: what the requested fetches that don't count any more may still bring.
         growth: how many shares of the memory a fetch requests (`fetch_memory`).
         urgent: fetch the partition now, beside a long poll that is in flight without it: the log
-            may have messages for it. True after a move, a resumption, a wait for memory, or an
-            error.
+            may have messages for it. True for a partition that is new or resumed, was moved by
+            `seek()`, or is back after an error, from another leader or after a wait for memory;
+            False once it has caught up with the log, or joined a long poll.
         borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
             larger than the share.
         part_bytes: the partition's part of the memory when its last fetch began (`fetch_memory`).
@@ -411,7 +410,9 @@ class Cursor:
         if offset in self._damaged_offsets:
             return self.fail(error, now)
         position = self.buffer.position
-        self._damaged_offsets = {one for one in self._damaged_offsets if one >= position}
+        self._damaged_offsets = {
+            damaged for damaged in self._damaged_offsets if damaged >= position
+        }
         self._damaged_offsets.add(offset)
         self.back_off(now)
         return FetchResult.DAMAGED

@@ -261,8 +261,8 @@ class ConsumerEngine:
             if not isinstance(tp, TopicPartition):
                 raise TypeError(f"partition {tp!r}: expected a TopicPartition")
         committed = await self.require_store().fetch(partitions)
-        found = {tp: committed.get(tp) for tp in partitions}
-        return {tp: None if one is None else one.offset for tp, one in found.items()}
+        commits = {tp: committed.get(tp) for tp in partitions}
+        return {tp: None if commit is None else commit.offset for tp, commit in commits.items()}
 
     @property
     def assigned(self) -> Mapping[TopicPartition, Cursor]:
@@ -323,7 +323,7 @@ class ConsumerEngine:
         What other calls have taken before `offset` and not returned still counts.
         """
         self.collector.remove(cursor)
-        cursor.unreturned = [one for one in cursor.unreturned if one.position < offset]
+        cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
         cursor.seek(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()

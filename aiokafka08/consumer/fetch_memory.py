@@ -105,7 +105,7 @@ class FetchMemory:
 
         A buffer that was filled when there were fewer partitions may still exceed its new part.
         """
-        return self.limit_bytes + sum(max(one.part_bytes, self.part_bytes) for one in cursors)
+        return self.limit_bytes + sum(max(cursor.part_bytes, self.part_bytes) for cursor in cursors)
 
     def share_of(self, cursor: Cursor) -> int:
         """Return what this partition fetches at once without borrowing."""
@@ -206,10 +206,10 @@ class FetchMemory:
         return extra
 
     def _fits(self, cursor: Cursor) -> bool:
-        others = self._borrowed_bytes - cursor.borrowed_bytes
+        other_bytes = self._borrowed_bytes - cursor.borrowed_bytes
         # A fetch never exceeds `limit_bytes`, so a single borrower always fits, except beside a
         # superseded fetch of its own.
-        return others + self._extra_bytes(cursor) <= self.limit_bytes
+        return other_bytes + self._extra_bytes(cursor) <= self.limit_bytes
 
     @property
     def _borrowed_bytes(self) -> int:

@@ -174,8 +174,8 @@ class FetchQueue:
         # `_plan` removes a partition that must wait for memory from `_ready`. If that was one to be
         # fetched alone, plan the others.
         while self._ready:
-            if (found := self._plan(now, wait_limit_s)) is not None:
-                return found
+            if (plan := self._plan(now, wait_limit_s)) is not None:
+                return plan
         return None
 
     def plan_urgent(self, now: float) -> FetchPlan | None:

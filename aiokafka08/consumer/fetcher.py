@@ -9,15 +9,14 @@ connection, docs/brokers.md 3.1). The next one leaves as soon as the response to
 applied, if `fetch_plan` has a ready partition; no call has to ask for messages. If none is ready
 (all buffers are full, for instance), it leaves as soon as one is.
 
-A partition that is urgent (new or resumed, moved by `seek()`, or back after an error, from another
-leader or after a wait for memory) joins the next long poll to its leader. If one is hanging there,
-it is fetched beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`), until it
-has caught up with the log or the long poll ends. At most one such request per broker is in flight.
-What the long poll brings for a position that was given up meanwhile is dropped. So messages that
-are in the log come at once; later ones may wait until the long poll ends, which the broker holds
-back for up to `fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request fetches a
-partition alone; see `fetch_plan`). If the broker takes no second connection, an urgent partition
-waits that long.
+An urgent partition (`Cursor.urgent`) joins the next long poll to its leader. If one is hanging
+there, it is fetched beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`),
+until it has caught up with the log or the long poll ends. At most one such request per broker is in
+flight. What the long poll brings for a position that was given up meanwhile is dropped. So messages
+that are in the log come at once; later ones may wait until the long poll ends, which the broker
+holds back for up to `fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request
+fetches a partition alone; see `fetch_plan`). If the broker takes no second connection, an urgent
+partition waits that long.
 
 A partition whose full buffer was read hardly waits at all. A broker that fails is retried after a
 back-off of its own. A request that holds borrowed memory is given up when its response is overdue,
@@ -425,7 +424,9 @@ class Fetcher:
     ) -> None:
         """Pass each cursor its part of the response; yield to the event loop in between."""
         # All sets are parts of one frame.
-        frame_bytes = next((held_bytes(one.message_set) for one in response.values()), 0)
+        frame_bytes = next(
+            (held_bytes(partition.message_set) for partition in response.values()), 0
+        )
         context = ResponseContext(
             self.memory.limit_bytes,
             sum(took) >= plan.wait_s * WAITED_SHARE if plan.alone else None,

@@ -58,7 +58,10 @@ class ConsumerObserver(Protocol):
         """
 
     def call_starved(self, wanted: set[Cursor] | None) -> None:
-        """Take back memory that no call reads from. Called by `collector`, before a call waits.
+        """Take back memory that no call reads from.
+
+        Called by `collector` for a *starved* call: it has found no message to return, and is about
+        to wait for one.
 
         Args:
             wanted: the cursors that the call wants to read; None: all.

@@ -287,7 +287,11 @@ class RecordBuffer:
     def decoded_count(self) -> int:
         """How many decoded records weren't returned yet."""
         left = length_hint(self.remaining)
-        return left + sum(len(one.records) for one in self._slices) if self._slices else left
+        return (
+            left + sum(len(next_slice.records) for next_slice in self._slices)
+            if self._slices
+            else left
+        )
 
     def reset(self, position: int) -> None:
         """Drop all sets and records, and continue at `position`.
@@ -369,8 +373,8 @@ class RecordBuffer:
         if not self._slices:
             return False
         self._current_start = self._current_end
-        one = self._slices.popleft()
-        self._current, self._current_end = one.records, one.end_offset
+        next_slice = self._slices.popleft()
+        self._current, self._current_end = next_slice.records, next_slice.end_offset
         self._started_count += len(self._current)
         self.remaining = iter(self._current)
         return True

@@ -109,7 +109,7 @@ class StartOffsets:
     async def wait_known(self, timeout_s: float) -> None:
         """Wait until each cursor has its position or an error, or until the time is over."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while any(one.start is not None and one.error is None for one in self._waiting):
+        while any(cursor.start is not None and cursor.error is None for cursor in self._waiting):
             if not await self._changed.wait(deadline):
                 return
 
@@ -171,13 +171,15 @@ class StartOffsets:
 
     async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
-            found = await self._store.fetch([one.cursor.topic_partition for one in searches])
+            commits = await self._store.fetch(
+                [search.cursor.topic_partition for search in searches]
+            )
         except KafkaError as error:
             for cursor in _current(searches):
                 self._request_failed(cursor, error)
             return
         for cursor in _current(searches):
-            committed = found.get(cursor.topic_partition)
+            committed = commits.get(cursor.topic_partition)
             if committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
@@ -204,9 +206,9 @@ class StartOffsets:
         at_end: list[tuple[TopicPartition, int]] = []
         for cursor in _current(searches):
             tp = cursor.topic_partition
-            results = [result[tp] for result in (first, last) if tp in result]
-            error = next((one for one in results if isinstance(one, KafkaError)), None)
-            bounds = [one[0] for one in results if isinstance(one, list) and one]
+            results = [listed[tp] for listed in (first, last) if tp in listed]
+            error = next((result for result in results if isinstance(result, KafkaError)), None)
+            bounds = [result[0] for result in results if isinstance(result, list) and result]
             if error is not None:
                 self._request_failed(cursor, error)
             elif len(bounds) < len(results):
@@ -228,7 +230,9 @@ class StartOffsets:
         starts: tuple[StartPosition, ...],
     ) -> dict[TopicPartition, list[int] | KafkaError]:
         """List one end of the logs of the cursors with one of these `starts`."""
-        wanted = {one.cursor.topic_partition: end for one in searches if one.start in starts}
+        wanted = {
+            search.cursor.topic_partition: end for search in searches if search.start in starts
+        }
         if not wanted:
             return {}
         timeout_s = attempt_timeout(self._router.config.request_timeout_s)
@@ -302,4 +306,4 @@ def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
 def _current(searches: list[_PositionSearch]) -> list[Cursor]:
     """Return the cursors without a seek since their request was decided. To revoke a partition, the
     engine seeks too."""
-    return [one.cursor for one in searches if one.is_current]
+    return [search.cursor for search in searches if search.is_current]

@@ -103,7 +103,7 @@ class ConsumerProtocolMemberAssignment:
         if not len(data):
             return cls(0, [], b"")
         read = _decode(_AssignmentStruct, data)
-        topics = [Assignment(one.topic, one.partitions) for one in read.topics]
+        topics = [Assignment(topic.topic, topic.partitions) for topic in read.topics]
         return cls(read.version, topics, bytes(read.user_data or b""))
 
 

@@ -77,7 +77,9 @@ class PartitionQueue:
         magic: message format of the next batch.
         batches: the batches; those in flight are not among them.
         open_batch: the last batch, while it accepts messages that are sent now.
-        muted_by: the batch in flight that the next batch has to wait for.
+        muted_by: the batch in flight that the next batch has to wait for, so that the broker stores
+            both in order; None if there is no such batch, and with acks=0. The partition is then
+            *muted*: the word of Java's producer (`RecordAccumulator.mutePartition`).
         not_before: end of the backoff after a retry.
         is_ready: the accumulator lists the queue among those with a due batch.
         on_new_batch: called with the partition when `open_batch` is closed, so that the next

@@ -180,7 +180,7 @@ class Acknowledged(Sequence[RecordMetadata]):
     def __getitem__(self, index: slice) -> list[RecordMetadata]: ...
     def __getitem__(self, index: int | slice) -> RecordMetadata | list[RecordMetadata]:
         if isinstance(index, slice):
-            return [self._at(one) for one in range(*index.indices(self._count))]
+            return [self._at(message_index) for message_index in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(f"index {index}: there are {self._count} messages")
         return self._at(index % self._count)
@@ -196,8 +196,8 @@ class Acknowledged(Sequence[RecordMetadata]):
             if isinstance(indices, range):
                 group_of[indices[0] : indices[-1] + 1] = array("I", [self._indexed]) * len(indices)
             else:
-                for one in indices:
-                    group_of[one] = self._indexed
+                for message_index in indices:
+                    group_of[message_index] = self._indexed
         group = self._groups[group_of[index] - 1]
         indices = group.indices
         if isinstance(indices, range):
@@ -205,5 +205,7 @@ class Acknowledged(Sequence[RecordMetadata]):
         else:
             in_group = bisect_left(indices, index)
         delivery, in_batch = group.delivery.locate(group.first + in_group)
-        given = self._timestamps_ms
-        return delivery.metadata(in_batch, group.timestamp_ms if given is None else given[index])
+        timestamps = self._timestamps_ms
+        return delivery.metadata(
+            in_batch, group.timestamp_ms if timestamps is None else timestamps[index]
+        )

@@ -34,9 +34,9 @@ from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch, PartitionQueue
 from aiokafka08.producer.batch_builder import BatchBuilder, no_timestamps
 from aiokafka08.producer.deliveries import DeliveryGroup
-from aiokafka08.producer.fast_path import Appender, DeliveryFuture, SendNow
+from aiokafka08.producer.fast_path import Appender, Data, DeliveryFuture, SendNow
 from aiokafka08.producer.memory import BufferMemory
-from aiokafka08.producer.messages import Data, Messages
+from aiokafka08.producer.messages import Messages
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.topics import TopicRoute, TopicRoutes
 
@@ -149,11 +149,11 @@ class Intake:
         Raises:
             As `append`.
         """
-        found = await self._loop_yield.run_steps(
+        too_large = await self._loop_yield.run_steps(
             messages.too_large(self._options.max_message_bytes)
         )
-        if found is not None:
-            label, size = found
+        if too_large is not None:
+            label, size = too_large
             raise self._options.too_large(size, label)
         groups: list[DeliveryGroup] = []
         count = len(messages.values)

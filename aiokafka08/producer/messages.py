@@ -27,11 +27,9 @@ from aiokafka08.partitioner import (
     partitions_of,
 )
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import MessageColumns, choose_each
+from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
-
-Data = bytes | None
 
 _STEP_MESSAGES: Final = 1024
 """Listed messages that one step checks, or chooses the partitions of."""
@@ -196,9 +194,11 @@ class ArrowMessages:
         for start in range(0, len(self.values), _MEASURED_ROWS):
             if start:
                 yield
-            found = self._rows.slice(start, _MEASURED_ROWS).find_larger_row(limit_bytes - overhead)
-            if found is not None:
-                return f"row {start + found[0]}", found[1] + overhead
+            large_row = self._rows.slice(start, _MEASURED_ROWS).find_larger_row(
+                limit_bytes - overhead
+            )
+            if large_row is not None:
+                return f"row {start + large_row[0]}", large_row[1] + overhead
         return None
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:

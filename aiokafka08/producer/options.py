@@ -91,13 +91,13 @@ class ProducerOptions:
             self, "max_message_bytes", min(self.max_request_size, self.buffer_memory)
         )
 
-    def too_large(self, size: int, what: str) -> MessageSizeTooLargeError:
-        """Return the error for `what`, of `size` bytes, which exceeds `max_message_bytes`."""
+    def too_large(self, size: int, label: str) -> MessageSizeTooLargeError:
+        """Return the error for `label`, of `size` bytes, which exceeds `max_message_bytes`."""
         option = (
             "max_request_size" if self.max_request_size <= self.buffer_memory else "buffer_memory"
         )
         return MessageSizeTooLargeError(
-            f"{what} takes {size} bytes in a message set; expected at most {option}="
+            f"{label} takes {size} bytes in a message set; expected at most {option}="
             f"{self.max_message_bytes}"
         )
 

@@ -550,8 +550,8 @@ class AIOKafkaProducer:
         assert self._engine is not None
         loop_yield = self._engine.loop_yield
         all_values: Sequence[bytes | None]
-        given = (keys, timestamps_ms, *self._serializers)
-        if isinstance(values, BinaryColumn) and given == (None,) * 4:
+        arguments = (keys, timestamps_ms, *self._serializers)
+        if isinstance(values, BinaryColumn) and arguments == (None,) * 4:
             all_values, all_keys, timestamps = values, None, None  # immutable, and checked
         else:
             all_values, all_keys, timestamps = await loop_yield.run_steps(

@@ -28,11 +28,11 @@ runs the user's code, which takes longer than a check."""
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 
 
-def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
+def to_bytes(field: str, data: Any, index: int | None = None) -> bytes | None:
     """Return `data` as bytes or None; mutable buffers are copied.
 
     Args:
-        what: "key" or "value", for the error.
+        field: "key" or "value", for the error.
         data: the key or value.
         index: the index of its message among many, for the error.
 
@@ -43,9 +43,9 @@ def to_bytes(what: str, data: Any, index: int | None = None) -> bytes | None:
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    which = f"the {what}" if index is None else f"{what} {index}"
+    label = f"the {field}" if index is None else f"{field} {index}"
     raise TypeError(
-        f"{which} is {type(data).__name__}: expected bytes. Encode it, or use a {what}_serializer"
+        f"{label} is {type(data).__name__}: expected bytes. Encode it, or use a {field}_serializer"
     )
 
 
@@ -118,9 +118,9 @@ def nothing_to_send() -> IllegalArgumentError:
     return IllegalArgumentError("key=None and value=None: expected a key or a value")
 
 
-def _copy_list(what: str, data: Iterable[Any]) -> Iterable[Any]:
+def _copy_list(field: str, data: Iterable[Any]) -> Iterable[Any]:
     if isinstance(data, str | bytes | bytearray | memoryview):
-        raise TypeError(f"{what}s is {type(data).__name__}: expected a list of {what}s")
+        raise TypeError(f"{field}s is {type(data).__name__}: expected a list of {field}s")
     return _copy_if_sized(data)
 
 
@@ -129,22 +129,22 @@ def _copy_if_sized(data: Iterable[Any]) -> Iterable[Any]:
 
 
 def _serialize_column(
-    what: str, data: Iterable[Any], serializer: Serializer | None
+    field: str, data: Iterable[Any], serializer: Serializer | None
 ) -> Generator[None, None, list[bytes | None]]:
-    everything = yield from _to_list(data if serializer is None else _apply(what, data, serializer))
-    for start, part in _steps(everything):
+    items = yield from _to_list(data if serializer is None else _apply(field, data, serializer))
+    for start, part in _steps(items):
         if start:
             yield
         if not set(map(type, part)) <= _BYTES_OR_NONE:
-            everything[start : start + len(part)] = [
-                to_bytes(what, item, index) for index, item in enumerate(part, start)
+            items[start : start + len(part)] = [
+                to_bytes(field, item, index) for index, item in enumerate(part, start)
             ]
-    return everything
+    return items
 
 
-def _steps(everything: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-    for start in range(0, len(everything), _CHECKED_PER_STEP):
-        yield start, everything[start : start + _CHECKED_PER_STEP]
+def _steps(items: list[Any]) -> Iterator[tuple[int, list[Any]]]:
+    for start in range(0, len(items), _CHECKED_PER_STEP):
+        yield start, items[start : start + _CHECKED_PER_STEP]
 
 
 def _to_list(data: Iterable[Any]) -> Generator[None, None, list[Any]]:
@@ -159,11 +159,11 @@ def _to_list(data: Iterable[Any]) -> Generator[None, None, list[Any]]:
     return listed
 
 
-def _apply(what: str, data: Iterable[Any], serializer: Serializer) -> Iterator[bytes | None]:
+def _apply(field: str, data: Iterable[Any], serializer: Serializer) -> Iterator[bytes | None]:
     for index, item in enumerate(data):
         try:
             serialized = serializer(item)
         except Exception as error:
-            error.add_note(f"raised by {what}_serializer for {what} {index}")
+            error.add_note(f"raised by {field}_serializer for {field} {index}")
             raise
         yield serialized

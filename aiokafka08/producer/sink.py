@@ -171,14 +171,14 @@ class _ProduceInFlight:
         }
         returns_next_offset = (required_acks != 1 and version.line < BrokerLine.V0_8_2) and (
             any(self._is_replicated(batch, snapshot) for batch in self.batches)
-            or any(one.error_code and one.offset == 0 for one in responses.values())
+            or any(produced.error_code and produced.offset == 0 for produced in responses.values())
         )
         for batch in self.batches:
-            found = responses.get(batch.queue.topic_partition)
-            base_offset = -1 if found is None else found.offset
+            produced = responses.get(batch.queue.topic_partition)
+            base_offset = -1 if produced is None else produced.offset
             if returns_next_offset and base_offset >= batch.count:
                 base_offset -= batch.count
-            yield batch, found, base_offset, min(batch.builder.magic, version.magic)
+            yield batch, produced, base_offset, min(batch.builder.magic, version.magic)
 
     def _is_replicated(self, batch: Batch, snapshot: ClusterSnapshot) -> bool:
         topic, partition = batch.queue.topic_partition
@@ -276,7 +276,7 @@ class Sink:
                 if self._requests and not self.window.is_new:
                     return
                 max_bytes, max_batches = min(PROBE_BYTES, max_bytes), PROBE_BATCHES
-            elif self.window.is_full(sum(one.sent_batches for one in self._requests)):
+            elif self.window.is_full(sum(request.sent_batches for request in self._requests)):
                 return
             batches = self._accumulator.drain(
                 self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
@@ -530,8 +530,8 @@ class Sink:
                 self._finish_unacknowledged(request, None, now)
             else:
                 snapshot = self._router.metadata.snapshot
-                for one in request.match(response, self._options.required_acks, snapshot):
-                    self._resolver.resolve(*one, now)
+                for matched in request.match(response, self._options.required_acks, snapshot):
+                    self._resolver.resolve(*matched, now)
             self.send_due()
         except Exception as crash:
             self._on_crash(crash)

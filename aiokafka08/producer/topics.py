@@ -220,9 +220,9 @@ class TopicRoutes:
             )
         if partition is not None:
             return partition
-        leaders = (snapshot.leader(TopicPartition(topic, one)) for one in partitions)
+        leaders = (snapshot.leader(TopicPartition(topic, number)) for number in partitions)
         available = [
-            one for one, leader in zip(partitions, leaders, strict=True) if leader is not None
+            number for number, leader in zip(partitions, leaders, strict=True) if leader is not None
         ]
         route = self.by_topic.get(topic)
         partitioner = self._new_partitioner() if route is None else route.partitioner

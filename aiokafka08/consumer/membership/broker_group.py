@@ -419,7 +419,7 @@ class BrokerGroup:
         members = decode_members(
             self._router.config.client_id, self._coordinator.group, joined.members
         )
-        topics = sorted({topic for one in members.values() for topic in one.subscription})
+        topics = sorted({topic for member in members.values() for topic in member.subscription})
         metadata = self._router.metadata
         for topic in topics:
             try:

@@ -66,7 +66,9 @@ def _range(snapshot: GroupSnapshot, topics: Iterable[str]) -> dict[TopicPartitio
         start = 0
         for index, thread in enumerate(threads):
             end = start + each + (index < more)
-            assignment.update({TopicPartition(topic, one): thread for one in numbers[start:end]})
+            assignment.update(
+                {TopicPartition(topic, number): thread for number in numbers[start:end]}
+            )
             start = end
     return assignment
 

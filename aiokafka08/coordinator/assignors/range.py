@@ -35,9 +35,11 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
         assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
-        for topic in {topic for one in members.values() for topic in one.subscription}:
+        for topic in {topic for metadata in members.values() for topic in metadata.subscription}:
             partitions = sorted(cluster.partitions_for_topic(topic) or ())
-            subscribers = sorted(name for name, one in members.items() if topic in one.subscription)
+            subscribers = sorted(
+                name for name, metadata in members.items() if topic in metadata.subscription
+            )
             each, more = divmod(len(partitions), len(subscribers))
             start = 0
             for number, subscriber in enumerate(subscribers):

@@ -35,7 +35,7 @@ class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """See the class."""
         assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
-        wanted = {name: set(one.subscription) for name, one in members.items()}
+        wanted = {name: set(metadata.subscription) for name, metadata in members.items()}
         in_turn = itertools.cycle(sorted(members))
         for topic in sorted(set().union(*wanted.values())):
             for partition in sorted(cluster.partitions_for_topic(topic) or ()):

@@ -93,14 +93,14 @@ MUTANTS = (
         "responses are matched by their place",
         "producer/sink.py",
         "        for batch in self.batches:\n"
-        "            found = responses.get(batch.queue.topic_partition)\n",
-        "        for batch, found in zip(self.batches, responses.values(), strict=False):\n",
+        "            produced = responses.get(batch.queue.topic_partition)\n",
+        "        for batch, produced in zip(self.batches, responses.values(), strict=False):\n",
     ),
     Mutant(
         "a partition missing from the response is stored",
         "producer/sink.py",
-        "            found = responses.get(batch.queue.topic_partition)\n",
-        "            found = responses.get(\n"
+        "            produced = responses.get(batch.queue.topic_partition)\n",
+        "            produced = responses.get(\n"
         "                batch.queue.topic_partition,\n"
         "                ProducedPartition(batch.queue.topic_partition.partition, 0, 0),\n"
         "            )\n",
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "the fetch position is committed",
         "consumer/commits.py",
-        "        tp: min((one.position for one in cursor.unreturned), default=cursor.position)\n",
+        "        tp: min((taken.position for taken in cursor.unreturned), default=cursor.position)\n",
         "        tp: cursor.position and cursor.next_fetch.offset\n",
     ),
     Mutant(

@@ -34,8 +34,8 @@ class PartitionMovements:
         for partition, (old, new) in self._moves.items():
             moved[partition.topic, old, new].append(partition)
         return [
-            (one, old, other, new)
+            (tp_a, old, tp_b, new)
             for (topic, old, new), partitions in moved.items()
             if old < new
-            for one, other in zip(partitions, moved.get((topic, new, old), ()), strict=False)
+            for tp_a, tp_b in zip(partitions, moved.get((topic, new, old), ()), strict=False)
         ]

@@ -155,7 +155,9 @@ def decode_previous(user_data: Buffer) -> tuple[list[TopicPartition], int]:
     if pos < end:
         generation, _ = compiled(Int32, 0).read(user_data, pos, end)
     owned = [
-        TopicPartition(one.topic, number) for one in previous.topics for number in one.partitions
+        TopicPartition(topic.topic, number)
+        for topic in previous.topics
+        for number in topic.partitions
     ]
     return owned, generation
 
@@ -238,7 +240,7 @@ def _move_one(
     shares: Mapping[str, _MemberShare], subscribers: Mapping[str, Collection[str]]
 ) -> bool:
     """Move one partition to a member with at least two fewer; return False if there is none."""
-    for name in sorted(shares, key=lambda one: (-shares[one].size, one)):
+    for name in sorted(shares, key=lambda name: (-shares[name].size, name)):
         share = shares[name]
         for topic in share.topics:
             target = shares[_least_loaded(shares, subscribers[topic])]
@@ -256,7 +258,7 @@ def _undo_exchanges(
     for name, share in shares.items():
         for partition in share.partitions():
             movements.move_partition(partition, claimants.get(partition, [name])[0], name)
-    for one, its_owner, other, other_owner in movements.exchanges():
-        for partition, old, new in ((one, other_owner, its_owner), (other, its_owner, other_owner)):
+    for tp_a, owner_a, tp_b, owner_b in movements.exchanges():
+        for partition, old, new in ((tp_a, owner_b, owner_a), (tp_b, owner_a, owner_b)):
             _move(shares[old], shares[new], *partition)
             movements.move_partition(partition, old, new)
