@@ -33,7 +33,7 @@ SETTINGS = {
         "nodeSpacing": 14,
         "rankSpacing": 32,
         "padding": 8,
-        "wrappingWidth": 150,
+        "wrappingWidth": 210,
     },
 }
 
