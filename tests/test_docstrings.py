@@ -28,6 +28,10 @@ REFUSED = {"delete_records", "describe_configs", "alter_configs", "send_offsets_
 """Methods that always raise an error. Their arguments have no meaning here."""
 
 
+DEFAULT = re.compile(r"(?:\(|; )(default (?:`[^`]+`|\"[^\"]*\"|\([^)]*\)|[^\s,;)]+))")
+"""A default as docstrings show it, for example "(default 5)"."""
+
+
 def described(docstring: str) -> dict[str, str]:
     """Return the text of each argument in the section "Args"."""
     section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", docstring, re.M | re.S)
@@ -61,7 +65,7 @@ def missing(function: Callable[..., Any], docstring: str) -> Iterator[str]:
                 yield name
         elif not required:
             default = f"default {shown(parameter.default)}"
-            if not re.search(re.escape(default) + r"(?![\w.])", entries[name]):
+            if set(DEFAULT.findall(entries[name])) != {default}:
                 yield f"{name}: {default}"
     yield from (f"{name}: not a parameter" for name in entries.keys() - parameters)
 

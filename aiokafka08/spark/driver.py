@@ -26,7 +26,7 @@ from contextlib import aclosing
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
-from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.retry import is_final
@@ -70,17 +70,14 @@ def network_config(client: ClientProperties) -> NetConfig:
 
     Raises as `net_config`.
     """
-    defaults: dict[str, Any] = {
-        "client_id": client.client_id,
-        "request_timeout_ms": 30_000,
-        "retry_backoff_ms": 100,
-        "metadata_max_age_ms": 300_000,
-        "connections_max_idle_ms": 540_000,
-        "api_version": None,
-        "security_protocol": "PLAINTEXT",
-    }
     return net_config(
-        **{**defaults, **client.network}, ssl_context=executor_ssl_context(client.tls)
+        **{
+            **NETWORK_DEFAULTS,
+            "client_id": client.client_id,
+            "request_timeout_ms": 30_000,
+            **client.network,
+            "ssl_context": executor_ssl_context(client.tls),
+        }
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08._core.net.config import net_config
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
@@ -60,16 +60,13 @@ async def test_an_unknown_topic_raises_soon_if_it_is_not_created(version: str) -
 
 @asynccontextmanager
 async def reader(cluster: RealCluster) -> AsyncIterator[Router]:
-    config = net_config(
-        bootstrap_servers=cluster.bootstrap_servers,
-        client_id="test",
-        request_timeout_ms=10000,
-        retry_backoff_ms=50,
-        metadata_max_age_ms=300000,
-        connections_max_idle_ms=540000,
-        api_version=None,
-        security_protocol="PLAINTEXT",
-        ssl_context=None,
+    config = router_config(
+        {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "client_id": "test",
+            "request_timeout_ms": 10000,
+            "retry_backoff_ms": 50,
+        }
     )
     router = Router(config, Telemetry())
     await router.start()

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import re
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
@@ -24,6 +24,27 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, Uns
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT: Final = 9092
+RETRY_BACKOFF_MAX_MS: Final = 1000
+"""The longest pause before a retry, unless `retry_backoff_ms` is longer."""
+
+NETWORK_DEFAULTS: Final[Mapping[str, Any]] = {
+    "request_timeout_ms": 40000,
+    "start_timeout_ms": None,
+    "retry_backoff_ms": 100,
+    "metadata_max_age_ms": 300000,
+    "connections_max_idle_ms": 540000,
+    "api_version": None,
+    "security_protocol": "PLAINTEXT",
+    "ssl_context": None,
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+}
+"""The defaults in the signatures of the clients, for programs that use a router without a client.
+tests/test_options.py compares them; `net_config` has no defaults of its own."""
 
 _NOT_IN_HOST: Final = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 
@@ -79,14 +100,13 @@ def net_config(
     api_version: ApiVersion,
     security_protocol: str,
     ssl_context: ssl.SSLContext | None,
-    sasl_mechanism: str = "PLAIN",
-    sasl_plain_username: str | None = None,
-    sasl_plain_password: str | None = None,
-    sasl_kerberos_service_name: str = "kafka",
-    sasl_kerberos_domain_name: str | None = None,
-    sasl_oauth_token_provider: object = None,
-    retry_backoff_max_ms: int = 1000,
-    start_timeout_ms: int | None = None,
+    sasl_mechanism: str,
+    sasl_plain_username: str | None,
+    sasl_plain_password: str | None,
+    sasl_kerberos_service_name: str,
+    sasl_kerberos_domain_name: str | None,
+    sasl_oauth_token_provider: object,
+    start_timeout_ms: int | None,
 ) -> NetConfig:
     """Check the shared options.
 
@@ -107,15 +127,16 @@ def net_config(
         raise IllegalArgumentError(
             f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
         )
-    for option, given, default in (
-        ("sasl_mechanism", sasl_mechanism, "PLAIN"),
-        ("sasl_plain_username", sasl_plain_username, None),
-        ("sasl_plain_password", sasl_plain_password, None),
-        ("sasl_kerberos_service_name", sasl_kerberos_service_name, "kafka"),
-        ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
-        ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
+    for option, given in (
+        ("sasl_mechanism", sasl_mechanism),
+        ("sasl_plain_username", sasl_plain_username),
+        ("sasl_plain_password", sasl_plain_password),
+        ("sasl_kerberos_service_name", sasl_kerberos_service_name),
+        ("sasl_kerberos_domain_name", sasl_kerberos_domain_name),
+        ("sasl_oauth_token_provider", sasl_oauth_token_provider),
     ):
-        if given != default:  # the value may be a secret: the text leaves it out
+        # The value may be a secret: the text leaves it out.
+        if given != NETWORK_DEFAULTS[option]:
             raise UnsupportedVersionError(
                 f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
                 "doesn't support; expected no SASL options"
@@ -146,10 +167,7 @@ def net_config(
         )
         / 1000,
         retry_backoff_s=check_not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
-        retry_backoff_max_s=max(
-            retry_backoff_ms, check_not_negative("retry_backoff_max_ms", retry_backoff_max_ms)
-        )
-        / 1000,
+        retry_backoff_max_s=max(retry_backoff_ms, RETRY_BACKOFF_MAX_MS) / 1000,
         metadata_max_age_s=check_positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
         connections_max_idle_s=(
             math.inf

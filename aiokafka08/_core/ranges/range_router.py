@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
-from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.router import Router
 from aiokafka08.telemetry import Telemetry
-
-_DEFAULTS: Final = {
-    "request_timeout_ms": 40_000,
-    "retry_backoff_ms": 100,
-    "metadata_max_age_ms": 300_000,
-    "connections_max_idle_ms": 540_000,
-    "api_version": None,
-    "security_protocol": "PLAINTEXT",
-}
 
 
 def router_config(network: Mapping[str, Any]) -> NetConfig:
@@ -30,7 +21,7 @@ def router_config(network: Mapping[str, Any]) -> NetConfig:
     Raises:
         KafkaError: a value is wrong, or isn't supported.
     """
-    return net_config(**{**_DEFAULTS, **network})
+    return net_config(**{**NETWORK_DEFAULTS, **network})
 
 
 @asynccontextmanager

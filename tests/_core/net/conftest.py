@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.limits import NetLimits
 from aiokafka08.telemetry import Event, Telemetry
 
@@ -23,14 +23,11 @@ def make_config() -> MakeConfig:
         bootstrap_servers: Any = "127.0.0.1:1", limits: NetLimits | None = None, **options: Any
     ) -> NetConfig:
         defaults: dict[str, Any] = {
+            **NETWORK_DEFAULTS,
             "client_id": "tests",
             "request_timeout_ms": 5000,
             "retry_backoff_ms": 20,
-            "metadata_max_age_ms": 300_000,
-            "connections_max_idle_ms": 540_000,
-            "api_version": "auto",
             "security_protocol": "PLAINTEXT" if options.get("ssl_context") is None else "SSL",
-            "ssl_context": None,
         }
         config = net_config(bootstrap_servers=bootstrap_servers, **defaults | options)
         return config if limits is None else replace(config, limits=limits)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.config import NetConfig, net_config
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import OffsetStore
@@ -21,14 +21,10 @@ NewStore = Callable[..., Awaitable[OffsetStore]]
 def store_config(bootstrap_servers: str = "127.0.0.1:1", **options: Any) -> NetConfig:
     """Return checked options of the network layer; a store without brokers needs no address."""
     settings: dict[str, Any] = {
+        **NETWORK_DEFAULTS,
         "client_id": "tests",
         "request_timeout_ms": 10_000,
         "retry_backoff_ms": 20,
-        "metadata_max_age_ms": 300_000,
-        "connections_max_idle_ms": 540_000,
-        "api_version": "auto",
-        "security_protocol": "PLAINTEXT",
-        "ssl_context": None,
     } | options
     return net_config(bootstrap_servers=bootstrap_servers, **settings)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.config import net_config
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import RawSet, read_range
+from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaTimeoutError,
@@ -38,16 +38,15 @@ pytestmark = pytest.mark.twins
 @asynccontextmanager
 async def started_router(cluster: EmbeddedCluster) -> AsyncIterator[Router]:
     new = Router(
-        net_config(
-            bootstrap_servers=cluster.bootstrap_servers,
-            client_id="x",
-            request_timeout_ms=5000,
-            retry_backoff_ms=20,
-            metadata_max_age_ms=60_000,
-            connections_max_idle_ms=60_000,
-            api_version=None,
-            security_protocol="PLAINTEXT",
-            ssl_context=None,
+        router_config(
+            {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "client_id": "x",
+                "request_timeout_ms": 5000,
+                "retry_backoff_ms": 20,
+                "metadata_max_age_ms": 60_000,
+                "connections_max_idle_ms": 60_000,
+            }
         ),
         Telemetry(),
     )

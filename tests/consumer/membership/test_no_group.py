@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.config import net_config
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.structs import TopicPartition
@@ -51,16 +51,15 @@ def _longer(calls: list[Any], count: int) -> bool:
 async def test_later_partitions_are_read_from_their_beginning() -> None:
     """With auto_offset_reset="latest" what was written before the refresh would be lost."""
     router = Router(
-        net_config(
-            bootstrap_servers="localhost:1",
-            client_id="x",
-            request_timeout_ms=1000,
-            retry_backoff_ms=10,
-            metadata_max_age_ms=1000,
-            connections_max_idle_ms=1000,
-            api_version=None,
-            security_protocol="PLAINTEXT",
-            ssl_context=None,
+        router_config(
+            {
+                "bootstrap_servers": "localhost:1",
+                "client_id": "x",
+                "request_timeout_ms": 1000,
+                "retry_backoff_ms": 10,
+                "metadata_max_age_ms": 1000,
+                "connections_max_idle_ms": 1000,
+            }
         ),
         Telemetry(),
     )
