@@ -118,6 +118,18 @@ async def test_old_broker_is_named_with_its_release_and_what_to_do() -> None:
     )
 
 
+async def test_old_broker_with_tls_is_refused() -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(CERTIFICATE / "cert.pem", CERTIFICATE / "key.pem")
+    tls = (
+        f'"security.protocol" = "SSL"\n"ssl.ca.location" = "{CERTIFICATE / "cert.pem"}"\n'
+        '"ssl.endpoint.identification.algorithm" = "none"'
+    )
+    async with listening(ScriptedPeer(OF_0_8_2), tls=server) as peer:
+        with pytest.raises(UnsupportedVersionError, match=r"is of 0\.8\.2"):
+            await check(config_of(peer.address, more=tls))
+
+
 async def test_address_that_hangs_holds_up_no_other() -> None:
     async with listening(swallow) as hanging, listening(ScriptedPeer(OF_0_8_2)) as peer:
         with pytest.raises(UnsupportedVersionError):

@@ -100,6 +100,7 @@ def _network(target: TargetConfig, client_id: str) -> NetConfig:
             "request_timeout_ms": _TIMEOUT_MS,
             "bootstrap_servers": target.bootstrap,
             "client_id": client_id,
+            "security_protocol": "PLAINTEXT" if tls is None else "SSL",
             "ssl_context": ssl_context(tls, prefix=prefix),
         }
     )
