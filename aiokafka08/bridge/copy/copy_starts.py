@@ -1,7 +1,8 @@
 """`CopyStarts`: where a session begins to copy each partition.
 
-`positions` says what the target knows. A partition of which it knows nothing begins at the start of
-its log, or with `copy.start = "latest"` at its end. A topic that was created again begins anew.
+`copy_positions` says what the target knows. A partition of which it knows nothing begins at the
+start of its log, or with `copy.start = "latest"` at its end. A topic that was created again begins
+anew.
 
 Invariant: the end counts only for partitions that the bridge's first session finds with a leader.
 Later nobody can tell how many messages came before the partition was found, so it begins at the

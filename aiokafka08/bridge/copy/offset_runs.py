@@ -13,7 +13,7 @@ Invariants:
   message at or behind it.
 - `RunLog` loses no run: pages change how many records hold the runs, and nothing else.
 
-Pure. The sink feeds `runs_of` with acknowledged offsets; `formats` has the bytes of the records.
+Pure. The sink feeds `runs_of` with acknowledged offsets; `run_formats` has the bytes of them.
 """
 
 from __future__ import annotations
