@@ -110,9 +110,9 @@ class GroupsConfig:
 
     def includes(self, group: str) -> bool:
         """Return whether a group of the source is translated."""
-        if any(one.fullmatch(group) for one in self.exclude):
+        if any(pattern.fullmatch(group) for pattern in self.exclude):
             return False
-        return any(one.fullmatch(group) for one in self.include)
+        return any(pattern.fullmatch(group) for pattern in self.include)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _text(value: object) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
         raise ValueError("a list of non-empty strings")
     return tuple(value)
 
@@ -248,11 +248,11 @@ def _table(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("a table of properties")
     texts: dict[str, str] = {}
-    for name, one in value.items():
-        if isinstance(one, bool):
-            texts[name] = str(one).lower()
-        elif isinstance(one, str | int | float):
-            texts[name] = str(one)
+    for name, setting in value.items():
+        if isinstance(setting, bool):
+            texts[name] = str(setting).lower()
+        elif isinstance(setting, str | int | float):
+            texts[name] = str(setting)
         else:
             raise ValueError(f"a string, number or boolean for {name}")
     return texts
@@ -263,9 +263,9 @@ def _renames(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list):
         raise ValueError(expected)
     rules: list[tuple[str, str]] = []
-    for one in value:
-        match one:
-            case {"pattern": str(pattern), "to": str(to)} if len(one) == 2:
+    for rule in value:
+        match rule:
+            case {"pattern": str(pattern), "to": str(to)} if len(rule) == 2:
                 rules.append((pattern, to))
             case _:
                 raise ValueError(expected)
@@ -470,9 +470,9 @@ def _address(section: str, text: str) -> str:
 
 
 def _source(values: Mapping[str, Any]) -> SourceConfig:
-    given: dict[str, str] = values["properties"]
+    properties: dict[str, str] = values["properties"]
     network: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in properties.items():
         option = f"source.properties.{name}"
         if name in NETWORK and name not in ("bootstrap.servers", "client.id"):
             argument, parse = NETWORK[name]
@@ -487,8 +487,8 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
         zookeeper=values["zookeeper"],
         alias=values["alias"],
         network=network,
-        tls=tls_options(given) if is_tls(given) else None,
-        properties=given,
+        tls=tls_options(properties) if is_tls(properties) else None,
+        properties=properties,
     )
 
 

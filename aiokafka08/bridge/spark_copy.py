@@ -157,11 +157,11 @@ def source_options(part: SparkPart) -> dict[str, str]:
     assigned: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
-    for one in part.ranges:
-        topic, number = one.source
+    for range_ in part.ranges:
+        topic, number = range_.source
         assigned.setdefault(topic, []).append(number)
-        starts.setdefault(topic, {})[str(number)] = one.start
-        ends.setdefault(topic, {})[str(number)] = one.end
+        starts.setdefault(topic, {})[str(number)] = range_.start
+        ends.setdefault(topic, {})[str(number)] = range_.end
     return {
         **{f"kafka.{name}": value for name, value in config.source.properties.items()},
         "kafka.bootstrap.servers": config.source.bootstrap,

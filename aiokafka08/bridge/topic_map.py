@@ -51,13 +51,13 @@ class TopicMap:
         """Return whether a topic of the source is copied."""
         if _is_internal(topic):
             return False
-        if any(one.fullmatch(topic) for one in self.exclude):
+        if any(pattern.fullmatch(topic) for pattern in self.exclude):
             return False
-        return any(one.fullmatch(topic) for one in self.include)
+        return any(pattern.fullmatch(topic) for pattern in self.include)
 
     def appends(self, topic: str) -> bool:
         """Return whether a topic of the source is copied behind messages that aren't its own."""
-        return any(one.fullmatch(topic) for one in self.append)
+        return any(pattern.fullmatch(topic) for pattern in self.append)
 
     def mismatch(self, topics: Iterable[str]) -> str | None:
         """Return which patterns match no topic of the source, or that all topics are excluded.
@@ -68,7 +68,7 @@ class TopicMap:
         Returns:
             What is wrong, with the topics that were found; None if nothing is.
         """
-        names = [one for one in topics if not _is_internal(one)]
+        names = [topic for topic in topics if not _is_internal(topic)]
         if patterns := unmatched(self.include, names):
             return nothing_matches("topic", patterns, names)
         if not any(map(self.includes, names)):
@@ -98,7 +98,7 @@ class TopicMap:
         Raises:
             IllegalArgumentError: two topics would get the same name, or one an illegal name.
         """
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         sources: dict[str, str] = {}
         for topic in sorted(filter(self.includes, topics)):
             name = self.target_name(topic)
@@ -107,13 +107,13 @@ class TopicMap:
                     f"topics.rename or --rename: topics {other!r} and {topic!r} would both become "
                     f"{name!r}; expected a name of its own for each"
                 )
-            found[topic] = name
-        return found
+            names[topic] = name
+        return names
 
 
 def unmatched(patterns: Iterable[re.Pattern[str]], names: Collection[str]) -> list[str]:
     """Return the patterns that match none of the names as a whole."""
-    return [one.pattern for one in patterns if not any(map(one.fullmatch, names))]
+    return [pattern.pattern for pattern in patterns if not any(map(pattern.fullmatch, names))]
 
 
 def _is_internal(topic: str) -> bool:
@@ -126,7 +126,7 @@ def compiled(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...
     Raises:
         IllegalArgumentError: one isn't a regular expression; the text names the option.
     """
-    return tuple(_compiled(option, one) for one in patterns)
+    return tuple(_compiled(option, pattern) for pattern in patterns)
 
 
 def rename_rule(option: str, pattern: str, to: str) -> RenameRule:

@@ -34,18 +34,18 @@ def some_of(names: Sequence[str], most: int = NAMES) -> str:
     return ", ".join(names[:most]) + more
 
 
-def nothing_matches(what: str, patterns: Sequence[str], names: Iterable[str]) -> str:
+def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) -> str:
     """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is.
 
     Args:
-        what: "topic" or "group".
+        noun: "topic" or "group".
         patterns: at least one.
         names: all topics or groups of the source.
     """
-    found = some_of(sorted(names), _FOUND_NAMES) or "none"
+    shown = some_of(sorted(names), _FOUND_NAMES) or "none"
     return (
-        f"{what}s.include: {', '.join(map(repr, patterns))} matches no {what} of the source. A "
-        f"pattern must match the whole name. The {what}s found: {found}"
+        f"{noun}s.include: {', '.join(map(repr, patterns))} matches no {noun} of the source. A "
+        f"pattern must match the whole name. The {noun}s found: {shown}"
     )
 
 

@@ -205,17 +205,17 @@ def connection_options(function: Function) -> Function:
     return with_settings
 
 
-def name_value(option: str, given: Sequence[str]) -> dict[str, str]:
+def name_value(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the values of an option that is given as NAME=VALUE, several times.
 
     Raises:
         IllegalArgumentError: one isn't NAME=VALUE.
     """
     values: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise IllegalArgumentError(f"{option} {one}: expected NAME=VALUE")
+            raise IllegalArgumentError(f"{option} {text}: expected NAME=VALUE")
         values[name.strip()] = value.strip()
     return values
 
@@ -236,14 +236,14 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
     levels = {"aiokafka08": level, **(others or {})}
     before = {name: logging.getLogger(name).level for name in levels}
     logger.addHandler(handler)
-    for name, one in levels.items():
-        logging.getLogger(name).setLevel(one.upper())
+    for name, logger_level in levels.items():
+        logging.getLogger(name).setLevel(logger_level.upper())
 
     @click.get_current_context().call_on_close
     def restore() -> None:
         logger.removeHandler(handler)
-        for name, one in before.items():
-            logging.getLogger(name).setLevel(one)
+        for name, logger_level in before.items():
+            logging.getLogger(name).setLevel(logger_level)
 
 
 def file_sources(config: str | None, profile: str | None) -> list[Source]:

@@ -46,15 +46,17 @@ def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> 
     """Return the text of a file."""
     if format == "zookeeper":
         return "".join(
-            f"/consumers/{one.group}/offsets/{one.topic}/{one.partition}:{one.offset}\n"
-            for one in offsets
+            f"/consumers/{offset.group}/offsets/{offset.topic}/{offset.partition}:{offset.offset}\n"
+            for offset in offsets
         )
     if format == "csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows((one.group, one.topic, one.partition, one.offset) for one in offsets)
+        writer.writerows(
+            (offset.group, offset.topic, offset.partition, offset.offset) for offset in offsets
+        )
         return text.getvalue()
-    items = [one._asdict() for one in offsets]
+    items = [offset._asdict() for offset in offsets]
     if format == "json":
         return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
     return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
@@ -82,12 +84,12 @@ def parse_offsets(text: str, origin: str) -> list[GroupOffset]:
     else:
         parse = _parse_csv
     offsets: dict[tuple[object, ...], GroupOffset] = {}
-    for where, one in parse(text, origin):
-        _check_numbers(where, one)
-        if offsets.setdefault(one[:4], one) is not one:
+    for where, offset in parse(text, origin):
+        _check_numbers(where, offset)
+        if offsets.setdefault(offset[:4], offset) is not offset:
             raise IllegalArgumentError(
-                f"{where}: a second offset for {one.topic}/{one.partition}"
-                + ("" if one.group is None else f" of group {one.group!r}")
+                f"{where}: a second offset for {offset.topic}/{offset.partition}"
+                + ("" if offset.group is None else f" of group {offset.group!r}")
             )
     if not offsets:
         raise IllegalArgumentError(f"{origin}: no offsets; expected at least one")
@@ -100,11 +102,13 @@ def offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[
     Raises:
         IllegalArgumentError: there are none; the text names the file, `origin`.
     """
-    found = [one._replace(group=group) for one in offsets if one.group in (None, group)]
-    if not found:
+    group_offsets = [
+        offset._replace(group=group) for offset in offsets if offset.group in (None, group)
+    ]
+    if not group_offsets:
         name = "stdin" if origin == "-" else origin
         raise IllegalArgumentError(f"{name}: no offsets of group {group!r}")
-    return found
+    return group_offsets
 
 
 def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
@@ -140,7 +144,9 @@ def _from_object(where: str, item: Any) -> GroupOffset:
     for name, allowed in types.items():
         value = item.get(name)
         if not isinstance(value, allowed) or isinstance(value, bool):
-            expected = " or ".join("null" if one is type(None) else one.__name__ for one in allowed)
+            expected = " or ".join(
+                "null" if kind is type(None) else kind.__name__ for kind in allowed
+            )
             raise IllegalArgumentError(f"{where}: {name}={_shortened(value)}; expected {expected}")
     store = item.get("store")
     if store not in ("kafka", "zookeeper", None):
@@ -157,13 +163,13 @@ def _from_object(where: str, item: Any) -> GroupOffset:
 
 def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
     for where, line in _lines(text, origin):
-        found = _NODE.fullmatch(line)
-        if found is None:
+        match = _NODE.fullmatch(line)
+        if match is None:
             raise IllegalArgumentError(
                 f"{where}: {_shortened(line)}; expected /consumers/GROUP/offsets/TOPIC/PARTITION:"
                 "OFFSET"
             )
-        group, topic, partition, offset = found.groups()
+        group, topic, partition, offset = match.groups()
         yield where, GroupOffset(group, "zookeeper", topic, int(partition), int(offset), "")
 
 
@@ -197,11 +203,11 @@ def _lines(text: str, origin: str) -> Iterator[tuple[str, str]]:
             yield f"{origin}, line {number}", line.strip()
 
 
-def _check_numbers(where: str, one: GroupOffset) -> None:
-    if not 0 <= one.partition <= _LARGEST_PARTITION:
-        raise IllegalArgumentError(f"{where}: partition {one.partition}; expected 0 or more")
-    if not 0 <= one.offset <= LAST_OFFSET:
-        raise IllegalArgumentError(f"{where}: offset {one.offset}; expected 0 or more")
+def _check_numbers(where: str, offset: GroupOffset) -> None:
+    if not 0 <= offset.partition <= _LARGEST_PARTITION:
+        raise IllegalArgumentError(f"{where}: partition {offset.partition}; expected 0 or more")
+    if not 0 <= offset.offset <= LAST_OFFSET:
+        raise IllegalArgumentError(f"{where}: offset {offset.offset}; expected 0 or more")
 
 
 def _shortened(value: object) -> str:

@@ -52,9 +52,9 @@ class TargetMoves:
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
         """Return each stored group with the target of each partition."""
         existing = {
-            TopicPartition(topic["topic"], one["partition"])
+            TopicPartition(topic["topic"], partition["partition"])
             for topic in await admin.describe_topics()
-            for one in topic["partitions"]
+            for partition in topic["partitions"]
         }
         named = self._named(existing)
         moves = []
@@ -66,10 +66,12 @@ class TargetMoves:
     def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:
         named: list[TopicPartition] = []
         for topic, partitions in self._topics.items():
-            there = sorted(tp for tp in existing if tp.topic == topic)
-            if not there:
+            topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
+            if not topic_partitions:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
-            named += [TopicPartition(topic, one) for one in sorted(partitions)] or there
+            named += [
+                TopicPartition(topic, number) for number in sorted(partitions)
+            ] or topic_partitions
         return named
 
 
@@ -86,19 +88,19 @@ class FileMoves:
         """Return each stored group with the offset of each partition."""
         moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
         places: dict[tuple[str, str | None], list[StoredGroup]] = {}
-        for one in self._offsets:
-            key = str(one.group), self._store or one.store
+        for offset in self._offsets:
+            key = str(offset.group), self._store or offset.store
             if key not in places:
                 places[key] = [group for group, _ in await _where_it_is(admin, *key)]
             for group in places[key]:
                 targets = moves.setdefault(group, {})
-                tp = TopicPartition(one.topic, one.partition)
+                tp = TopicPartition(offset.topic, offset.partition)
                 if tp in targets:
                     raise IllegalArgumentError(
                         f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
                         f"{group.store}: the file has both stores, and --store names one"
                     )
-                targets[tp] = OffsetAndMetadata(one.offset, one.metadata)
+                targets[tp] = OffsetAndMetadata(offset.offset, offset.metadata)
         return list(moves.items())
 
 
@@ -112,25 +114,25 @@ async def _where_it_is(
         GroupIdNotFound: no store is named, and the group has no offsets.
     """
     possible = await admin.possible_groups([group])
-    wanted = [one for one in possible if store in (None, one.store)]
+    wanted = [place for place in possible if store in (None, place.store)]
     if not wanted:
         raise UnsupportedVersionError(
             f"--store {store}: group {group!r} can't be there; the brokers keep it in "
-            f"{' or '.join(one.store for one in possible)}"
+            f"{' or '.join(place.store for place in possible)}"
         )
     stored = await admin.list_stored_offsets(wanted)
-    found: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
-    for one, offsets in zip(wanted, stored, strict=True):
+    places: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
+    for place, offsets in zip(wanted, stored, strict=True):
         if offsets.error is not None:
             raise offsets.error
         if store is not None or offsets.offsets:
-            found.append((one, offsets.offsets.keys()))
-    if not found:
+            places.append((place, offsets.offsets.keys()))
+    if not places:
         raise GroupIdNotFound(
             f"group {group!r} has no committed offsets. To commit its first ones, name the place "
             "with --store"
         )
-    return found
+    return places
 
 
 async def plan_and_move(
@@ -164,12 +166,12 @@ async def plan_and_move(
                 {
                     "group": group.group,
                     "store": group.store,
-                    "topic": one.topic,
-                    "partition": one.partition,
-                    "committed": one.current,
-                    "new": one.new,
+                    "topic": offset.topic,
+                    "partition": offset.partition,
+                    "committed": offset.current,
+                    "new": offset.new,
                 }
-                for one in planned
+                for offset in planned
             ]
     return plan
 
@@ -177,17 +179,22 @@ async def plan_and_move(
 async def _refuse_outside(
     admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
 ) -> None:
-    outside = [(group, one) for group, planned in plan for one in planned if one.new != one.wanted]
+    outside = [
+        (group, offset)
+        for group, planned in plan
+        for offset in planned
+        if offset.new != offset.wanted
+    ]
     if not outside:
         return
     logs = await admin.list_log_bounds(
-        {TopicPartition(one.topic, one.partition) for _, one in outside}
+        {TopicPartition(offset.topic, offset.partition) for _, offset in outside}
     )
     texts = []
-    for group, one in outside:
-        log = logs[TopicPartition(one.topic, one.partition)]
+    for group, offset in outside:
+        log = logs[TopicPartition(offset.topic, offset.partition)]
         texts.append(
-            f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted}, "
+            f"{offset.topic}/{offset.partition} of group {group.group!r}: offset {offset.wanted}, "
             + (
                 "the log's bounds aren't known, its leader is away"
                 if log.start is None or log.end is None
@@ -204,7 +211,9 @@ async def _commit(
     admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
 ) -> None:
     offsets = {
-        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.new, one.metadata)
-        for one in planned
+        TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
+            offset.new, offset.metadata
+        )
+        for offset in planned
     }
     await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)

@@ -52,9 +52,9 @@ def parse_java(text: str, path: str) -> Source:
     """
     values: dict[str, str] = {}
     for number, logical in _logical_lines(text):
-        found = _SEPARATOR.search(logical)
-        end = len(logical) if found is None else found.start(1)
-        start = len(logical) if found is None else found.end(1)
+        separator = _SEPARATOR.search(logical)
+        end = len(logical) if separator is None else separator.start(1)
+        start = len(logical) if separator is None else separator.end(1)
         where = f"configuration file {path}, line {number}"
         values[_unescape(logical[:end], where)] = _unescape(logical[start:], where)
     return Source(path, values)
@@ -137,7 +137,7 @@ def _flatten(table: dict[str, Any], prefix: str, where: str) -> Any:
             yield name, str(value).lower()
         elif isinstance(value, str | int | float):
             yield name, str(value)
-        elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield name, ",".join(value)
         else:
             raise IllegalArgumentError(

@@ -93,12 +93,12 @@ class Settings:
 
 
 def _storage(option: str, text: str) -> str:
-    storage: str = choice(option, text, {one: one for one in ("zookeeper", "kafka", "dual")})
+    storage: str = choice(option, text, {name: name for name in ("zookeeper", "kafka", "dual")})
     return storage
 
 
 def _headers(option: str, text: str) -> str:
-    mode: str = choice(option, text, {one: one for one in ("refuse", "drop", "embedded")})
+    mode: str = choice(option, text, {name: name for name in ("refuse", "drop", "embedded")})
     return mode
 
 
@@ -146,11 +146,11 @@ def flag_source(
         IllegalArgumentError: an `-X` isn't NAME=VALUE, or is a secret; or the timeout isn't a time.
     """
     values: dict[str, str] = {}
-    for one in properties:
-        name, equals, value = one.partition("=")
+    for text in properties:
+        name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise IllegalArgumentError(f"-X {one}: expected NAME=VALUE")
+            raise IllegalArgumentError(f"-X {text}: expected NAME=VALUE")
         if is_secret(name):
             variable = ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
             raise IllegalArgumentError(
@@ -183,7 +183,7 @@ def environment_source(environment: Mapping[str, str]) -> Source:
     )
 
 
-class _Given(NamedTuple):
+class _Property(NamedTuple):
     name: str
     text: str
     origin: str
@@ -200,22 +200,22 @@ def settings(sources: Sequence[Source]) -> Settings:
             `bootstrap.servers`.
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of a property.
     """
-    merged: dict[str, _Given] = {}
+    merged: dict[str, _Property] = {}
     for source in sources:
         for name, text in source.values.items():
-            merged[_canonical(name)] = _Given(name, text, source.origin)
-    texts = {name: given.text for name, given in merged.items()}
-    found: dict[str, dict[str, Any]] = {"network": {}, "producer": {}, "consumer": {}}
+            merged[_canonical(name)] = _Property(name, text, source.origin)
+    texts = {name: property_.text for name, property_ in merged.items()}
+    arguments: dict[str, dict[str, Any]] = {"network": {}, "producer": {}, "consumer": {}}
     notes: list[str] = []
-    for name, given in merged.items():
+    for name, property_ in merged.items():
         try:
-            _add(name, given, texts, found, notes)
+            _add(name, property_, texts, arguments, notes)
         except KafkaError as error:
-            raise type(error)(f"{error.text} ({given.origin})") from None
+            raise type(error)(f"{error.text} ({property_.origin})") from None
     network = {
         "client_id": _CLIENT_ID,
         "request_timeout_ms": _REQUEST_TIMEOUT_MS,
-        **found["network"],
+        **arguments["network"],
     }
     network.setdefault("start_timeout_ms", min(_START_TIMEOUT_MS, network["request_timeout_ms"]))
     if "bootstrap_servers" not in network:
@@ -226,8 +226,8 @@ def settings(sources: Sequence[Source]) -> Settings:
     zookeeper = merged.get(_ZOOKEEPER)
     return Settings(
         network=network,
-        producer=found["producer"],
-        consumer=found["consumer"],
+        producer=arguments["producer"],
+        consumer=arguments["consumer"],
         zookeeper_connect=None if zookeeper is None else nonempty(_ZOOKEEPER, zookeeper.text),
         tls=tls_options(texts) if is_tls(texts) else None,
         notes=tuple(notes),
@@ -271,13 +271,13 @@ def _canonical(name: str) -> str:
 
 def _add(
     name: str,
-    given: _Given,
+    property_: _Property,
     texts: Mapping[str, str],
-    found: Mapping[str, dict[str, Any]],
+    arguments: Mapping[str, dict[str, Any]],
     notes: list[str],
 ) -> None:
-    """Parse a property into `found`, or add a note that it has no effect."""
-    shown = show_option(given.name, given.text)
+    """Parse a property into `arguments`, or add a note that it has no effect."""
+    shown = show_option(property_.name, property_.text)
     for kind, table in (
         ("network", _OF_NETWORK),
         ("producer", _OF_PRODUCER),
@@ -285,7 +285,7 @@ def _add(
     ):
         if name in table:
             argument, parse = table[name]
-            found[kind][argument] = parse(given.name, given.text)
+            arguments[kind][argument] = parse(property_.name, property_.text)
             return
     if name == _ZOOKEEPER:
         return
@@ -295,9 +295,9 @@ def _add(
         notes.append(f"{shown} has no effect: {property_names.WITHOUT_EFFECT[name]}")
     elif name.startswith("sasl."):
         if texts.get("security.protocol", "").strip().upper().startswith("SASL"):
-            raise no_sasl(hide_value(given.name))
+            raise no_sasl(hide_value(property_.name))
         notes.append(
-            f"{hide_value(given.name)} has no effect: security.protocol doesn't ask for SASL"
+            f"{hide_value(property_.name)} has no effect: security.protocol doesn't ask for SASL"
         )
     elif name in _ALL_TLS or name in _ALL_TLS_UNSUPPORTED:
         if name in _TLS_FILES and "security.protocol" not in texts:
@@ -312,7 +312,9 @@ def _add(
                 f"{shown} is not supported; expected one of {', '.join(sorted(_ALL_TLS))}"
             )
     else:
-        raise IllegalArgumentError(f"{hide_value(given.name)}: unknown property{_similar(name)}")
+        raise IllegalArgumentError(
+            f"{hide_value(property_.name)}: unknown property{_similar(name)}"
+        )
 
 
 def _similar(name: str) -> str:

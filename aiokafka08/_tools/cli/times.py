@@ -93,11 +93,11 @@ def _time_ms(text: str, now_ms: int) -> int | None:
 def _duration_ms(text: str) -> int | None:
     if _SIMPLE.fullmatch(text):
         return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text)))
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         return None
     units = ("w", "d", "h", "m", "s")
-    amounts = zip(found.groups(), units, strict=True)
+    amounts = zip(match.groups(), units, strict=True)
     return round(sum(float(amount) * _UNIT_MS[unit] for amount, unit in amounts if amount))
 
 

@@ -64,14 +64,14 @@ def dead_cleaner(
         scans: the scans of these times.
         elapsed_s: the seconds in between.
     """
-    found = []
+    partitions = []
     for tp, scan in sorted(scans[1].items()):
-        was, one = first.partition(tp), last.partition(tp)
-        if was is None or one is None or was.end is None or one.end is None:
+        earlier, later = first.partition(tp), last.partition(tp)
+        if earlier is None or later is None or earlier.end is None or later.end is None:
             continue
-        if scan.repeated and scan == scans[0].get(tp) and one.end > was.end:
-            found.append((tp, ()))
-    for where, _ in grouped(found):
+        if scan.repeated and scan == scans[0].get(tp) and later.end > earlier.end:
+            partitions.append((tp, ()))
+    for where, _ in grouped(partitions):
         yield Finding(
             FindingCode.DEAD_CLEANER,
             where,

@@ -188,7 +188,7 @@ class Finding:
 
 def is_healthy(findings: Iterable[Finding]) -> bool:
     """Return True if there are only notes."""
-    return all(one.code.severity is Severity.NOTE for one in findings)
+    return all(finding.code.severity is Severity.NOTE for finding in findings)
 
 
 def find_code(option: str, text: str) -> FindingCode:
@@ -208,4 +208,4 @@ _ORDER: Final = {code: number for number, code in enumerate(FindingCode)}
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings by severity, the most urgent first, then by code and place."""
-    return sorted(findings, key=lambda one: (_ORDER[one.code], one.where))
+    return sorted(findings, key=lambda finding: (_ORDER[finding.code], finding.where))

@@ -159,9 +159,14 @@ def _positions(
 ) -> Iterator[tuple[TopicPartition, int, int, int]]:
     """Yield partition, committed offset, start and end of the log, where all three are known."""
     for tp, offset in sorted(group.committed.items()):
-        one = cluster.partition(tp)
-        if one is not None and one.start is not None and one.end is not None and offset >= 0:
-            yield tp, offset, one.start, one.end
+        partition = cluster.partition(tp)
+        if (
+            partition is not None
+            and partition.start is not None
+            and partition.end is not None
+            and offset >= 0
+        ):
+            yield tp, offset, partition.start, partition.end
 
 
 def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:

@@ -91,9 +91,9 @@ class LogSampler:
                 for leader, offsets in of_leader.items()
             )
         ):
-            for tp, one in fetched.items():
-                if len(one.message_set) > _MAGIC_AT:
-                    formats.setdefault(tp.topic, set()).add(one.message_set[_MAGIC_AT])
+            for tp, partition in fetched.items():
+                if len(partition.message_set) > _MAGIC_AT:
+                    formats.setdefault(tp.topic, set()).add(partition.message_set[_MAGIC_AT])
         return formats
 
     # --- lines of 0.8 -----------------------------------------------------------------------------
@@ -113,13 +113,15 @@ class LogSampler:
             for node_id, release in releases.items()
             if release == str(BrokerLine.V0_8) and node_id in messages
         ]
-        found = await asyncio.gather(*(self._is_0_8_2(one, *messages[one]) for one in unknown))
+        results = await asyncio.gather(
+            *(self._is_0_8_2(node_id, *messages[node_id]) for node_id in unknown)
+        )
         told = {True: str(BrokerLine.V0_8_2), False: "0.8.0 or 0.8.1"}
         return {
             **releases,
             **{
                 node_id: told[is_0_8_2]
-                for node_id, is_0_8_2 in zip(unknown, found, strict=True)
+                for node_id, is_0_8_2 in zip(unknown, results, strict=True)
                 if is_0_8_2 is not None
             },
         }
@@ -147,8 +149,8 @@ class LogSampler:
         longest: dict[str, tuple[int, TopicPartition, int, int]] = {}
         for tp, leader, start, end in _readable(cluster):
             if end - start >= _MIN_MESSAGES:
-                found = (end - start, tp, leader, start)
-                longest[tp.topic] = max(found, longest.get(tp.topic, found))
+                candidate = (end - start, tp, leader, start)
+                longest[tp.topic] = max(candidate, longest.get(tp.topic, candidate))
         costs: dict[TopicPartition, SearchCost] = {}
         for length, tp, leader, start in longest.values():
             cost = await self._search_cost(
@@ -227,9 +229,9 @@ class LogSampler:
         )
         # The response has the end of the log and the starts of the segments, the newest first.
         return {
-            tp: (found[-1], found[-2])
-            for tp, found in segments.items()
-            if not isinstance(found, KafkaError) and 3 <= len(found) < _MANY_SEGMENTS
+            tp: (offsets[-1], offsets[-2])
+            for tp, offsets in segments.items()
+            if not isinstance(offsets, KafkaError) and 3 <= len(offsets) < _MANY_SEGMENTS
         }
 
     # --- fetches ----------------------------------------------------------------------------------
@@ -254,20 +256,24 @@ class LogSampler:
         except KafkaError:
             return {}
         return {
-            TopicPartition(topic.topic, one.partition): one
+            TopicPartition(topic.topic, partition.partition): partition
             for topic in response.topics
-            for one in topic.partitions
-            if not one.error_code
+            for partition in topic.partitions
+            if not partition.error_code
         }
 
 
 def _readable(cluster: ClusterSample) -> Iterator[tuple[TopicPartition, int, int, int]]:
     """Yield partition, leader, start and end of the logs that have offsets and can be read."""
-    for tp, one in cluster.partitions():
-        if one.start is not None and one.end is not None and one.start < one.end:
-            broker = None if one.leader is None else cluster.brokers.get(one.leader)
+    for tp, partition in cluster.partitions():
+        if (
+            partition.start is not None
+            and partition.end is not None
+            and partition.start < partition.end
+        ):
+            broker = None if partition.leader is None else cluster.brokers.get(partition.leader)
             if broker is not None and broker.error is None:
-                yield tp, broker.node_id, one.start, one.end
+                yield tp, broker.node_id, partition.start, partition.end
 
 
 def _scan(tp: TopicPartition, fetched: FetchedPartition, start: int, stop: int) -> KeyScan:

@@ -57,22 +57,24 @@ def shows_formats(release: str | None) -> bool:
 
 
 def formats(
-    found: Mapping[str, Collection[int]], cluster: ClusterSample, releases: Mapping[int, str]
+    topic_formats: Mapping[str, Collection[int]],
+    cluster: ClusterSample,
+    releases: Mapping[int, str],
 ) -> Iterator[Finding]:
     """List the message formats in use, and find topics with several or with a foreign one.
 
     Args:
-        found: per topic the formats of the messages that were sampled.
+        topic_formats: per topic the formats of the messages that were sampled.
         cluster: the cluster.
         releases: the brokers' releases, by node id.
     """
     topics: dict[str, set[str]] = {}
-    for name, used in found.items():
+    for name, used in topic_formats.items():
         for number in used:
             topics.setdefault(f"format {number}", set()).add(name)
-    for tp, one in cluster.partitions():
-        release = None if one.leader is None else releases.get(one.leader)
-        if one.start != one.end and release is not None and not shows_formats(release):
+    for tp, partition in cluster.partitions():
+        release = None if partition.leader is None else releases.get(partition.leader)
+        if partition.start != partition.end and release is not None and not shows_formats(release):
             topics.setdefault("unknown", set()).add(tp.topic)
     if topics:
         listed = "; ".join(f"{key}: {name_list(names)}" for key, names in sorted(topics.items()))
@@ -83,8 +85,10 @@ def formats(
             "convert messages for this client, so theirs is unknown)",
             "Nothing, if it is what you expect",
         )
-    is_old = bool(releases) and all(one.startswith(("0.8", "0.9")) for one in releases.values())
-    for name, used in sorted(found.items()):
+    is_old = bool(releases) and all(
+        release.startswith(("0.8", "0.9")) for release in releases.values()
+    )
+    for name, used in sorted(topic_formats.items()):
         if is_old and max(used, default=0) > 0:
             yield Finding(
                 FindingCode.FOREIGN_FORMAT,

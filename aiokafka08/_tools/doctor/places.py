@@ -14,10 +14,10 @@ from aiokafka08.structs import TopicPartition
 K = TypeVar("K")
 
 
-def grouped(found: Iterable[tuple[TopicPartition, K]]) -> Iterator[tuple[str, K]]:
+def grouped(details: Iterable[tuple[TopicPartition, K]]) -> Iterator[tuple[str, K]]:
     """Yield a place for all partitions of a topic that have an equal (hashable) detail."""
     places: dict[tuple[str, K], list[int]] = {}
-    for tp, detail in found:
+    for tp, detail in details:
         places.setdefault((tp.topic, detail), []).append(tp.partition)
     for (topic, detail), numbers in places.items():
         yield place(topic, numbers), detail
@@ -56,9 +56,9 @@ def node_list(node_ids: Iterable[int]) -> str:
 def name_list(names: Iterable[str]) -> str:
     """Return the first five names, sorted, and how many more there are."""
     ordered = sorted(names)
-    rest = len(ordered) - 5
+    more = len(ordered) - 5
     shown = ", ".join(ordered[:5])
-    return shown if rest <= 0 else f"{shown} and {rest} more"
+    return shown if more <= 0 else f"{shown} and {more} more"
 
 
 def duration(seconds: float) -> str:

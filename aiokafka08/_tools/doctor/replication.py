@@ -26,9 +26,9 @@ def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
                 "stays so, restart the controller's broker",
             )
     without = (
-        (tp, (one.stored_isr, one.assigned))
-        for tp, one in cluster.partitions()
-        if one.leader is None
+        (tp, (partition.stored_isr, partition.assigned))
+        for tp, partition in cluster.partitions()
+        if partition.leader is None
     )
     for where, (isr, assigned) in grouped(without):
         yield Finding(
@@ -57,12 +57,20 @@ def _how_to_get_a_leader(isr: tuple[int, ...] | None, assigned: tuple[int, ...] 
 
 def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
     """Find partitions that have a leader, but not all replicas in sync."""
-    found = (
-        (tp, (one.in_sync, len(one.all_replicas), _missing(one), _has_unlisted_replica(one)))
-        for tp, one in cluster.partitions()
-        if one.leader is not None
+    details = (
+        (
+            tp,
+            (
+                partition.in_sync,
+                len(partition.all_replicas),
+                _missing(partition),
+                _has_unlisted_replica(partition),
+            ),
+        )
+        for tp, partition in cluster.partitions()
+        if partition.leader is not None
     )
-    for where, (in_sync, replicas, missing, is_one_unlisted) in grouped(found):
+    for where, (in_sync, replicas, missing, is_one_unlisted) in grouped(details):
         if not missing and not is_one_unlisted:
             continue
         why = f"{len(in_sync)} of {replicas} replicas in sync"
@@ -84,13 +92,13 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
         )
 
 
-def _has_unlisted_replica(one: PartitionSample) -> bool:
+def _has_unlisted_replica(partition: PartitionSample) -> bool:
     """Return whether the brokers report a dead replica, and don't list it (docs/brokers.md 4.7)."""
-    return one.lacks_replica and one.assigned is None
+    return partition.lacks_replica and partition.assigned is None
 
 
-def _missing(one: PartitionSample) -> tuple[int, ...]:
-    return tuple(sorted(set(one.all_replicas) - set(one.in_sync)))
+def _missing(partition: PartitionSample) -> tuple[int, ...]:
+    return tuple(sorted(set(partition.all_replicas) - set(partition.in_sync)))
 
 
 def stale_isr(
@@ -122,12 +130,12 @@ def stale_isr(
 def _differences(
     cluster: ClusterSample,
 ) -> Iterator[tuple[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]]:
-    for tp, one in cluster.partitions():
-        if one.leader is not None and one.stored_isr is not None:
+    for tp, partition in cluster.partitions():
+        if partition.leader is not None and partition.stored_isr is not None:
             # Brokers leave a dead broker out of Metadata before ZooKeeper's ISR shrinks.
             reported, stored = (
                 tuple(sorted(node_id for node_id in isr if node_id in cluster.brokers))
-                for isr in (one.isr, one.stored_isr)
+                for isr in (partition.isr, partition.stored_isr)
             )
             if reported != stored:
                 yield tp, (reported, stored)

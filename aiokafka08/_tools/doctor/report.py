@@ -13,11 +13,13 @@ from aiokafka08.telemetry import count_text
 def report(findings: Sequence[Finding], width: int) -> str:
     """Return the findings as paragraphs, at most `width` characters wide."""
     paragraphs = []
-    for one in findings:
-        lines = [f"{one.code.severity.upper():8}  {one.code.value}: {one.where}"]
-        lines += textwrap.wrap(one.why + ".", width, initial_indent="  ", subsequent_indent="  ")
+    for finding in findings:
+        lines = [f"{finding.code.severity.upper():8}  {finding.code.value}: {finding.where}"]
         lines += textwrap.wrap(
-            one.action + ".", width, initial_indent="  → ", subsequent_indent="    "
+            finding.why + ".", width, initial_indent="  ", subsequent_indent="  "
+        )
+        lines += textwrap.wrap(
+            finding.action + ".", width, initial_indent="  → ", subsequent_indent="    "
         )
         paragraphs.append("\n".join(lines))
     paragraphs.append(summary(findings))
@@ -26,11 +28,13 @@ def report(findings: Sequence[Finding], width: int) -> str:
 
 def summary(findings: Sequence[Finding]) -> str:
     """Return "unhealthy: 1 critical, 2 warnings, 1 note"."""
-    counts = Counter(one.code.severity for one in findings)
+    counts = Counter(finding.code.severity for finding in findings)
     listed = ", ".join(
-        f"{counts[one]} critical" if one is Severity.CRITICAL else count_text(counts[one], one)
-        for one in Severity
-        if counts[one]
+        f"{counts[severity]} critical"
+        if severity is Severity.CRITICAL
+        else count_text(counts[severity], severity)
+        for severity in Severity
+        if counts[severity]
     )
     verdict = "healthy" if is_healthy(findings) else "unhealthy"
     return f"{verdict}: {listed}" if listed else verdict

@@ -52,16 +52,16 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
         if not text.isdecimal() or not topic.partitions:
             continue
         least = int(text)
-        factor = min(len(one.all_replicas) for one in topic.partitions.values())
+        factor = min(len(partition.all_replicas) for partition in topic.partitions.values())
         if (unfit := _unfit(least, factor)) is not None:
             code, why, action = unfit
             yield Finding(code, f"topic {name!r}", why, action)
         if least > factor:
             continue  # each partition is below it, whatever its ISR
         below = (
-            (TopicPartition(name, number), len(one.in_sync))
-            for number, one in sorted(topic.partitions.items())
-            if one.leader is not None and len(one.in_sync) < least
+            (TopicPartition(name, number), len(partition.in_sync))
+            for number, partition in sorted(topic.partitions.items())
+            if partition.leader is not None and len(partition.in_sync) < least
         )
         for where, in_sync in grouped(below):
             yield Finding(
@@ -79,12 +79,12 @@ def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -
     Args:
         releases: by node id, see `brokers.releases_of`.
     """
-    deleting = {node_id for node_id, one in releases.items() if _deletes_at_negative(one)}
+    deleting = {node_id for node_id, release in releases.items() if _deletes_at_negative(release)}
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, RETENTION)
         if not re.fullmatch(r"-\d+", text) or _setting(topic, "cleanup.policy") == "compact":
             continue
-        hosts = {node for one in topic.partitions.values() for node in one.all_replicas}
+        hosts = {node for partition in topic.partitions.values() for node in partition.all_replicas}
         if affected := hosts & deleting:
             yield Finding(
                 FindingCode.RETENTION_DELETES_ALL,

@@ -126,10 +126,10 @@ class ClusterHistory:
         A partition whose offsets couldn't be read keeps its history.
         """
         histories = {}
-        for tp, one in sample.partitions():
+        for tp, partition in sample.partitions():
             histories[tp] = self._partitions.get(tp) or PartitionHistory()
-            if one.start is not None and one.end is not None:
-                histories[tp].add(now, one.start, one.end)
+            if partition.start is not None and partition.end is not None:
+                histories[tp].add(now, partition.start, partition.end)
         self._partitions = histories
 
     def lag_s(self, now: float, tp: TopicPartition, committed: int) -> float | None:
@@ -144,5 +144,7 @@ class ClusterHistory:
 
     def begin(self) -> float | None:
         """Return the time of the oldest sample; None without a sample."""
-        begins = [one.begin for one in self._partitions.values() if one.begin is not None]
+        begins = [
+            history.begin for history in self._partitions.values() if history.begin is not None
+        ]
         return min(begins, default=None)

@@ -149,8 +149,8 @@ class ClusterSample:
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""
         for name, topic in sorted(self.topics.items()):
-            for number, one in sorted(topic.partitions.items()):
-                yield TopicPartition(name, number), one
+            for number, partition in sorted(topic.partitions.items()):
+                yield TopicPartition(name, number), partition
 
     def partition(self, tp: TopicPartition) -> PartitionSample | None:
         """Return a partition; None if the sample doesn't have it."""

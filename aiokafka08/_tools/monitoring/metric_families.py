@@ -39,7 +39,7 @@ def broker_families(brokers: Collection[BrokerSample]) -> list[MetricFamily]:
     count = MetricFamily(
         "kafka_brokers",
         "Number of Brokers in the Kafka Cluster that respond.",
-        series=[((), sum(one.error is None for one in brokers))],
+        series=[((), sum(broker.error is None for broker in brokers))],
     )
     labels = ("id", "address")
     info = MetricFamily("kafka_broker_info", "Information about the Kafka Broker.", labels)
@@ -72,17 +72,17 @@ def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:
         "in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition"
     )
     under = per_partition("under_replicated_partition", "1 if Topic/Partition is under Replicated")
-    for tp, one in sample.partitions():
+    for tp, partition in sample.partitions():
         labels = tp.topic, str(tp.partition)
-        if one.end is not None:
-            current.add(one.end, *labels)
-        if one.start is not None:
-            oldest.add(one.start, *labels)
-        leader.add(-1 if one.leader is None else one.leader, *labels)
-        preferred.add(int(one.has_preferred_leader), *labels)
-        replicas.add(len(one.all_replicas), *labels)
-        in_sync.add(len(one.in_sync), *labels)
-        under.add(int(one.is_under_replicated), *labels)
+        if partition.end is not None:
+            current.add(partition.end, *labels)
+        if partition.start is not None:
+            oldest.add(partition.start, *labels)
+        leader.add(-1 if partition.leader is None else partition.leader, *labels)
+        preferred.add(int(partition.has_preferred_leader), *labels)
+        replicas.add(len(partition.all_replicas), *labels)
+        in_sync.add(len(partition.in_sync), *labels)
+        under.add(int(partition.is_under_replicated), *labels)
     yield from (current, oldest, leader, preferred, replicas, in_sync, under)
 
 

@@ -112,7 +112,7 @@ class RefreshStatus:
             ),
         }
         families = broker_families(
-            [replace(one, error=one.error or "not read lately") for one in self.brokers]
+            [replace(broker, error=broker.error or "not read lately") for broker in self.brokers]
             if is_stale
             else self.brokers
         )

@@ -120,7 +120,7 @@ class Refresher:
                 self.status,
                 ended_at=self._clock(),
                 is_up=False,
-                brokers=tuple(replace(one, error=error.text) for one in self.status.brokers),
+                brokers=tuple(replace(broker, error=error.text) for broker in self.status.brokers),
                 refreshes=self.status.refreshes + 1,
                 failures=self.status.failures + 1,
                 gaps=(),

@@ -93,11 +93,11 @@ class ClusterSampler:
         """
         brokers = (await self._admin.describe_cluster())["brokers"]
         described = await self._admin.describe_topics()
-        topics = [one for one in described if self._topics(one["topic"])]
+        topics = [topic for topic in described if self._topics(topic["topic"])]
         tps = [
-            TopicPartition(topic["topic"], one["partition"])
+            TopicPartition(topic["topic"], partition["partition"])
             for topic in topics
-            for one in topic["partitions"]
+            for partition in topic["partitions"]
         ]
         gaps: list[str] = []
         versions, bounds, nodes, groups = await asyncio.gather(
@@ -109,8 +109,11 @@ class ClusterSampler:
         gaps += _broker_gaps(versions)
         gaps += _log_gaps(topics, bounds)
         return ClusterSample(
-            {one["node_id"]: _broker(one, versions.get(one["node_id"])) for one in brokers},
-            {one["topic"]: _topic(one, bounds, nodes.get(one["topic"])) for one in topics},
+            {
+                broker["node_id"]: _broker(broker, versions.get(broker["node_id"]))
+                for broker in brokers
+            },
+            {topic["topic"]: _topic(topic, bounds, nodes.get(topic["topic"])) for topic in topics},
             groups,
             has_zookeeper=bool(nodes),
             errors=tuple(gaps),
@@ -142,23 +145,27 @@ class ClusterSampler:
             _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
         )
         members = {
-            (one.group, one.store): tuple(member.member_id for member in one.description.members)
-            for one in described
-            if one.description is not None
+            (group.group, group.store): tuple(
+                member.member_id for member in group.description.members
+            )
+            for group in described
+            if group.description is not None
         }
         gaps += [
-            f"members of group {one.group!r} in {one.store}: {one.error.text}"
-            for one in described
-            if one.error is not None
+            f"members of group {group.group!r} in {group.store}: {group.error.text}"
+            for group in described
+            if group.error is not None
         ]
         samples = []
-        for one in stored:
-            if one.error is not None:
-                gaps.append(f"offsets of group {one.group!r} in {one.store}: {one.error.text}")
+        for group in stored:
+            if group.error is not None:
+                gaps.append(
+                    f"offsets of group {group.group!r} in {group.store}: {group.error.text}"
+                )
                 continue
-            committed = {tp: offset.offset for tp, offset in one.offsets.items()}
-            names = members.get((one.group, one.store))
-            samples.append(GroupSample(one.group, one.store, names, committed))
+            committed = {tp: offset.offset for tp, offset in group.offsets.items()}
+            names = members.get((group.group, group.store))
+            samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
 
     async def _listed(self, store: GroupStore, gaps: list[str]) -> list[StoredGroup]:
@@ -171,35 +178,35 @@ class ClusterSampler:
             gaps,
         )
         gaps += [error.text for error in listing.errors]
-        return [one for one in listing.groups if self._groups(one.group)]
+        return [group for group in listing.groups if self._groups(group.group)]
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
         """Return what the groups have committed, those in ZooKeeper a few at a time.
 
         These are read in a thread, which can't be cancelled: so each call is short.
         """
-        in_zookeeper = [one for one in groups if one.store == "zookeeper"]
-        in_kafka = [one for one in groups if one.store == "kafka"]
+        in_zookeeper = [group for group in groups if group.store == "zookeeper"]
+        in_kafka = [group for group in groups if group.store == "kafka"]
         stored = await self._admin.list_stored_offsets(in_kafka)
         for at in range(0, len(in_zookeeper), _AT_ONCE):
             stored += await self._admin.list_stored_offsets(in_zookeeper[at : at + _AT_ONCE])
         return stored
 
 
-async def _or_gap(call: Awaitable[T], default: T, what: str, gaps: list[str]) -> T:
+async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: list[str]) -> T:
     """Await a call; if it fails, return `default` and add the reason to the gaps."""
     try:
         return await call
     except KafkaConfigurationError:
         raise
     except KafkaError as error:
-        gaps.append(f"{what} not read: {error.text}")
+        gaps.append(f"{subject} not read: {error.text}")
         return default
 
 
 def _has_offsets_topic(topics: Iterable[TopicDescription]) -> bool:
     """Return whether there may be groups in Kafka."""
-    return any(one["topic"] in INTERNAL_TOPICS for one in topics)
+    return any(topic["topic"] in INTERNAL_TOPICS for topic in topics)
 
 
 def _broker(
@@ -216,15 +223,15 @@ def _topic(
     described: TopicDescription, bounds: Mapping[TopicPartition, LogBounds], node: TopicNode | None
 ) -> TopicSample:
     partitions = {}
-    for one in described["partitions"]:
-        number = one["partition"]
+    for partition in described["partitions"]:
+        number = partition["partition"]
         start, end = bounds.get(TopicPartition(described["topic"], number), _NO_BOUNDS)
         stored = None if node is None else node.partitions.get(number)
         partitions[number] = PartitionSample(
-            leader=one["leader"] if one["leader"] >= 0 else None,
-            replicas=tuple(one["replicas"]),
-            isr=tuple(one["isr"]),
-            lacks_replica=one["error_code"] == ReplicaNotAvailableError.errno,
+            leader=partition["leader"] if partition["leader"] >= 0 else None,
+            replicas=tuple(partition["replicas"]),
+            isr=tuple(partition["isr"]),
+            lacks_replica=partition["error_code"] == ReplicaNotAvailableError.errno,
             assigned=None if stored is None else stored.replicas,
             stored_isr=None if stored is None else stored.isr,
             start=start,
@@ -235,9 +242,9 @@ def _topic(
 
 def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str]:
     return [
-        f"broker {node_id}: {one.text}"
-        for node_id, one in versions.items()
-        if isinstance(one, KafkaError)
+        f"broker {node_id}: {version.text}"
+        for node_id, version in versions.items()
+        if isinstance(version, KafkaError)
     ]
 
 
@@ -246,10 +253,10 @@ def _log_gaps(
 ) -> list[str]:
     """Return a text about the logs that have a leader which doesn't return their offsets."""
     silent = [
-        f"{topic['topic']}/{one['partition']}"
+        f"{topic['topic']}/{partition['partition']}"
         for topic in topics
-        for one in topic["partitions"]
-        if one["leader"] >= 0
-        and None in bounds.get(TopicPartition(topic["topic"], one["partition"]), _NO_BOUNDS)
+        for partition in topic["partitions"]
+        if partition["leader"] >= 0
+        and None in bounds.get(TopicPartition(topic["topic"], partition["partition"]), _NO_BOUNDS)
     ]
     return [f"no leader returns the offsets of {join_names(silent)}"] if silent else []

@@ -261,7 +261,7 @@ async def find_positions(
         TargetError: the target doesn't respond.
     """
     committed = await target.committed(config.position_group, pairs.values())
-    unknown = [tp for tp, there in pairs.items() if there not in committed]
+    unknown = [tp for tp, copy in pairs.items() if copy not in committed]
     looked_at = [
         pairs[tp] for tp in unknown if tp in judged and not config.topics.appends(tp.topic)
     ]
@@ -270,12 +270,12 @@ async def find_positions(
     ends = await target.log_ends(pairs[tp] for tp in unknown if len(maps[tp]))
     return {
         tp: choose_position(
-            committed.get(there),
+            committed.get(copy),
             maps.get(tp, OffsetMap()),
-            is_empty=not written.get(there, False),
-            log_end=ends.get(there, 0),
+            is_empty=not written.get(copy, False),
+            log_end=ends.get(copy, 0),
         )
-        for tp, there in pairs.items()
+        for tp, copy in pairs.items()
     }
 
 

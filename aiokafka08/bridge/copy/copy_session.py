@@ -208,9 +208,9 @@ class CopySession:
         try:
             await self._start(may_come_later=False)
             positions = {
-                tp: (self._topics[tp], one.position)
-                for tp, one in self._status.partitions.items()
-                if one.stopped is None
+                tp: (self._topics[tp], status.position)
+                for tp, status in self._status.partitions.items()
+                if status.stopped is None
             }
         finally:
             failed = await self._close(_PREPARE_S)
@@ -247,10 +247,10 @@ class CopySession:
         if not self._run.has_warned and (text := await self._source.left_out(self._release_s)):
             _log.warning("%s: %s", self._client_id, text)
             self._run.has_warned = True
-        there = await self._target.partition_counts()
-        await self._target_topics.check(there, may_come_later=may_come_later)
-        await create_own_topics(self._config, self._target, there, self._run)
-        self._batch_bytes = await self._target_topics.batch_limit(there)
+        target_counts = await self._target.partition_counts()
+        await self._target_topics.check(target_counts, may_come_later=may_come_later)
+        await create_own_topics(self._config, self._target, target_counts, self._run)
+        self._batch_bytes = await self._target_topics.batch_limit(target_counts)
         # A broker that is asked may not know a new topic yet.
         own = await when_available(lambda: own_batch_limit(self._config, self._target))
         self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
@@ -264,36 +264,36 @@ class CopySession:
     async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
         """Return the partitions that aren't copied yet, and where they go."""
         pairs = await self._target_topics.prepare(self._stored)
-        return {tp: there for tp, there in pairs.items() if tp not in self._topics}
+        return {tp: copy for tp, copy in pairs.items() if tp not in self._topics}
 
     async def add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
         """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
         if not pairs:
             return
-        found = await self._starts.find(
+        starts = await self._starts.find(
             pairs, self._stored, has_run=self._sink.has_run, wait_s=wait_s
         )
-        for tp, one in found.left_out.items():
-            self._leave_out(tp, pairs.pop(tp), one)
-        for tp in found.leaderless:
+        for tp, left_out in starts.left_out.items():
+            self._leave_out(tp, pairs.pop(tp), left_out)
+        for tp in starts.leaderless:
             self._wait_leader(tp)
             del pairs[tp]
         self._topics |= pairs
-        self._begins |= found.begins
-        for tp, (offset, _) in found.positions.items():
+        self._begins |= starts.begins
+        for tp, (offset, _) in starts.positions.items():
             status = self._status.partitions.setdefault(tp, PartitionStatus(offset))
             status.position = offset
             status.stopped = None
             self._put[tp] = offset
             self._committed_at[tp] = self._clock()
-        self._source.add({tp: offset for tp, (offset, _) in found.positions.items()})
-        for tp, (offset, commit) in found.positions.items():
+        self._source.add({tp: offset for tp, (offset, _) in starts.positions.items()})
+        for tp, (offset, commit) in starts.positions.items():
             if commit:
                 await self._put_chunk(tp, [], offset)
 
-    def _leave_out(self, tp: TopicPartition, there: TopicPartition, why: LeftOut) -> None:
+    def _leave_out(self, tp: TopicPartition, copy: TopicPartition, why: LeftOut) -> None:
         """Don't copy a partition in this session."""
-        self._topics[tp] = there
+        self._topics[tp] = copy
         self._status.partitions[tp] = PartitionStatus(why.position, stopped=why.reason)
         _log.error("%s: %s", self._client_id, why.reason)
 
@@ -314,7 +314,7 @@ class CopySession:
         await self._apply_events()
         while not self._watch.found.empty():
             pairs = self._watch.found.get_nowait()
-            await self.add({tp: there for tp, there in pairs.items() if tp not in self._topics})
+            await self.add({tp: copy for tp, copy in pairs.items() if tp not in self._topics})
         for tp in self._watch.expired & self._refused.keys():
             self._source.seek(tp, self._put[tp])  # the read finds the loss
         self._watch.expired.clear()
@@ -351,7 +351,7 @@ class CopySession:
         end = min(last, self._refused.get(tp, last))
         if end < last:
             self._source.suspend(tp)
-            records = [one for one in records if one.offset < end]
+            records = [record for record in records if record.offset < end]
         for start in range(0, len(records), CHUNK_RECORDS):
             part = records[start : start + CHUNK_RECORDS]
             await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
@@ -365,8 +365,8 @@ class CopySession:
         next_offset: int,
         epoch: int | None = None,
     ) -> None:
-        size = sum(map(len, filter(None, [one.key for one in records])))
-        size += sum(map(len, filter(None, [one.value for one in records])))
+        size = sum(map(len, filter(None, [record.key for record in records])))
+        size += sum(map(len, filter(None, [record.value for record in records])))
         if epoch is None:
             epoch = self._epochs.get(self._sink.worker_of(tp), 0)
         while not self._sink.has_room:

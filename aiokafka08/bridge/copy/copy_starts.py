@@ -111,24 +111,26 @@ class CopyStarts:
         """
         # A topic that comes later may be filled at the target: the start has only looked at others.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
-        found = await find_positions(self._config, self._target, pairs, stored, judged)
+        positions = await find_positions(self._config, self._target, pairs, stored, judged)
         starts = FoundStarts()
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
-                starts.left_out[tp] = LeftOut(found.pop(tp).offset or 0, reason)
+                starts.left_out[tp] = LeftOut(positions.pop(tp).offset or 0, reason)
         # Another process may have ended before it had committed each of its first positions.
-        has_begun = self._run.has_begun or any(one.origin != "none" for one in found.values())
-        unknown = [tp for tp, one in found.items() if one.offset is None]
+        has_begun = self._run.has_begun or any(
+            position.origin != "none" for position in positions.values()
+        )
+        unknown = [tp for tp, position in positions.items() if position.offset is None]
         bounds = await self._source.reachable_bounds(unknown, wait_s)
-        for tp, one in found.items():
-            if one.offset is not None:
-                starts.positions[tp] = self._known(tp, one.offset, one)
-            elif one.origin == "elsewhere":
+        for tp, position in positions.items():
+            if position.offset is not None:
+                starts.positions[tp] = self._known(tp, position.offset, position)
+            elif position.origin == "elsewhere":
                 reason = copied_elsewhere(self._config, tp, pairs[tp])
                 starts.left_out[tp] = LeftOut(0, reason)
             elif tp not in bounds:
                 starts.leaderless.append(tp)
-            elif one.origin == "lost":
+            elif position.origin == "lost":
                 offset = await self._by_tail(tp, pairs[tp])
                 if offset is None:
                     starts.left_out[tp] = LeftOut(0, lost_position(self._config, tp))
@@ -141,19 +143,19 @@ class CopyStarts:
                 starts.begins.add(tp)
         return starts
 
-    def _known(self, tp: TopicPartition, offset: int, found: FoundPosition) -> CopyStart:
-        if found.origin in ("offsets topic", "tail"):
+    def _known(self, tp: TopicPartition, offset: int, position: FoundPosition) -> CopyStart:
+        if position.origin in ("offsets topic", "tail"):
             _log.warning(
                 "%s: topic %r, partition %d: the committed position has expired; going on at "
                 "offset %d, by the %s", self._config.client_id, *tp, offset,
-                "offsets topic" if found.origin != "tail" else "last records of the target",
+                "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
         is_chosen = offset > 0 or self._config.copy.start == "latest"
-        return CopyStart(offset, found.origin != "group" and is_chosen)
+        return CopyStart(offset, position.origin != "group" and is_chosen)
 
-    async def _by_tail(self, tp: TopicPartition, there: TopicPartition) -> int | None:
+    async def _by_tail(self, tp: TopicPartition, copy: TopicPartition) -> int | None:
         try:
-            return await self._find_by_tail(self._source, self._target, tp, there)
+            return await self._find_by_tail(self._source, self._target, tp, copy)
         except PartitionLostError as lost:
             _log.warning("%s: search by the tail: %s", self._config.client_id, lost.text)
             return None

@@ -282,15 +282,15 @@ def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRu
     Args:
         ordered: by target offsets, of equal ones the longest first.
     """
-    found: list[tuple[OffsetRun, OffsetRun]] = []
+    pairs: list[tuple[OffsetRun, OffsetRun]] = []
     longest = OffsetRun(0, 0, 0)
     for run in ordered:
         behind = longest.target + longest.length - run.target
         if behind > 0 and run.source - run.target != longest.source - longest.target:
-            found.append((longest, run))
+            pairs.append((longest, run))
         if run.length > behind:
             longest = run
-    return found
+    return pairs
 
 
 class RunLog:
@@ -323,7 +323,9 @@ class RunLog:
             return [], self
         after = RunLog()
         added = RunRecord(runs[0].source, tuple(runs))
-        after._open = {source: one for source, one in self._open.items() if source != added.source}
+        after._open = {
+            source: open_runs for source, open_runs in self._open.items() if source != added.source
+        }
         after._open[added.source] = added.runs or ()
         after.end_target = runs[-1].target + runs[-1].length
         size = max(len(after._open), sum(map(len, after._open.values())))

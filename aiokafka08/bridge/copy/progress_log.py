@@ -59,14 +59,18 @@ class ProgressLog:
         status = self._status
         if status.problem is not None:
             return
-        copied = {tp: one for tp, one in status.partitions.items() if one.stopped is None}
-        lag_s = max((one.lag_s(now) for one in copied.values()), default=0.0)
+        copied = {
+            tp: partition
+            for tp, partition in status.partitions.items()
+            if partition.stopped is None
+        }
+        lag_s = max((partition.lag_s(now) for partition in copied.values()), default=0.0)
         if not self._is_behind and lag_s >= max(BEHIND_S, 2 * self._close_s):
             self._is_behind, self._goal, self._line_at = True, None, None
         if not self._is_behind:
             return
         if self._goal is None:
-            ends = {tp: one.end for tp, one in copied.items()}
+            ends = {tp: partition.end for tp, partition in copied.items()}
             known = {tp: end for tp, end in ends.items() if end is not None}
             if len(known) == len(ends):
                 self._goal = known
@@ -75,7 +79,7 @@ class ProgressLog:
             if all(copied[tp].position >= self._goal[tp] for tp in left):
                 self._caught_up()
                 return
-        self._progress(now, sum(one.lag or 0 for one in copied.values()))
+        self._progress(now, sum(partition.lag or 0 for partition in copied.values()))
 
     def _caught_up(self) -> None:
         again = " again" if self._has_caught_up else ""

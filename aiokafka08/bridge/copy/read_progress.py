@@ -42,18 +42,18 @@ async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
             for topic, name in names.items()
             for number in range(counts[topic])
         }
-        there = await target.partition_counts()
-        known = [tp for tp in pairs.values() if tp.partition < there.get(tp.topic, 0)]
+        target_counts = await target.partition_counts()
+        known = [tp for tp in pairs.values() if tp.partition < target_counts.get(tp.topic, 0)]
         committed = await target.committed(config.position_group, known)
         bounds = await source.reachable_bounds(pairs) if pairs else {}
     finally:
         await source.stop()
         await target.close()
-    found: list[PartitionProgress] = []
+    progress: list[PartitionProgress] = []
     for tp, copy in pairs.items():
         position, end, lag = committed.get(copy), None, None
         if tp in bounds:
             first, end = bounds[tp]
             lag = max(end - (first if position is None else position), 0)
-        found.append(PartitionProgress(*tp, copy.topic, position, end, lag))
-    return found
+        progress.append(PartitionProgress(*tp, copy.topic, position, end, lag))
+    return progress

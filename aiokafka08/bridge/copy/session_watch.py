@@ -86,7 +86,7 @@ class SessionWatch:
                 await self._look(_NEW_TOPICS, lambda: self._find_new(refused, new_pairs))
             await self._look(_LEADERS, self._find_leaderless)
 
-    async def _look(self, what: str, look: Callable[[], Awaitable[str | None]]) -> None:
+    async def _look(self, action: str, look: Callable[[], Awaitable[str | None]]) -> None:
         """Note what a look has found to be wrong, or its error."""
         try:
             text = await look()
@@ -95,10 +95,10 @@ class SessionWatch:
         except KafkaError as error:
             text = error.text or repr(error)
         if text is None:
-            self._status.note_success(what)
+            self._status.note_success(action)
         else:
-            failed = self._status.note_error(what, text)
-            _log.warning("%s: %s: %s", self._config.client_id, what, failed)
+            failed = self._status.note_error(action, text)
+            _log.warning("%s: %s: %s", self._config.client_id, action, failed)
 
     async def _find_new(
         self,
@@ -121,7 +121,9 @@ class SessionWatch:
         Raises:
             BridgeError: no broker of the source has responded for `copy.outage_s`.
         """
-        copied = [tp for tp, one in self._status.partitions.items() if one.stopped is None]
+        copied = [
+            tp for tp, partition in self._status.partitions.items() if partition.stopped is None
+        ]
         bounds: Mapping[TopicPartition, tuple[int, int]] = {}
         away: KafkaError | None = None
         try:
@@ -140,4 +142,4 @@ class SessionWatch:
             raise BridgeError(
                 f"the source has been away for {self._config.copy.outage_s:g} s: {away.text}"
             ) from away
-        return f"the source has no leader for {some_of([f'{one[0]}/{one[1]}' for one in gone])}"
+        return f"the source has no leader for {some_of([f'{tp[0]}/{tp[1]}' for tp in gone])}"

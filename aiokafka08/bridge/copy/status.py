@@ -117,32 +117,42 @@ class CopyStatus:
     @property
     def stopped(self) -> dict[TopicPartition, str]:
         """The partitions that aren't copied any more, with the reasons."""
-        return {tp: one.stopped for tp, one in self.partitions.items() if one.stopped is not None}
+        return {
+            tp: partition.stopped
+            for tp, partition in self.partitions.items()
+            if partition.stopped is not None
+        }
 
     def begin_session(self) -> None:
         """Note that the copy goes on."""
         self.problem = None
         self.note_success(SESSION)
 
-    def note_error(self, what: str, text: str) -> RepeatedError:
+    def note_error(self, action: str, text: str) -> RepeatedError:
         """Count an error that will be retried.
 
         Args:
-            what: what failed; the same words each time.
+            action: what failed; the same words each time.
             text: the error.
         """
-        error = self.errors.setdefault(what, RepeatedError())
+        error = self.errors.setdefault(action, RepeatedError())
         error.note(text)
         return error
 
-    def note_success(self, what: str) -> None:
+    def note_success(self, action: str) -> None:
         """Forget the errors of what has worked now."""
-        self.errors.pop(what, None)
+        self.errors.pop(action, None)
 
     def lag(self) -> int:
         """Return the messages between positions and ends, over all that is copied: not stopped."""
-        return sum(one.lag or 0 for one in list(self.partitions.values()) if one.stopped is None)
+        return sum(
+            partition.lag or 0
+            for partition in list(self.partitions.values())
+            if partition.stopped is None
+        )
 
     def lag_s(self, now: float) -> float:
         """Return the largest lag of a partition in seconds."""
-        return max([one.lag_s(now) for one in list(self.partitions.values())], default=0.0)
+        return max(
+            [partition.lag_s(now) for partition in list(self.partitions.values())], default=0.0
+        )

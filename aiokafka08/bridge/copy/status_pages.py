@@ -60,11 +60,11 @@ def health_page(status: CopyStatus, now: float) -> Page:
     """
     silent_s = min(status.lag_s(now), now - status.committed_at)
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
-    errors = [(what, one) for what, one in list(status.errors.items()) if what != SESSION]
+    errors = [(action, error) for action, error in list(status.errors.items()) if action != SESSION]
     problems = [
         *([silence] if silent_s >= SILENT_S else []),
         *([status.problem] if status.problem is not None else []),
-        *(f"{what}: {one}" for what, one in errors if one.count > 1),
+        *(f"{action}: {error}" for action, error in errors if error.count > 1),
         *status.stopped.values(),
         *status.refused_topics.values(),
     ]
@@ -82,15 +82,15 @@ def _partitions(status: CopyStatus, now: float) -> Iterator[MetricFamily]:
     lag_s = MetricFamily(f"{_PREFIX}_lag_seconds", "Seconds behind the end", _BY_PARTITION)
     stopped = MetricFamily(f"{_PREFIX}_stopped", "1: not copied any more", _BY_PARTITION)
     skipped = MetricFamily(f"{_PREFIX}_skipped_total", "Lost offsets passed by", _BY_PARTITION)
-    for (topic, number), one in list(status.partitions.items()):
+    for (topic, number), partition in list(status.partitions.items()):
         labels = topic, str(number)
-        position.add(one.position, *labels)
-        if one.end is not None:
-            end.add(one.end, *labels)
-            lag.add(max(one.end - one.position, 0), *labels)
-        lag_s.add(one.lag_s(now), *labels)
-        stopped.add(int(one.stopped is not None), *labels)
-        skipped.add(one.skipped, *labels)
+        position.add(partition.position, *labels)
+        if partition.end is not None:
+            end.add(partition.end, *labels)
+            lag.add(max(partition.end - partition.position, 0), *labels)
+        lag_s.add(partition.lag_s(now), *labels)
+        stopped.add(int(partition.stopped is not None), *labels)
+        skipped.add(partition.skipped, *labels)
     yield from (position, end, lag, lag_s, stopped, skipped)
 
 
@@ -110,9 +110,9 @@ def _totals(status: CopyStatus) -> Iterator[MetricFamily]:
     ]  # fmt: skip
     repeats = MetricFamily(f"{_PREFIX}_error_repeats", "Failures in a row", ("what",))
     first = MetricFamily(f"{_PREFIX}_error_timestamp_seconds", "Time of the first one", ("what",))
-    for what, one in list(status.errors.items()):
-        repeats.add(one.count, what)
-        first.add(one.since, what)
+    for action, error in list(status.errors.items()):
+        repeats.add(error.count, action)
+        first.add(error.since, action)
     yield from (repeats, first)
     for name, text, value in values:
         if value is not None:

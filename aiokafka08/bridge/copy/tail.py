@@ -65,12 +65,12 @@ async def read_tail(target: Target, tp: TopicPartition) -> list[TailRecord]:
         start = max(first, end - block)
         records = await target.read_range(tp, start, end)
         if len(records) >= TAIL_RECORDS or start == first:
-            return [TailRecord(one.key, one.value) for one in records[-TAIL_RECORDS:]]
+            return [TailRecord(record.key, record.value) for record in records[-TAIL_RECORDS:]]
         block *= 10
 
 
 async def find_by_tail(
-    source: SourceReader, target: Target, tp: TopicPartition, there: TopicPartition
+    source: SourceReader, target: Target, tp: TopicPartition, copy: TopicPartition
 ) -> int | None:
     """Return the next source offset of a partition; None if the tail doesn't tell.
 
@@ -78,18 +78,18 @@ async def find_by_tail(
         source: reads only this partition meanwhile; it isn't assigned afterwards.
         target: the connection.
         tp: the partition of the source.
-        there: its copy.
+        copy: the partition of the target.
 
     Raises:
         KafkaError: one of the clusters doesn't respond.
     """
-    tail = await read_tail(target, there)
+    tail = await read_tail(target, copy)
     if not tail:
         return None
     search = TailSearch(tail)
     first, end = (await source.bounds([tp]))[tp]
     async with source.only(tp, first):
         while await source.position(tp) < end:
-            for one in (await source.read(_READ_S)).get(tp, ()):
-                search.feed(one.offset, TailRecord(one.key, one.value))
+            for record in (await source.read(_READ_S)).get(tp, ()):
+                search.feed(record.offset, TailRecord(record.key, record.value))
     return search.position

@@ -75,11 +75,11 @@ _NEXT: Final = {
 
 def next_action(steps: Iterable[Step]) -> str:
     """Return what to do next, after a look at all steps."""
-    left = {one.step: one for one in steps if not one.is_ready}
+    left = {step.step: step for step in steps if not step.is_ready}
     if "topics" in left and left["topics"].is_missing:
         return "start 'bridge run', which creates the topics"
-    found = (text for step, text in _NEXT.items() if step in left)
-    return next(found, "stop producers and consumers, then 'bridge cutover --execute'")
+    texts = (text for step, text in _NEXT.items() if step in left)
+    return next(texts, "stop producers and consumers, then 'bridge cutover --execute'")
 
 
 class Readiness:
@@ -116,30 +116,32 @@ class Readiness:
         async with source_admin(self._config) as admin:
             described = await admin.describe_topics()
             configs = await source_topic_configs(self._config, admin)
-        counts = {one["topic"]: len(one["partitions"]) for one in described}
+        counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
         pairs = self._config.topics.pairs(counts)
-        there = await when_available(self.transfer.target.partition_counts)
-        missing = {name for name in pairs.values() if name not in there}
-        wrong = [f"{name}: {why}" for name, why in refused_names(missing, there).items()]
+        target_counts = await when_available(self.transfer.target.partition_counts)
+        missing = {name for name in pairs.values() if name not in target_counts}
+        wrong = [f"{name}: {why}" for name, why in refused_names(missing, target_counts).items()]
         wrong += [
-            f"{name} has {there[name]} partitions, and {topic} {counts[topic]}"
+            f"{name} has {target_counts[name]} partitions, and {topic} {counts[topic]}"
             for topic, name in pairs.items()
-            if name in there and there[name] < counts[topic]
+            if name in target_counts and target_counts[name] < counts[topic]
         ]
         if not wrong:
-            plan = plan_topics(self._config, counts, there, configs, ())
+            plan = plan_topics(self._config, counts, target_counts, configs, ())
             target = self.transfer.target
             refused = await when_available(lambda: refused_by_target(self._config, target, plan))
-            wrong = [f"{name}: {one.text}" for name, one in refused.items()]
+            wrong = [f"{name}: {topic.text}" for name, topic in refused.items()]
         if wrong:
             return Step("topics", False, f"the target refuses: {some_of(wrong)}")
         own = await when_available(
-            lambda: own_topic_problems(self._config, self.transfer.target, there)
+            lambda: own_topic_problems(self._config, self.transfer.target, target_counts)
         )
         if own.refused:
             return Step("topics", False, f"'bridge run' ends: {some_of(own.refused)}")
         if names := await when_available(
-            lambda: filled_topics(self._config, self.transfer.target, counts, there, BridgeRun())
+            lambda: filled_topics(
+                self._config, self.transfer.target, counts, target_counts, BridgeRun()
+            )
         ):
             return Step("topics", False, filled_text(self._config, names))
         if (mismatch := self._config.topics.mismatch(counts)) is not None:
@@ -170,20 +172,20 @@ class Readiness:
             logs = await admin.list_log_bounds(topics.partitions)
             source_configs = await source_topic_configs(self._config, admin)
         target = self.transfer.target
-        there = await when_available(target.partition_counts)
-        names = [name for name in topics.names.values() if name in there]
+        target_counts = await when_available(target.partition_counts)
+        names = [name for name in topics.names.values() if name in target_counts]
         configs = await when_available(lambda: target.topic_configs(names))
-        plan = plan_topics(self._config, topics.counts, there, source_configs, ())
+        plan = plan_topics(self._config, topics.counts, target_counts, source_configs, ())
         settings = {**configs, **{spec.name: spec.config for spec in plan.create}}
         limits = {topic: TargetLimits.of(settings[name]) for topic, name in topics.names.items()}
         count, reasons, expired = 0, Counter[str](), Counter[str]()
         keeps = self._config.copy.timestamps == "keep"
-        async with aclosing(_read(self._config, logs, scan)) as found:
-            async for tp, records in found:
+        async with aclosing(_read(self._config, logs, scan)) as slices:
+            async for tp, records in slices:
                 count += len(records)
                 now_ms = int(time.time() * 1000)
-                for one in records:
-                    _judge(one, limits[tp.topic], keeps, now_ms, reasons, expired)
+                for record in records:
+                    _judge(record, limits[tp.topic], keeps, now_ms, reasons, expired)
         read = counted(count, "message") + (" read" if scan else " sampled; --scan reads all")
         if reasons:
             wrong = [f"{where} ({counted(number, 'message')})" for where, number in reasons.items()]
@@ -225,9 +227,9 @@ class Readiness:
         async with source_admin(self._config) as admin:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
         lags = Counter[str]()
-        for tp, one in partitions.items():
-            if one.lag != 0:  # below 0: the source was truncated or made again
-                lags[tp.topic] += one.lag or 0
+        for tp, partition in partitions.items():
+            if partition.lag != 0:  # below 0: the source was truncated or made again
+                lags[tp.topic] += partition.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
             return Step("copy", False, f"not copied yet: {some_of(some)}; is 'bridge run' up?")
@@ -242,20 +244,20 @@ class Readiness:
         Raises:
             KafkaError: a cluster doesn't respond.
         """
-        found = last_verification(state_path(self._config.path))
-        if found is None:
+        verification = last_verification(state_path(self._config.path))
+        if verification is None:
             return Step("verification", False, "none yet: run 'bridge verify'")
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.at))
-        if not found.is_equal:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verification.at))
+        if not verification.is_equal:
             return Step("verification", False, f"of {at}: not equal, or not complete")
         async with source_admin(self._config) as admin:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
         left = sum(
-            max(0, one.position - found.ends.get(tp, one.source.start or 0))
-            for tp, one in partitions.items()
-            if one.position is not None
+            max(0, partition.position - verification.ends.get(tp, partition.source.start or 0))
+            for tp, partition in partitions.items()
+            if partition.position is not None
         )
-        text = f"of {at}: {equal_text(found.count)}"
+        text = f"of {at}: {equal_text(verification.count)}"
         if left:
             verb = "wasn't" if left == 1 else "weren't"
             text += f"; {counted(left, 'offset')} copied since {verb} compared"
@@ -289,13 +291,14 @@ class Readiness:
         """
         moves = await self.transfer.plan()
         wrong = [
-            f"{one.group}, {one.source.topic}/{one.source.partition}: {one.outcome}: {one.reason}"
-            for one in moves
-            if one.outcome not in ("move", "same")
+            f"{move.group}, {move.source.topic}/{move.source.partition}: "
+            f"{move.outcome}: {move.reason}"
+            for move in moves
+            if move.outcome not in ("move", "same")
         ]
         if wrong:
             text = some_of(wrong)
-            if any(one.outcome == "behind" for one in moves):
+            if any(move.outcome == "behind" for move in moves):
                 text += (
                     ". Groups that are behind have gone on at the target: 'bridge groups "
                     "--execute' leaves these where they are at the target, and commits the others; "
@@ -306,7 +309,7 @@ class Readiness:
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
-        kinds = Counter(one.outcome for one in moves)
+        kinds = Counter(move.outcome for move in moves)
         same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
         text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
         return Step("groups", True, text)
@@ -334,19 +337,19 @@ async def _read(
 
 
 def _judge(
-    one: ConsumerRecord[bytes, bytes],
+    record: ConsumerRecord[bytes, bytes],
     limits: TargetLimits,
     keeps: bool,
     now_ms: int,
     reasons: Counter[str],
     expired: Counter[str],
 ) -> None:
-    stamp = one.timestamp if keeps else None
-    if (why := refusal(limits, one.key, one.value, stamp, now_ms)) is not None:
-        where = f"{one.topic}/{one.partition}"
+    stamp = record.timestamp if keeps else None
+    if (why := refusal(limits, record.key, record.value, stamp, now_ms)) is not None:
+        where = f"{record.topic}/{record.partition}"
         if not any(reason.startswith(f"{where} ") for reason in reasons):
-            reasons[f"{where} from offset {one.offset} on: {why}"] += 1
+            reasons[f"{where} from offset {record.offset} on: {why}"] += 1
         else:
             reasons[next(reason for reason in reasons if reason.startswith(f"{where} "))] += 1
     elif is_expired(limits, stamp, now_ms):
-        expired[one.topic] += 1
+        expired[record.topic] += 1

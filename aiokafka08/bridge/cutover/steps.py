@@ -101,8 +101,8 @@ async def cut_over(
             if not step.is_ready:
                 return
         moves = await readiness.transfer.carry_over()
-        left = [one for one in moves if one.outcome not in ("move", "same")]
-        kinds = Counter(one.outcome for one in moves)
+        left = [move for move in moves if move.outcome not in ("move", "same")]
+        kinds = Counter(move.outcome for move in moves)
         yield Step(
             "carried over",
             not left,
@@ -120,20 +120,23 @@ async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
     state = VerifyState(state_path(config.path), config.name, timestamps=False)
     verdicts = await verify(config, on_progress=state.note)
     state.save(now=time.time(), is_complete=True)
-    if wrong := [one for one in verdicts if not one.is_equal]:
+    if wrong := [verdict for verdict in verdicts if not verdict.is_equal]:
         return Step("verification", False, _differences(wrong))
-    count = sum(one.progress.source_count for one in verdicts)
+    count = sum(verdict.progress.source_count for verdict in verdicts)
     return Step("verification", True, equal_text(count))
 
 
 def _differences(wrong: Sequence[PartitionVerdict]) -> str:
     texts: list[str] = []
-    if some := [f"{one.topic}/{one.partition}" for one in wrong if not one.is_of_another]:
+    if some := [
+        f"{verdict.topic}/{verdict.partition}" for verdict in wrong if not verdict.is_of_another
+    ]:
         texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
     if others := [
-        f"{one.target_topic}/{one.partition} from offset {one.difference.target_offset} on"
-        for one in wrong
-        if one.is_of_another and one.difference is not None
+        f"{verdict.target_topic}/{verdict.partition} "
+        f"from offset {verdict.difference.target_offset} on"
+        for verdict in wrong
+        if verdict.is_of_another and verdict.difference is not None
     ]:
         texts.append(
             f"the target has messages of another producer, behind the bridge's: "

@@ -149,9 +149,9 @@ class GroupTransfer:
             if move.target_offset is not None and move.outcome != "missing"
         ]
         syncs = [
-            encode_sync(OffsetSync(*tp, one.known.end_source - 1, one.known.end_target - 1))
-            for tp, one in cluster.partitions.items()
-            if one.known.end_source is not None and one.known.end_target is not None
+            encode_sync(OffsetSync(*tp, part.known.end_source - 1, part.known.end_target - 1))
+            for tp, part in cluster.partitions.items()
+            if part.known.end_source is not None and part.known.end_target is not None
         ]
         await when_available(lambda: self.groups.write(checkpoints_topic(alias), checkpoints))
         await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))
@@ -161,15 +161,15 @@ class GroupTransfer:
 
     async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
         """Commit the offsets of a group that are to be moved; return what was done."""
-        copies = [one.copy for one in moves if one.outcome == "move"]
+        copies = [move.copy for move in moves if move.outcome == "move"]
         if not copies:
             return moves
         # A consumer may have come, committed and gone since.
         moves = refuse_changed(moves, await self.committed(group, copies))
         wanted = {
-            one.copy: (one.target_offset, one.metadata)
-            for one in moves
-            if one.outcome == "move" and one.target_offset is not None
+            move.copy: (move.target_offset, move.metadata)
+            for move in moves
+            if move.outcome == "move" and move.target_offset is not None
         }
         if wanted:
             await when_available(lambda: self.groups.commit(group, wanted))
@@ -182,7 +182,7 @@ class GroupTransfer:
             partitions = await copied_partitions(self._config, admin, self.target)
         partitions = await without_head_holes(self._config, partitions, offsets.values())
         cluster = CopiedCluster(partitions, offsets)
-        copies = [one.copy for one in partitions.values() if one.position is not None]
+        copies = [part.copy for part in partitions.values() if part.position is not None]
         members = await when_available(lambda: self.groups.members(sorted(offsets)))
         moves: list[GroupMove] = []
         for group in sorted(offsets):
@@ -285,14 +285,18 @@ async def source_offsets(
             if config.groups.includes(group)
         }
     stores = stores_of(config)
-    found = await admin.list_stored_groups()
-    wanted = [one for one in found if one.store in stores and config.groups.includes(one.group)]
+    groups = await admin.list_stored_groups()
+    wanted = [
+        group for group in groups if group.store in stores and config.groups.includes(group.group)
+    ]
     by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
     for stored in await admin.list_stored_offsets(wanted):
         if stored.error is not None:
             raise stored.error
         if stored.offsets:
-            values = {tp: (one.offset, one.metadata or "") for tp, one in stored.offsets.items()}
+            values = {
+                tp: (offset.offset, offset.metadata or "") for tp, offset in stored.offsets.items()
+            }
             by_group.setdefault(stored.group, []).append((stored.store, values))
     return {group: merge_stores(some) for group, some in by_group.items()}
 
@@ -313,7 +317,7 @@ async def unmatched_groups(
     names = set(file_offsets)
     if config.groups.store != "file":
         stores = stores_of(config)
-        names = {one.group for one in await admin.list_stored_groups() if one.store in stores}
+        names = {group.group for group in await admin.list_stored_groups() if group.store in stores}
     patterns = unmatched(config.groups.include, names)
     return nothing_matches("group", patterns, names) if patterns else None
 
@@ -333,15 +337,15 @@ async def source_members(
         KafkaError: a coordinator or ZooKeeper doesn't respond.
     """
     stored: list[StoredGroup] = [
-        one for one in await admin.list_stored_groups() if one.group in groups
+        group for group in await admin.list_stored_groups() if group.group in groups
     ]
     members: dict[str, list[str]] = {}
-    for one in await admin.describe_stored_groups(stored):
-        if one.error is not None:
-            raise one.error
-        if one.description is not None and one.description.members:
-            names = [member.member_id for member in one.description.members]
-            members.setdefault(one.group, []).extend(names)
+    for group in await admin.describe_stored_groups(stored):
+        if group.error is not None:
+            raise group.error
+        if group.description is not None and group.description.members:
+            names = [member.member_id for member in group.description.members]
+            members.setdefault(group.group, []).extend(names)
     return members
 
 
@@ -361,9 +365,9 @@ async def copied_partitions(
     names, tps = await copied_topics(config, admin)
     counts = await when_available(target.partition_counts)
     copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
-    there = [one for one in copies.values() if one.partition < counts.get(one.topic, 0)]
-    target_logs = await when_available(lambda: target.log_bounds(there))
-    positions = await when_available(lambda: target.committed(config.position_group, there))
+    existing = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
+    target_logs = await when_available(lambda: target.log_bounds(existing))
+    positions = await when_available(lambda: target.committed(config.position_group, existing))
     # A transaction ends in each partition by itself: the runs of a position may show later.
     await when_available(lambda: target.wait_decided(config.offsets_topic))
     runs = await when_available(lambda: read_stored_runs(config, target))
@@ -400,21 +404,23 @@ async def without_head_holes(
         KafkaError: the source doesn't respond.
     """
     gaps: dict[TopicPartition, tuple[int, int]] = {}
-    for tp, at in sorted((tp, one.offset) for of_group in offsets for tp, one in of_group.items()):
+    for tp, at in sorted(
+        (tp, offset.offset) for of_group in offsets for tp, offset in of_group.items()
+    ):
         part = partitions.get(tp)
         if part is None or (log_start := part.source.start) is None:
             continue
         if part.lacks_copies_from(at):
             gaps.setdefault(tp, (max(at, log_start), part.known.first_source or 0))
-    found = dict(partitions)
+    result = dict(partitions)
     if gaps:
         async with source_router(config) as router:
             records = RangeRecords(router)
             try:
                 for tp, (start, first) in gaps.items():
                     if not await records.has_any(tp, start, first):
-                        log = found[tp].source._replace(start=first)
-                        found[tp] = replace(found[tp], source=log)
+                        log = result[tp].source._replace(start=first)
+                        result[tp] = replace(result[tp], source=log)
             finally:
                 await records.close()
-    return found
+    return result

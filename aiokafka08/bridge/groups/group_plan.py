@@ -61,12 +61,12 @@ class CopiedPartition:
         # Nothing was copied: what comes will be behind all that the target has now.
         return self.target_end if is_empty or offset == self.position else None
 
-    def is_same_message(self, one: int, other: int) -> bool:
+    def is_same_message(self, offset: int, other: int) -> bool:
         """Return whether two target offsets lead to the same next message: markers don't count."""
-        if one == other:
+        if offset == other:
             return True
-        found = self.known.to_source(one, self.position)
-        return found is not None and found == self.known.to_source(other, self.position)
+        source = self.known.to_source(offset, self.position)
+        return source is not None and source == self.known.to_source(other, self.position)
 
     def lacks_copies_from(self, offset: int) -> bool:
         """Return whether the source's log has offsets from this one on that weren't copied.
@@ -125,19 +125,28 @@ def plan_group(
     for tp in sorted(offsets):
         if (part := partitions.get(tp)) is None:
             continue
-        one, at = offsets[tp], before.get(part.copy)
-        target = part.to_target(one.offset)
+        offset, at = offsets[tp], before.get(part.copy)
+        target = part.to_target(offset.offset)
         outcome: GroupOutcome
         if target is None:
             outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
-        elif part.lacks_copies_from(one.offset):
+        elif part.lacks_copies_from(offset.offset):
             outcome = "missing"
-            reason = f"messages {one.offset} to {part.known.first_source} were never copied"
+            reason = f"messages {offset.offset} to {part.known.first_source} were never copied"
         else:
             is_same = at is not None and part.is_same_message(at, target)
             outcome, reason = decide("target", target, at, is_same, members, rewind)
         move = GroupMove(
-            group, tp, part.copy, one.store, one.offset, one.metadata, at, target, outcome, reason
+            group,
+            tp,
+            part.copy,
+            offset.store,
+            offset.offset,
+            offset.metadata,
+            at,
+            target,
+            outcome,
+            reason,
         )
         moves.append(move)
     return moves
@@ -176,11 +185,13 @@ def refuse_changed(
     """
     return [
         replace(
-            one, outcome="refused", reason=f"the group has committed {now.get(one.copy)} meanwhile"
+            move,
+            outcome="refused",
+            reason=f"the group has committed {now.get(move.copy)} meanwhile",
         )
-        if one.outcome == "move" and now.get(one.copy) != one.before
-        else one
-        for one in moves
+        if move.outcome == "move" and now.get(move.copy) != move.before
+        else move
+        for move in moves
     ]
 
 

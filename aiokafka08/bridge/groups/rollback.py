@@ -77,16 +77,18 @@ def plan_rollback(
         if (at := at_target.get(part.copy)) is None:
             continue
         before = offsets[tp].offset if tp in offsets else -1
-        found = part.known.to_source(at, part.position)
+        source_offset = part.known.to_source(at, part.position)
         outcome: RollbackOutcome
-        if found is None:
+        if source_offset is None:
             outcome, reason = "unknown", "the bridge has no runs of offsets for it"
         else:
-            outcome, reason = decide("source", found, before, found == before, members, rewind)
+            outcome, reason = decide(
+                "source", source_offset, before, source_offset == before, members, rewind
+            )
         # The marker of the last transaction is behind the last message copied.
         if (end := part.known.end_target) is not None and at > end + 1:
             reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
-        moves.append(RollbackMove(group, tp, at, before, found, outcome, reason))
+        moves.append(RollbackMove(group, tp, at, before, source_offset, outcome, reason))
     return moves
 
 
@@ -119,7 +121,7 @@ async def roll_back(
             partitions = await copied_partitions(config, admin, transfer.target)
             members = await source_members(config, admin, sorted(offsets))
             theirs = await when_available(lambda: transfer.groups.members(sorted(offsets)))
-            copies = [one.copy for one in partitions.values() if one.position is not None]
+            copies = [part.copy for part in partitions.values() if part.position is not None]
             moves: list[RollbackMove] = []
             for group in sorted(offsets):
                 at_target = await transfer.committed(group, copies)
@@ -140,20 +142,22 @@ async def _commit(
     stores = stores_of(config)
     groups = {move.group for move in moves if move.outcome == "move"}
     stored = [
-        one
-        for one in await admin.list_stored_groups()
-        if one.group in groups and one.store in stores
+        group
+        for group in await admin.list_stored_groups()
+        if group.group in groups and group.store in stores
     ]
-    for one in await admin.list_stored_offsets(stored):
-        if one.error is not None:
-            raise one.error
+    for group in await admin.list_stored_offsets(stored):
+        if group.error is not None:
+            raise group.error
         wanted = {
             move.source: OffsetAndMetadata(move.source_offset, "")
             for move in moves
-            if move.group == one.group
+            if move.group == group.group
             and move.outcome == "move"
             and move.source_offset is not None
-            and one.offsets
+            and group.offsets
         }
         if wanted:
-            await admin.reset_consumer_group_offsets(one.group, wanted, offsets_storage=one.store)
+            await admin.reset_consumer_group_offsets(
+                group.group, wanted, offsets_storage=group.store
+            )

@@ -33,22 +33,24 @@ class TargetGroups:
         Raises:
             TargetError: the target doesn't respond, or refuses.
         """
-        found: dict[str, list[str]] = {}
+        members: dict[str, list[str]] = {}
         if not groups:
-            return found
+            return members
         admin = self._target.admin
         described = admin.describe_consumer_groups(list(groups), request_timeout=_TIMEOUT_S)
         for group, future in described.items():
-            what = f"describe group {group!r}"
+            action = f"describe group {group!r}"
             try:
-                one = await self._target.call(what, future.result)
+                description = await self._target.call(action, future.result)
             except TargetError as error:
                 if "GROUP_ID_NOT_FOUND" not in error.text:  # a group that never was: 4.x
                     raise
-                found[group] = []
+                members[group] = []
             else:
-                found[group] = [f"{member.client_id} ({member.host})" for member in one.members]
-        return found
+                members[group] = [
+                    f"{member.client_id} ({member.host})" for member in description.members
+                ]
+        return members
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit offsets with their metadata for a group without members.
@@ -63,14 +65,14 @@ class TargetGroups:
             make(tp.topic, tp.partition, offset, metadata)
             for tp, (offset, metadata) in offsets.items()
         ]
-        what = f"commit offsets of group {group!r}"
+        action = f"commit offsets of group {group!r}"
         futures = self._target.admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT_S
         )
-        done = await self._target.call(what, futures[group].result)
+        done = await self._target.call(action, futures[group].result)
         for place in done.topic_partitions:
             if place.error is not None:
-                raise TargetError(f"{what}, {place.topic}/{place.partition}: {place.error.str()}")
+                raise TargetError(f"{action}, {place.topic}/{place.partition}: {place.error.str()}")
 
     async def write(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Write records to partition 0 of a compacted topic; create the topic if it doesn't exist.

@@ -114,4 +114,4 @@ def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
         run: the id of this start.
         producers: how many producers it will have.
     """
-    return Claim(run, producers, max([producers, *(one.ids for one in claims)]))
+    return Claim(run, producers, max([producers, *(claim.ids for claim in claims)]))

@@ -41,8 +41,8 @@ def produce_records(
     calls = map(
         producer.produce,
         repeat(topic),
-        [one.value for one in records],
-        [one.key for one in records],
+        [record.value for record in records],
+        [record.key for record in records],
         repeat(partition),
         callbacks,
         repeat(None),  # another name of the callback

@@ -79,7 +79,7 @@ class RefusalSearch:
         Args:
             every: whether each record had a callback, so that `note` was told of all.
         """
-        noted, alone = sorted(self._noted, key=lambda one: one.offset), self._alone
+        noted, alone = sorted(self._noted, key=lambda refused: refused.offset), self._alone
         self._noted, self._alone = [], None
         if alone is None and every and len(noted) == 1:
             alone = noted[0]

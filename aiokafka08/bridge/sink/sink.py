@@ -119,7 +119,7 @@ async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
         KafkaProtocolError: a claim can't be read.
     """
     records = await target.read_topic(config.state_topic)
-    return decode_claims((one.key, one.value) for one in records)
+    return decode_claims((record.key, record.value) for record in records)
 
 
 def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> WorkerSettings:
@@ -150,30 +150,30 @@ def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> Work
     )
 
 
-async def initialise(target: Target, worker: TransactionWorker, what: str) -> None:
+async def initialise(target: Target, worker: TransactionWorker, action: str) -> None:
     """Fence older producers of a worker's transactional id, and end their transaction.
 
     Args:
         target: the connection.
         worker: the producer.
-        what: the call in words, for errors.
+        action: the call in words, for errors.
 
     Raises:
         TargetUnavailableError: also if the call of librdkafka doesn't return.
         TargetError: the target refuses.
     """
-    await _call_producer(target, what, worker.initialise)
+    await _call_producer(target, action, worker.initialise)
 
 
 async def _call_producer(
-    target: Target, what: str, call: Callable[[], None], limit_s: float = INITIALISE_S
+    target: Target, action: str, call: Callable[[], None], limit_s: float = INITIALISE_S
 ) -> None:
     try:
         async with asyncio.timeout(limit_s + _HANG_S):
-            await target.call(what, call)
+            await target.call(action, call)
     except TimeoutError:
         raise TargetUnavailableError(
-            f"{what}: no result of a call for {limit_s + _HANG_S:.0f} s"
+            f"{action}: no result of a call for {limit_s + _HANG_S:.0f} s"
         ) from None
 
 
@@ -223,10 +223,10 @@ class TransactionSink:
         while True:
             claims = await self._claims()
             # A claim whose write timed out may have arrived.
-            self._run.has_claimed |= any(one.run == self._run.id for one in claims)
+            self._run.has_claimed |= any(claim.run == self._run.id for claim in claims)
             if self._run.has_claimed:
                 self._check(claims)  # don't take the bridge back from a newer start
-            older = [one.run for one in claims if one.run != self._run.id]
+            older = [claim.run for claim in claims if claim.run != self._run.id]
             is_new = not self._run.has_claimed
             claim = next_claim(claims, self._run.id, self._config.copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
@@ -240,7 +240,7 @@ class TransactionSink:
                     "%s: took the bridge over from its last start (run %s): if that still runs, it "
                     "ends with exit code 3", self._config.client_id, older[-1],
                 )  # fmt: skip
-            if all(one.ids <= initialised for one in claims):
+            if all(claim.ids <= initialised for claim in claims):
                 break
         producers = self._config.copy.producers
         idle, self._workers = self._workers[producers:], self._workers[:producers]
@@ -275,7 +275,7 @@ class TransactionSink:
     @property
     def failure(self) -> WorkerFailed | None:
         """The failure of a worker among the events that weren't taken; None if there is none."""
-        return next((one for one in self._events if isinstance(one, WorkerFailed)), None)
+        return next((event for event in self._events if isinstance(event, WorkerFailed)), None)
 
     def next_event(self) -> SinkEvent | None:
         """Return the next event of a worker, None if there is none."""
@@ -300,9 +300,9 @@ class TransactionSink:
             tps = [tp for tp in pairs if self.worker_of(tp) == number]
             copies = [pairs[tp] for tp in tps]
             keys = [key for tp in tps for key in stale.get(tp, ())]
-            what = f"set positions to 0 by producer {number}"
+            action = f"set positions to 0 by producer {number}"
             if tps:
-                await self._call_claimed(what, partial(worker.begin_anew, copies, keys))
+                await self._call_claimed(action, partial(worker.begin_anew, copies, keys))
 
     def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
         """Start the threads.
@@ -341,10 +341,10 @@ class TransactionSink:
     async def close(self) -> None:
         """Release what librdkafka holds of the workers whose threads were never started."""
         workers, self._workers = self._workers, []
-        for one in workers:
-            if one.is_running:
-                one.drop_chunks()
-        await asyncio.gather(*(self._close(one) for one in workers if not one.has_begun))
+        for worker in workers:
+            if worker.is_running:
+                worker.drop_chunks()
+        await asyncio.gather(*(self._close(worker) for worker in workers if not worker.has_begun))
 
     async def _close(self, worker: TransactionWorker) -> None:
         try:
@@ -360,19 +360,19 @@ class TransactionSink:
         loop = asyncio.get_running_loop()
         for number in range(first, end):
             settings = worker_settings(self._config, number, batch_bytes)
-            what = f"initialise {settings.transactional_id}"
+            action = f"initialise {settings.transactional_id}"
             worker = await self._target.call(
-                what,
+                action,
                 self._new_worker,
                 settings,
                 lambda event: loop.call_soon_threadsafe(self.report, event),
             )
             self._workers.append(worker)
-            await self._call_claimed(what, worker.initialise)
+            await self._call_claimed(action, worker.initialise)
 
-    async def _call_claimed(self, what: str, call: Callable[[], None]) -> None:
+    async def _call_claimed(self, action: str, call: Callable[[], None]) -> None:
         try:
-            await _call_producer(self._target, what, call, self._initialise_s)
+            await _call_producer(self._target, action, call, self._initialise_s)
         except TargetError:
             await self.check_owner()  # two starts at the same time: the older one ends here
             raise
@@ -380,7 +380,7 @@ class TransactionSink:
     async def _claims(self) -> list[Claim]:
         claims = await read_claims(self._config, self._target)
         # Compaction removes the claims of older starts as soon as this one has written its own.
-        self._run.is_first &= all(one.run == self._run.id for one in claims)
+        self._run.is_first &= all(claim.run == self._run.id for claim in claims)
         return claims
 
     def _check(self, claims: list[Claim]) -> None:

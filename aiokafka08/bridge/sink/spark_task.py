@@ -105,7 +105,7 @@ class PartWriter:
     def __init__(self, part: SparkPart) -> None:
         self._part = part
         self._events: queue.SimpleQueue[SinkEvent] = queue.SimpleQueue()
-        self._ranges = {one.source: one for one in part.ranges}
+        self._ranges = {range_.source: range_ for range_ in part.ranges}
         settings = worker_settings(part.config, part.producer, part.batch_bytes)
         self._worker = TransactionWorker(settings, self._events.put)
         self._waiting_bytes = 0
@@ -126,17 +126,17 @@ class PartWriter:
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)
-            copies = {one.copy: one for one in self._part.ranges}
+            copies = {range_.copy: range_ for range_ in self._part.ranges}
             committed = await target.committed(config.position_group, copies)
-            for copy, one in copies.items():
+            for copy, range_ in copies.items():
                 at = committed.get(copy, 0)
-                if at < one.start:
+                if at < range_.start:
                     raise BridgeError(
-                        f"topic {one.source.topic!r}, partition {one.source.partition}: group "
-                        f"{config.position_group!r} is at {at}, but this job begins at "
-                        f"{one.start}: it was set back meanwhile. Start the job again"
+                        f"topic {range_.source.topic!r}, partition {range_.source.partition}: "
+                        f"group {config.position_group!r} is at {at}, but this job begins at "
+                        f"{range_.start}: it was set back meanwhile. Start the job again"
                     )
-                self._committed[one.source] = at
+                self._committed[range_.source] = at
             stored = await read_stored_runs(config, target, ends_only=True)
         finally:
             await target.close()
@@ -176,7 +176,7 @@ class PartWriter:
     def _put(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], next_offset: int
     ) -> None:
-        size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
         limit = self._part.config.copy.buffer_bytes
         while not self._events.empty() or self._waiting_bytes >= limit:
             self._apply(self._events.get())
@@ -192,19 +192,21 @@ class PartWriter:
             BridgeError: the target refuses a row.
             TargetError: the transaction failed.
         """
-        for one in self._part.ranges:
-            if self._next[one.source] < one.end:  # a hole at the end
-                self._put(one.source, [], one.end)
+        for range_ in self._part.ranges:
+            if self._next[range_.source] < range_.end:  # a hole at the end
+                self._put(range_.source, [], range_.end)
         self._worker.request_stop(_COMMIT_S)
         self._worker.join(_COMMIT_S + 1)
         while not self._events.empty():
             self._apply(self._events.get())
-        left = [one for one in self._part.ranges if self._committed[one.source] < one.end]
+        left = [
+            range_ for range_ in self._part.ranges if self._committed[range_.source] < range_.end
+        ]
         if left:
-            one = left[0]
+            range_ = left[0]
             raise TargetError(
-                f"{one.copy.topic}/{one.copy.partition}: committed up to "
-                f"{self._committed[one.source]} within {_COMMIT_S:.0f} s; expected {one.end}"
+                f"{range_.copy.topic}/{range_.copy.partition}: committed up to "
+                f"{self._committed[range_.source]} within {_COMMIT_S:.0f} s; expected {range_.end}"
             )
 
     def close(self) -> None:

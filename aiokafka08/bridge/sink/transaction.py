@@ -80,7 +80,7 @@ class OpenTransaction:
         self.records += len(chunk.records)
         if not chunk.records:
             return None
-        sent = SentChunk(chunk.source, array("q", [one.offset for one in chunk.records]))
+        sent = SentChunk(chunk.source, array("q", [record.offset for record in chunk.records]))
         self.sent.append(sent)
         return sent
 
@@ -103,13 +103,13 @@ class OpenTransaction:
         Raises:
             ValueError: a chunk wasn't acknowledged.
         """
-        found: dict[TopicPartition, list[OffsetRun]] = {}
+        by_source: dict[TopicPartition, list[OffsetRun]] = {}
         for sent in self.sent:
             runs = sent.runs()
             if runs is None:
                 return None
-            found.setdefault(sent.source, []).extend(runs)
-        return {tp: list(OffsetMap(runs)) for tp, runs in found.items()}
+            by_source.setdefault(sent.source, []).extend(runs)
+        return {tp: list(OffsetMap(runs)) for tp, runs in by_source.items()}
 
 
 DeliveryReport = Callable[[Any, Any], None]
@@ -142,4 +142,4 @@ def timestamps_of(records: Sequence[ConsumerRecord[Any, Any]], *, keep: bool) ->
     """
     if not keep:
         return [0] * len(records)
-    return [stamp if (stamp := one.timestamp) and stamp > 0 else 0 for one in records]
+    return [stamp if (stamp := record.timestamp) and stamp > 0 else 0 for record in records]

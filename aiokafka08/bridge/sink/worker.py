@@ -392,7 +392,7 @@ class TransactionWorker:
         logs, records = dict[TopicPartition, RunLog](), list[tuple[TopicPartition, RunRecord]]()
         for tp, of_partition in runs.items():
             added, logs[tp] = self._run_logs.get(tp, RunLog()).append(of_partition)
-            records += ((tp, one) for one in added)
+            records += ((tp, record) for record in added)
         if (refused := self._produce_runs(records)) is not None:
             self._check_open()
             raise refused
@@ -414,12 +414,12 @@ class TransactionWorker:
 
     def _produce_runs(self, records: Sequence[tuple[TopicPartition, RunRecord]]) -> Any:
         """Pass the exact offsets to librdkafka; return its exception if it doesn't take them."""
-        for tp, one in records:
+        for tp, record in records:
             try:
                 self._producer.produce(
                     self._settings.offsets_topic,
-                    None if one.runs is None else encode_runs(one.runs),
-                    encode_runs_key(RunsKey(*tp, one.source)),
+                    None if record.runs is None else encode_runs(record.runs),
+                    encode_runs_key(RunsKey(*tp, record.source)),
                     0,
                 )
             except self._confluent.KafkaException as error:

@@ -36,5 +36,7 @@ def named_addresses(source: SourceConfig) -> Iterator[None]:
         elif source.zookeeper is not None and text.startswith(f"ZooKeeper {source.zookeeper}"):
             text = f"source.zookeeper: {text}"
         if text != error.text:
-            error.args = tuple(text if one == error.text else one for one in error.args)
+            error.args = tuple(
+                text if argument == error.text else argument for argument in error.args
+            )
         raise

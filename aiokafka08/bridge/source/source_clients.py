@@ -76,9 +76,9 @@ async def copied_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) -> Cop
     names = config.topics.pairs(await admin.list_topics())
     described = await admin.describe_topics(sorted(names))
     partitions = [
-        TopicPartition(topic["topic"], one["partition"])
+        TopicPartition(topic["topic"], partition["partition"])
         for topic in described
-        for one in topic["partitions"]
+        for partition in topic["partitions"]
     ]
     return CopiedTopics(names, partitions)
 

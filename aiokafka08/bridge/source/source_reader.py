@@ -154,7 +154,7 @@ class SourceReader:
         """
         topics = await self._admin.describe_topics()
         return {
-            topic["topic"]: 1 + max(one["partition"] for one in topic["partitions"])
+            topic["topic"]: 1 + max(partition["partition"] for partition in topic["partitions"])
             for topic in topics
             if topic["partitions"]
         }
@@ -195,18 +195,18 @@ class SourceReader:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        found: dict[TopicPartition, tuple[int, int]] = {}
+        bounds: dict[TopicPartition, tuple[int, int]] = {}
         left = list(partitions)
         while left:
             for tp, log in (await self._admin.list_log_bounds(left)).items():
                 if log.start is not None and log.end is not None:
-                    found[tp] = log.start, log.end
-            left = [tp for tp in left if tp not in found]
+                    bounds[tp] = log.start, log.end
+            left = [tp for tp in left if tp not in bounds]
             if loop.time() >= deadline:
                 break
             if left:
                 await asyncio.sleep(_LEADER_PAUSE_S)
-        return found
+        return bounds
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too, from these offsets on."""

@@ -55,7 +55,7 @@ async def left_out_by(admin: AIOKafkaAdminClient) -> str | None:
 
 def known_releases(versions: Iterable[BrokerVersion | KafkaError]) -> list[str]:
     """Return the releases of the brokers that respond."""
-    return [one.release for one in versions if isinstance(one, BrokerVersion)]
+    return [version.release for version in versions if isinstance(version, BrokerVersion)]
 
 
 def release_numbers(release: str) -> tuple[int, ...]:

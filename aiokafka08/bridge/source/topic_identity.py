@@ -124,14 +124,20 @@ class TopicIdentities:
         """
         known = _decoded(await self._target.read_topic(self._config.state_topic))
         now = await self.read()
-        found = {topic: _compared(known.get(topic), one) for topic, one in now.items()}
-        changed = [topic for topic, one in found.items() if one.recreated is not None]
+        identities = {
+            topic: _compared(known.get(topic), identity) for topic, identity in now.items()
+        }
+        changed = [
+            topic for topic, identity in identities.items() if identity.recreated is not None
+        ]
         if changed and self._config.copy.on_loss == "skip":
             self._check_parent({topic: (known[topic].copied, now[topic]) for topic in changed})
             await self._begin_anew(changed, stored)
-            found |= {topic: _Identity(now[topic]) for topic in changed}
-        self._known = known | found
-        await self._write({t: one for t, one in found.items() if known.get(t) != one})
+            identities |= {topic: _Identity(now[topic]) for topic in changed}
+        self._known = known | identities
+        await self._write(
+            {t: identity for t, identity in identities.items() if known.get(t) != identity}
+        )
 
     def reason(self, tp: TopicPartition) -> str | None:
         """Return why a partition isn't copied; None if its topic is the one that was copied."""
@@ -149,13 +155,19 @@ class TopicIdentities:
             TargetError: the target doesn't respond.
         """
         now = await self.read()
-        found = {topic: _compared(self._known.get(topic), one) for topic, one in now.items()}
-        changed = {topic: one for topic, one in found.items() if self._known.get(topic) != one}
+        identities = {
+            topic: _compared(self._known.get(topic), identity) for topic, identity in now.items()
+        }
+        changed = {
+            topic: identity
+            for topic, identity in identities.items()
+            if self._known.get(topic) != identity
+        }
         await self._write(changed)
         self._known |= changed
-        for topic, one in changed.items():
-            if one.recreated is not None:
-                raise TopicRecreatedError(f"topic {topic!r}: {_reason(one)}")
+        for topic, identity in changed.items():
+            if identity.recreated is not None:
+                raise TopicRecreatedError(f"topic {topic!r}: {_reason(identity)}")
 
     def _check_parent(self, changed: Mapping[str, tuple[str, str]]) -> None:
         """Verify that topics were created again in the ZooKeeper that is known.
@@ -205,10 +217,10 @@ class TopicIdentities:
             return
         await self._sink.check_owner()
         records = []
-        for topic, one in sorted(identities.items()):
-            document = {"version": 0, "identity": one.copied}
-            if one.recreated is not None:
-                document["recreated"] = one.recreated
+        for topic, identity in sorted(identities.items()):
+            document = {"version": 0, "identity": identity.copied}
+            if identity.recreated is not None:
+                document["recreated"] = identity.recreated
             records.append((_KEY + topic.encode(), json.dumps(document).encode()))
         await self._target.write_all(self._config.state_topic, records)
 
@@ -220,7 +232,7 @@ class TopicIdentities:
         The process logs each reason once, until a look has worked.
         """
         try:
-            found = await self._read_now()
+            identities = await self._read_now()
         except KafkaConfigurationError:
             raise
         except KafkaError as error:
@@ -232,14 +244,16 @@ class TopicIdentities:
                 )  # fmt: skip
             return {}
         self._run.identities_unknown.clear()
-        return found
+        return identities
 
     async def _read_now(self) -> dict[str, str]:
         if (zookeeper := self._config.source.zookeeper) is not None:
             parent, created = await environment.run_in_thread(
                 self._read_creations, zookeeper, self._timeout_s, self._config.topics.includes
             )
-            return {topic: f"zookeeper {one}{_IN}{parent}" for topic, one in created.items()}
+            return {
+                topic: f"zookeeper {creation}{_IN}{parent}" for topic, creation in created.items()
+            }
         return await self._read_ids()
 
     async def _read_ids(self) -> dict[str, str]:
@@ -267,7 +281,7 @@ class TopicIdentities:
             admin: Any = confluent.admin.AdminClient(source_settings(self._config))
         except confluent.KafkaException as error:
             raise KafkaConfigurationError(f"source.properties: {error.args[0].str()}") from None
-        found = {}
+        identities = {}
         topic = topics[0]
         try:
             wanted = confluent.TopicCollection(topics)
@@ -275,13 +289,13 @@ class TopicIdentities:
             for topic, future in described.items():
                 identity = _topic_id(future, self._result_s)
                 if identity is not None and identity != _NO_ID:
-                    found[topic] = f"id {identity}"
+                    identities[topic] = f"id {identity}"
         except confluent.KafkaException as error:
             raise KafkaUnavailableError(f"topic {topic!r}: {error.args[0].str()}") from None
         except TimeoutError:
             text = f"topic {topic!r}: no description within {self._result_s:.0f} s"
             raise KafkaUnavailableError(text) from None
-        return found
+        return identities
 
 
 def _topic_id(described: Any, result_s: float) -> str | None:
@@ -297,11 +311,11 @@ def _topic_id(described: Any, result_s: float) -> str | None:
 
 def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
     """Return whether all brokers are of 2.8 or later; None if one doesn't respond."""
-    found = list(versions)
-    releases = known_releases(found)
-    if not found or len(releases) < len(found):
+    results = list(versions)
+    releases = known_releases(results)
+    if not results or len(releases) < len(results):
         return None
-    return all(release_numbers(one) >= _FIRST_WITH_IDS for one in releases)
+    return all(release_numbers(release) >= _FIRST_WITH_IDS for release in releases)
 
 
 def _compared(known: _Identity | None, now: str) -> _Identity:
@@ -326,20 +340,20 @@ def _reason(known: _Identity) -> str:
 
 def _decoded(records: Iterable[Any]) -> dict[str, _Identity]:
     """Return the identities in the records of the state topic, in the order of the log."""
-    found: dict[str, _Identity] = {}
-    for one in records:
-        if one.key is None or one.value is None or not one.key.startswith(_KEY):
+    identities: dict[str, _Identity] = {}
+    for record in records:
+        if record.key is None or record.value is None or not record.key.startswith(_KEY):
             continue
         try:
-            document = state_document(one.value)
+            document = state_document(record.value)
             identity = _Identity(document.get("identity", ""), document.get("recreated"))
             for text in filter(lambda each: each is not None, identity):
                 if not isinstance(text, str) or not text.strip():
                     raise ValueError(f"identity {text!r}")
-            found[one.key.removeprefix(_KEY).decode()] = identity
+            identities[record.key.removeprefix(_KEY).decode()] = identity
         except ValueError as error:
             raise KafkaProtocolError(
-                f"offset {one.offset} of the state topic can't be read ({error}); expected version "
-                "0. Run the release that wrote it, or a newer one"
+                f"offset {record.offset} of the state topic can't be read ({error}); expected "
+                "version 0. Run the release that wrote it, or a newer one"
             ) from None
-    return found
+    return identities

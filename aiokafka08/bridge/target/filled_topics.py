@@ -24,7 +24,7 @@ async def filled_topics(
     config: BridgeConfig,
     target: Target,
     source: Mapping[str, int],
-    there: Mapping[str, int],
+    target_counts: Mapping[str, int],
     run: BridgeRun,
 ) -> list[str]:
     """Return the names of target topics that keep the bridge from its first start, sorted.
@@ -36,7 +36,7 @@ async def filled_topics(
         config: the file of the bridge.
         target: the connection.
         source: all topics of the source, with their partition counts.
-        there: all topics of the target, with their partition counts.
+        target_counts: all topics of the target, with their partition counts.
         run: the start of the process. Its first sessions may end before they have written, so each
             looks until one has begun.
 
@@ -48,7 +48,7 @@ async def filled_topics(
         TopicPartition(name, number)
         for topic, name in config.topics.pairs(source).items()
         if not config.topics.appends(topic)
-        for number in range(min(source[topic], there.get(name, 0)))
+        for number in range(min(source[topic], target_counts.get(name, 0)))
     ]
     if not copies or run.has_begun or not run.is_first:
         return []

@@ -35,7 +35,7 @@ OWN_CONFIG: Final = {
 
 
 async def create_own_topics(
-    config: BridgeConfig, target: Target, there: Collection[str], run: BridgeRun
+    config: BridgeConfig, target: Target, target_topics: Collection[str], run: BridgeRun
 ) -> None:
     """Create the topics of the bridge, or give existing ones the settings that they lack.
 
@@ -47,7 +47,7 @@ async def create_own_topics(
     Args:
         config: the file of the bridge.
         target: the connection.
-        there: the topics that the target has.
+        target_topics: the topics that the target has.
         run: the start of the process, which logs each of this once.
 
     Raises:
@@ -55,7 +55,7 @@ async def create_own_topics(
     """
     names = (config.state_topic, config.offsets_topic)
     for name in names:
-        if name in there:
+        if name in target_topics:
             refused = await _add_settings(config, target, name)
         else:
             refused = await _create(config, target, name)
@@ -79,31 +79,31 @@ class OwnTopicProblems(NamedTuple):
 
 
 async def own_topic_problems(
-    config: BridgeConfig, target: Target, there: Collection[str]
+    config: BridgeConfig, target: Target, target_topics: Collection[str]
 ) -> OwnTopicProblems:
     """Return what a run refuses or logs about the topics of the bridge; change nothing.
 
     Args:
         config: the file of the bridge.
         target: the connection.
-        there: the topics that the target has.
+        target_topics: the topics that the target has.
 
     Raises:
         TargetError: the target doesn't respond.
     """
     names = (config.state_topic, config.offsets_topic)
-    missing = [_least_spec(config, name) for name in names if name not in there]
+    missing = [_least_spec(config, name) for name in names if name not in target_topics]
     refused = [
         f"{name}: {code}: {text}"
         for name, (code, text) in (await target.refused_topics(missing)).items()
     ]
-    if config.offsets_topic in there:
+    if config.offsets_topic in target_topics:
         try:
             await own_batch_limit(config, target)
         except BridgeError as error:
             refused.append(error.text)
-    found = await _wrong_settings(target, [name for name in names if name in there])
-    return OwnTopicProblems(refused, found)
+    logged = await _wrong_settings(target, [name for name in names if name in target_topics])
+    return OwnTopicProblems(refused, logged)
 
 
 async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
@@ -148,12 +148,12 @@ async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     """
     name = config.offsets_topic
     try:
-        found = (await target.topic_configs([name]))[name]
+        settings = (await target.topic_configs([name]))[name]
     except TargetUnavailableError:
         raise
     except TargetError:
         return None
-    limit = TargetLimits.of(found).max_message_bytes
+    limit = TargetLimits.of(settings).max_message_bytes
     if limit < RECORD_BYTES:
         raise BridgeError(
             f"topic {name!r} at the target: {_LIMIT}={limit}: expected at least {RECORD_BYTES}, "

@@ -107,14 +107,14 @@ def is_expired(limits: TargetLimits, timestamp_ms: int | None, now_ms: int) -> b
     )
 
 
-def refused_names(names: Iterable[str], there: Iterable[str]) -> dict[str, str]:
+def refused_names(names: Iterable[str], target_topics: Iterable[str]) -> dict[str, str]:
     """Return why the target refuses to create topics.
 
     Args:
-        names: the topics that don't exist there.
-        there: those that do.
+        names: the topics that don't exist at the target.
+        target_topics: those that do.
     """
-    taken = {name.replace(".", "_"): name for name in there}
+    taken = {name.replace(".", "_"): name for name in target_topics}
     refused: dict[str, str] = {}
     for name in sorted(names):
         other = taken.setdefault(name.replace(".", "_"), name)

@@ -101,20 +101,20 @@ def client_settings(config: BridgeConfig) -> dict[str, Any]:
     }
 
 
-def target_error(what: str, error: Any) -> TargetError:
+def target_error(action: str, error: Any) -> TargetError:
     """Return our error for one of librdkafka.
 
     Args:
-        what: what failed.
+        action: what failed.
         error: a `confluent_kafka.KafkaError`, or an exception with one.
     """
     kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
     if hasattr(kafka, "code"):
-        text = f"{what}: {kafka.name()}: {kafka.str()}"
+        text = f"{action}: {kafka.name()}: {kafka.str()}"
         if kafka.name() in _UNREACHABLE_NAMES:
             text += ". Expected brokers of Kafka 0.11 or later at target.bootstrap"
         return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
-    return TargetError(f"{what}: {error}")
+    return TargetError(f"{action}: {error}")
 
 
 def is_transient(error: Any) -> bool:
@@ -191,10 +191,10 @@ class Target:
         Raises:
             TargetError: the target refused it.
         """
-        what = f"create the topic {spec.name!r}"
+        action = f"create the topic {spec.name!r}"
         futures = self.admin.create_topics([self._new_topic(spec)], request_timeout=self._timeout_s)
         try:
-            await self.call(what, futures[spec.name].result)
+            await self.call(action, futures[spec.name].result)
         except TargetError as error:
             if "TOPIC_ALREADY_EXISTS" in error.text:
                 return False
@@ -240,8 +240,8 @@ class Target:
             TargetError: the target refused it.
         """
         futures = self.admin.create_partitions([self._admin_types.NewPartitions(name, partitions)])
-        what = f"grow the topic {name!r} to {partitions} partitions"
-        await self.call(what, futures[name].result)
+        action = f"grow the topic {name!r} to {partitions} partitions"
+        await self.call(action, futures[name].result)
         await self._wait_leaders(name, partitions)
 
     async def _wait_leaders(self, name: str, partitions: int) -> None:
@@ -249,10 +249,12 @@ class Target:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         while True:
-            what = f"describe the topic {name!r}"
-            metadata = await self.call(what, self.admin.list_topics, name, timeout=self._timeout_s)
-            found = metadata.topics[name].partitions.values()
-            if sum(one.leader >= 0 for one in found) >= partitions:
+            action = f"describe the topic {name!r}"
+            metadata = await self.call(
+                action, self.admin.list_topics, name, timeout=self._timeout_s
+            )
+            partition_metadata = metadata.topics[name].partitions.values()
+            if sum(partition.leader >= 0 for partition in partition_metadata) >= partitions:
                 return
             if loop.time() > deadline:
                 raise TargetUnavailableError(
@@ -271,7 +273,7 @@ class Target:
             return {}
         return {
             # Of a setting that the target hides, the value is None.
-            topic: {name: one.value for name, one in entries.items() if one.value is not None}
+            topic: {name: entry.value for name, entry in entries.items() if entry.value is not None}
             for topic, entries in (await self._config_entries(topics)).items()
         }
 
@@ -340,13 +342,13 @@ class Target:
         def read() -> dict[TopicPartition, int]:
             consumer = self._consumer(group)
             try:
-                found: dict[TopicPartition, int] = {}
-                for one in consumer.committed(wanted, timeout=self._timeout_s):
-                    if one.error is not None:
-                        raise self.confluent.KafkaException(one.error)
-                    if one.offset >= 0:
-                        found[TopicPartition(one.topic, one.partition)] = one.offset
-                return found
+                offsets: dict[TopicPartition, int] = {}
+                for place in consumer.committed(wanted, timeout=self._timeout_s):
+                    if place.error is not None:
+                        raise self.confluent.KafkaException(place.error)
+                    if place.offset >= 0:
+                        offsets[TopicPartition(place.topic, place.partition)] = place.offset
+                return offsets
             finally:
                 consumer.close()
 
@@ -406,8 +408,8 @@ class Target:
         Raises:
             TargetError: the target doesn't respond.
         """
-        found = await self._watermarks(partitions, "read_uncommitted")
-        return {tp: end for tp, (_, end) in found.items()}
+        watermarks = await self._watermarks(partitions, "read_uncommitted")
+        return {tp: end for tp, (_, end) in watermarks.items()}
 
     async def _watermarks(
         self, partitions: Iterable[TopicPartition], isolation: str
@@ -491,20 +493,24 @@ class Target:
             while True:
                 messages = consumer.consume(_READ_MESSAGES, _POLL_S)
                 at_end = False
-                for one in messages:
-                    if one.error() is None:
-                        if one.offset() < end:
-                            stamp = one.timestamp()[1]
+                for message in messages:
+                    if message.error() is None:
+                        if message.offset() < end:
+                            stamp = message.timestamp()[1]
                             records.append(
                                 TargetRecord(
-                                    one.partition(), one.offset(), one.key(), one.value(), stamp
+                                    message.partition(),
+                                    message.offset(),
+                                    message.key(),
+                                    message.value(),
+                                    stamp,
                                 )
                             )
-                        at_end = at_end or one.offset() >= end - 1
-                    elif one.error().code() == confluent.KafkaError._PARTITION_EOF:
+                        at_end = at_end or message.offset() >= end - 1
+                    elif message.error().code() == confluent.KafkaError._PARTITION_EOF:
                         at_end = True
                     else:
-                        raise confluent.KafkaException(one.error())
+                        raise confluent.KafkaException(message.error())
                 if at_end or (most is not None and len(records) >= most):
                     return records
                 idle = 0 if messages else idle + 1
@@ -552,12 +558,12 @@ class Target:
             await self.call(f"write to {topic}", produce)
 
     async def call(
-        self, what: str, function: Callable[..., T], *arguments: Any, **options: Any
+        self, action: str, function: Callable[..., T], *arguments: Any, **options: Any
     ) -> T:
         """Run a call that blocks in a thread.
 
         Args:
-            what: the call in words, for errors.
+            action: the call in words, for errors.
             function: what to call.
             arguments: its positional arguments.
             options: its keyword arguments.
@@ -569,7 +575,9 @@ class Target:
             call = partial(function, *arguments, **options)
             return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
         except self.confluent.KafkaException as error:
-            raise target_error(f"target {self._config.target.bootstrap}: {what}", error) from error
+            raise target_error(
+                f"target {self._config.target.bootstrap}: {action}", error
+            ) from error
 
     def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(

@@ -92,8 +92,8 @@ def _network(target: TargetConfig, client_id: str) -> NetConfig:
     Raises:
         KafkaError: a property for TLS has a wrong value, or its file can't be read.
     """
-    given, prefix = target.properties, "target.properties."
-    tls = tls_options(given, prefix) if is_tls(given) else None
+    properties, prefix = target.properties, "target.properties."
+    tls = tls_options(properties, prefix) if is_tls(properties) else None
     return router_config(
         {
             "start_timeout_ms": START_TIMEOUT_MS,
@@ -122,20 +122,20 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
             done, waiting = await asyncio.wait(
                 waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
             )
-            for answer in (one.result() for one in done):
+            for answer in (task.result() for task in done):
                 if isinstance(answer, _OldBroker):
                     return answer
                 if answer is None:
                     has_answer, deadline = True, deadline or loop.time() + _OTHERS_S
     finally:
-        for one in asked:
-            one.cancel()
+        for task in asked:
+            task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
     if not has_answer:
-        failed = [error for one in asked if isinstance(error := one.result(), KafkaError)]
+        failed = [error for task in asked if isinstance(error := task.result(), KafkaError)]
         reasons = "; ".join(error.text for error in failed)
-        given = shorten(bootstrap)
-        raise TargetUnavailableError(f"target.bootstrap={given}: no broker responds: {reasons}")
+        shown = shorten(bootstrap)
+        raise TargetUnavailableError(f"target.bootstrap={shown}: no broker responds: {reasons}")
     return None
 
 

@@ -56,30 +56,32 @@ class TargetTopics:
         self._config, self._source, self._target = config, source, target
         self._status, self._run = status, run
 
-    async def batch_limit(self, there: Collection[str]) -> int:
+    async def batch_limit(self, target_topics: Collection[str]) -> int:
         """Return the smallest `max.message.bytes` of the target topics.
 
         A limit that the target leaves out is Kafka's default.
 
         Args:
-            there: all topics of the target.
+            target_topics: all topics of the target.
 
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
         names = self._config.topics.pairs(await self._source.partition_counts()).values()
-        configs = await self._target.topic_configs([one for one in names if one in there])
+        configs = await self._target.topic_configs(
+            [name for name in names if name in target_topics]
+        )
         new = self._config.target.topic_config
-        limits = [TargetLimits.of(one).max_message_bytes for one in (new, *configs.values())]
+        limits = [TargetLimits.of(config).max_message_bytes for config in (new, *configs.values())]
         return min(LEAST_MESSAGE_BYTES, *limits)
 
-    async def check(self, there: Mapping[str, int], *, may_come_later: bool) -> None:
+    async def check(self, target_counts: Mapping[str, int], *, may_come_later: bool) -> None:
         """Verify that the bridge may copy, and that the target takes the settings of new topics.
 
         Call it before anything is written.
 
         Args:
-            there: all topics of the target, with their partition counts.
+            target_counts: all topics of the target, with their partition counts.
             may_come_later: True only logs which patterns match no topic of the source.
 
         Raises:
@@ -94,12 +96,16 @@ class TargetTopics:
             if not may_come_later:
                 raise BridgeError(mismatch)
             _log.warning("%s: %s", self._config.client_id, mismatch)
-        if names := await filled_topics(self._config, self._target, source, there, self._run):
+        if names := await filled_topics(
+            self._config, self._target, source, target_counts, self._run
+        ):
             raise BridgeError(filled_text(self._config, names))
-        plan = await self._plan(source, there, ())
+        plan = await self._plan(source, target_counts, ())
         refused = await refused_by_target(self._config, self._target, plan)
         texts = [
-            f"{name}: {one.text}" for name, one in refused.items() if one.code in SETTINGS_REFUSED
+            f"{name}: {topic.text}"
+            for name, topic in refused.items()
+            if topic.code in SETTINGS_REFUSED
         ]
         if texts:
             text = f"the target refuses to create {some_of(texts)}"
@@ -119,16 +125,16 @@ class TargetTopics:
         source = await self._source.partition_counts()
         target = await self._target.partition_counts()
         names = self._config.topics.pairs(source)
-        there = [
+        existing = [
             TopicPartition(name, number)
             for topic, name in names.items()
             for number in range(min(source[topic], target.get(name, 0)))
         ]
         owned: set[str] = set()
         if any(target.get(name, source[topic]) < source[topic] for topic, name in names.items()):
-            committed = await self._target.committed(self._config.position_group, there)
+            committed = await self._target.committed(self._config.position_group, existing)
             owned = owned_topics(committed, stored)
-            owned |= {names[one] for one in owned if one in names}
+            owned |= {names[topic] for topic in owned if topic in names}
         plan = await self._plan(source, target, owned)
         for topic, reason in plan.refused.items():
             if self._status.refused_topics.get(topic) != reason:

@@ -92,20 +92,20 @@ def plan_topics(
     refused: dict[str, str] = {}
     replication = config.target.replication_factor
     for topic, name in config.topics.pairs(source).items():
-        count, there = source[topic], target.get(name)
-        if there is None:
+        count, target_count = source[topic], target.get(name)
+        if target_count is None:
             settings = {
                 **target_config(configs.get(topic, {}), replication),
                 **config.target.topic_config,
             }
             create.append(TopicSpec(name, count, replication, settings))
-        elif there < count and name in owned:
+        elif target_count < count and name in owned:
             grow[name] = count
-        elif there < count:
+        elif target_count < count:
             refused[topic] = (
                 f"topic {topic!r} has {count} partitions, but {name!r} at the target has only "
-                f"{there}; expected at least as many. Add partitions there, or rename the copy "
-                "(topics.rename)"
+                f"{target_count}; expected at least as many. Add partitions there, or rename "
+                "the copy (topics.rename)"
             )
     return TopicPlan(tuple(create), grow, refused)
 
@@ -151,7 +151,7 @@ async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool
 
     async def are_refused(settings: Mapping[str, str]) -> bool:
         refused = await target.refused_topics([_new_topic(config, settings)])
-        return any(one.code in SETTINGS_REFUSED for one in refused.values())
+        return any(topic.code in SETTINGS_REFUSED for topic in refused.values())
 
     settings = config.target.topic_config
     return bool(settings) and await are_refused(settings) and not await are_refused({})
@@ -170,15 +170,17 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
         config: the source's settings.
         replication_factor: of the target; -1 if it decides itself.
     """
-    found = {name: config[name] for name in CARRIED if name in config}
-    if "cleanup.policy" in found:
-        found["cleanup.policy"] = found["cleanup.policy"].replace("dedupe", "compact")
-    if "max.message.bytes" in found:
-        found["max.message.bytes"] = str(max(int(found["max.message.bytes"]), LEAST_MESSAGE_BYTES))
-    least = found.get("min.insync.replicas")
+    settings = {name: config[name] for name in CARRIED if name in config}
+    if "cleanup.policy" in settings:
+        settings["cleanup.policy"] = settings["cleanup.policy"].replace("dedupe", "compact")
+    if "max.message.bytes" in settings:
+        settings["max.message.bytes"] = str(
+            max(int(settings["max.message.bytes"]), LEAST_MESSAGE_BYTES)
+        )
+    least = settings.get("min.insync.replicas")
     if least is not None and int(least) > replication_factor:
-        del found["min.insync.replicas"]
-    return found
+        del settings["min.insync.replicas"]
+    return settings
 
 
 async def apply_plan(config: BridgeConfig, target: Target, plan: TopicPlan) -> None:

@@ -33,6 +33,6 @@ class SourceChecksums:
         async with aclosing(self._records.read(tp, start, end)) as slices:
             async for records in slices:
                 portion = Portion()
-                for one in records:
-                    portion.add(one.offset, one.key, one.value, one.timestamp)
+                for record in records:
+                    portion.add(record.offset, record.key, record.value, record.timestamp)
                 yield portion

@@ -42,22 +42,22 @@ class TargetChecksums:
         Raises:
             TargetError: the target doesn't respond, or no longer has `start`.
         """
-        what = f"read {tp.topic}/{tp.partition} of the target"
+        action = f"read {tp.topic}/{tp.partition} of the target"
         if start >= end:
             return
         if self._consumer is None:
             self._consumer = self._make_consumer()
         place = self._target.confluent.TopicPartition(*tp, start)
-        await self._target.call(what, self._consumer.assign, [place])
+        await self._target.call(action, self._consumer.assign, [place])
         is_complete, idle_since = False, time.monotonic()
         while not is_complete:
-            portion, is_complete = await self._target.call(what, self._portion, end)
+            portion, is_complete = await self._target.call(action, self._portion, end)
             if portion:
                 idle_since = time.monotonic()
                 yield portion
             elif time.monotonic() - idle_since > _NO_PROGRESS_S:
                 raise TargetUnavailableError(
-                    f"{what}: no progress for {_NO_PROGRESS_S:.0f} s in front of offset {end}"
+                    f"{action}: no progress for {_NO_PROGRESS_S:.0f} s in front of offset {end}"
                 )
 
     def _make_consumer(self) -> Any:
@@ -78,12 +78,12 @@ class TargetChecksums:
         """Return a portion, and whether it is the last one; blocks."""
         confluent = self._target.confluent
         portion = Portion()
-        for one in self._consumer.consume(_PORTION_RECORDS, _POLL_S):
-            if (error := one.error()) is not None:
+        for message in self._consumer.consume(_PORTION_RECORDS, _POLL_S):
+            if (error := message.error()) is not None:
                 if error.code() == confluent.KafkaError._PARTITION_EOF:
                     return portion, True
                 raise confluent.KafkaException(error)
-            if one.offset() >= end:
+            if message.offset() >= end:
                 return portion, True
-            portion.add(one.offset(), one.key(), one.value(), one.timestamp()[1])
+            portion.add(message.offset(), message.key(), message.value(), message.timestamp()[1])
         return portion, bool(portion) and portion.offsets[-1] + 1 >= end

@@ -103,14 +103,14 @@ class CheckProgress:
 
     def before_difference(self) -> CheckProgress:
         """Return the progress at the first difference, from which both sides are read again."""
-        if (found := self.difference) is None:
+        if (difference := self.difference) is None:
             return self
         return replace(
             self,
-            source_next=found.source_offset,
-            target_next=found.target_offset,
-            source_count=found.equal_count,
-            target_count=found.equal_count,
+            source_next=difference.source_offset,
+            target_next=difference.target_offset,
+            source_count=difference.equal_count,
+            target_count=difference.equal_count,
             difference=None,
         )
 
@@ -201,8 +201,8 @@ class SequenceCheck:
             if not (source or target) or source.is_wanted or target.is_wanted:
                 return
             at = source.next_offset, target.next_offset
-            found = Difference(self._kind(), *at, source.count)
-            self._noted = replace(self._noted, difference=found)
+            difference = Difference(self._kind(), *at, source.count)
+            self._noted = replace(self._noted, difference=difference)
         source.drop(len(source))
         target.drop(len(target))
 

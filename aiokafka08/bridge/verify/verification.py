@@ -123,16 +123,16 @@ class PartitionVerdict:
         copy.
         """
         if self.difference is None:
-            for one in (self.first_map, self.last_map):
-                if one is not None and one.is_wrong:
-                    return one
+            for pair in (self.first_map, self.last_map):
+                if pair is not None and pair.is_wrong:
+                    return pair
         return None
 
     @property
     def first_difference(self) -> int | None:
         """The source offset of the first message that isn't the same, or has a wrong map."""
-        found = self.difference or self.wrong_map
-        return None if found is None else found.source_offset
+        difference = self.difference or self.wrong_map
+        return None if difference is None else difference.source_offset
 
     @property
     def is_equal(self) -> bool:
@@ -177,16 +177,16 @@ def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> Partitio
         verdict: of a partition.
         known: its runs of offsets, from the transactions that wrote the messages.
     """
-    found, first = verdict.difference, known.first_target
+    difference, first = verdict.difference, known.first_target
     if (
-        found is None
-        or verdict.progress.target_count == found.equal_count  # the target has ended there
+        difference is None
+        or verdict.progress.target_count == difference.equal_count  # the target has ended there
         or first is None
-        or found.target_offset < first
-        or known.has_copy_at(found.target_offset)
+        or difference.target_offset < first
+        or known.has_copy_at(difference.target_offset)
     ):
         return verdict
-    progress = replace(verdict.progress, difference=found._replace(kind="extra"))
+    progress = replace(verdict.progress, difference=difference._replace(kind="extra"))
     return replace(verdict, progress=progress, is_of_another=True)
 
 
@@ -238,10 +238,14 @@ async def verify(
             names, tps = await copied_topics(config, admin)
             counts = await when_available(target.partition_counts)
             copies = {tp: TopicPartition(names[tp.topic], tp.partition) for tp in tps}
-            there = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
+            existing = [
+                copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
+            ]
             # The order: see the invariant.
-            target_logs = await when_available(lambda: target.log_bounds(there))
-            positions = await when_available(lambda: target.committed(config.position_group, there))
+            target_logs = await when_available(lambda: target.log_bounds(existing))
+            positions = await when_available(
+                lambda: target.committed(config.position_group, existing)
+            )
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)
@@ -264,7 +268,7 @@ async def verify(
             known = await environment.run_in_thread(runs.offset_map, tp)
             plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
         await _keep_within_logs(target, plan, copies, target_logs)
-        ends = {copies[tp]: found.target_end for tp, found in plan.items()}
+        ends = {copies[tp]: partition_bounds.target_end for tp, partition_bounds in plan.items()}
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
@@ -277,7 +281,7 @@ async def verify(
                 verdict = name_other_producer(verdict, known)
             on_progress(verdict)
             verdicts.append(verdict)
-        return sorted(verdicts, key=lambda one: (one.topic, one.partition))
+        return sorted(verdicts, key=lambda verdict: (verdict.topic, verdict.partition))
     finally:
         await target.close()
 
@@ -297,16 +301,19 @@ async def _keep_within_logs(
         logs: the bounds of the target's logs, from before the runs were read.
     """
     behind = [
-        tp for tp, found in plan.items() if found.target_end > logs.get(copies[tp], (0, 0))[1]
+        tp
+        for tp, partition_bounds in plan.items()
+        if partition_bounds.target_end > logs.get(copies[tp], (0, 0))[1]
     ]
     wanted = [copies[tp] for tp in behind]
     if behind:
         # With open transactions: their markers may be missing yet.
         ends = await when_available(lambda: target.log_ends(wanted))
         for tp in behind:
-            found, end = plan[tp], ends[copies[tp]]
-            plan[tp] = found._replace(
-                target_first=min(found.target_first, end), target_end=min(found.target_end, end)
+            partition_bounds, end = plan[tp], ends[copies[tp]]
+            plan[tp] = partition_bounds._replace(
+                target_first=min(partition_bounds.target_first, end),
+                target_end=min(partition_bounds.target_end, end),
             )
 
 
@@ -355,20 +362,24 @@ class _Verification:
         self,
         tp: TopicPartition,
         copy: TopicPartition,
-        found: PartitionBounds,
+        partition_bounds: PartitionBounds,
         before: PartitionVerdict | None,
         source: SourceChecksums,
         target: TargetChecksums,
     ) -> PartitionVerdict:
-        progress = CheckProgress(found.source_first, found.target_first)
+        progress = CheckProgress(partition_bounds.source_first, partition_bounds.target_first)
         if before is not None and before.target_topic == copy.topic:
             progress = before.progress.before_difference()
         check = SequenceCheck(progress, timestamps=self._timestamps)
         verdict = PartitionVerdict(
-            *tp, copy.topic, progress, waiting=found.waiting, before=found.before
+            *tp,
+            copy.topic,
+            progress,
+            waiting=partition_bounds.waiting,
+            before=partition_bounds.before,
         )
-        ours = source.read(tp, progress.source_next, found.source_end)
-        theirs = target.read(copy, progress.target_next, found.target_end)
+        ours = source.read(tp, progress.source_next, partition_bounds.source_end)
+        theirs = target.read(copy, progress.target_next, partition_bounds.target_end)
         async with aclosing(ours), aclosing(theirs):
             while not check.is_complete:
                 async with asyncio.TaskGroup() as tasks:

@@ -55,16 +55,18 @@ class VerifyState:
         except (OSError, ValueError) as error:
             raise self._wrong(str(error)) from None
         wanted = {"version": _VERSION, "bridge": self._bridge, "timestamps": self._timestamps}
-        found = {name: document.get(name) for name in wanted}
-        if found != wanted:
-            raise self._wrong(f"{found}; expected {wanted}")
+        header = {name: document.get(name) for name in wanted}
+        if header != wanted:
+            raise self._wrong(f"{header}; expected {wanted}")
         try:
-            verdicts = [_from_document(one) for one in document["partitions"]]
+            verdicts = [_from_document(fields) for fields in document["partitions"]]
         except (AttributeError, KeyError, TypeError) as error:
             raise self._wrong(
                 f"a field is missing or wrong ({error}); an older release may have written it"
             ) from None
-        self.verdicts = {TopicPartition(one.topic, one.partition): one for one in verdicts}
+        self.verdicts = {
+            TopicPartition(verdict.topic, verdict.partition): verdict for verdict in verdicts
+        }
 
     def note(self, verdict: PartitionVerdict) -> None:
         """Remember the verdict so far of a partition."""
@@ -86,7 +88,7 @@ class VerifyState:
             "bridge": self._bridge,
             "timestamps": self._timestamps,
             "at": now,
-            "equal": is_complete and all(one.is_equal for one in self.verdicts.values()),
+            "equal": is_complete and all(verdict.is_equal for verdict in self.verdicts.values()),
             "partitions": [asdict(self.verdicts[tp]) for tp in sorted(self.verdicts)],
         }
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
@@ -120,11 +122,12 @@ def last_verification(path: Path) -> LastVerification | None:
     """Return what a file of `VerifyState` says; None without one that can be read."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        verdicts = [_from_document(one) for one in document["partitions"]]
-        count = sum(one.progress.source_count for one in verdicts)
+        verdicts = [_from_document(fields) for fields in document["partitions"]]
+        count = sum(verdict.progress.source_count for verdict in verdicts)
         is_equal = bool(verdicts) and document["equal"]
         ends = {
-            TopicPartition(one.topic, one.partition): one.progress.source_next for one in verdicts
+            TopicPartition(verdict.topic, verdict.partition): verdict.progress.source_next
+            for verdict in verdicts
         }
         return LastVerification(float(document["at"]), is_equal, count, ends)
     except (OSError, AttributeError, ValueError, KeyError, TypeError):
@@ -136,12 +139,12 @@ def state_path(config_path: Path) -> Path:
     return config_path.with_suffix(".verify.json")
 
 
-def _from_document(one: Mapping[str, Any]) -> PartitionVerdict:
+def _from_document(document: Mapping[str, Any]) -> PartitionVerdict:
     progress, verdict = (
         {
             name: _TUPLES[name](value) if name in _TUPLES and value is not None else value
             for name, value in fields.items()
         }
-        for fields in (one["progress"], one)
+        for fields in (document["progress"], document)
     )
     return PartitionVerdict(**{**verdict, "progress": CheckProgress(**progress)})

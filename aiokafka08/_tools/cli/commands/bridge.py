@@ -39,16 +39,16 @@ def _rename_option() -> click.Option:
     )
 
 
-def _rename(context: click.Context, option: click.Parameter, given: Sequence[str]) -> None:
+def _rename(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:
     from aiokafka08.bridge.config import renames_first
     from aiokafka08.bridge.topic_map import rename_rule
 
     rules = []
-    for one in given:
-        pattern, _, name = one.rpartition("=")  # a pattern may have one, a name can't
+    for text in texts:
+        pattern, _, name = text.rpartition("=")  # a pattern may have one, a name can't
         if not pattern or not name:
             raise IllegalArgumentError(
-                f"--rename={one!r}: expected FROM=TO, such as '(.*)=old.\\1': a pattern for the "
+                f"--rename={text!r}: expected FROM=TO, such as '(.*)=old.\\1': a pattern for the "
                 "whole name of a topic, and the name at the target"
             )
         rules.append(rename_rule("--rename", pattern, name))
@@ -56,6 +56,6 @@ def _rename(context: click.Context, option: click.Parameter, given: Sequence[str
         context.with_resource(renames_first(rules))
 
 
-for one in (run_, status_, verify, groups, plan, cutover):
-    one.params.append(_rename_option())
-    bridge.add_command(one)
+for subcommand in (run_, status_, verify, groups, plan, cutover):
+    subcommand.params.append(_rename_option())
+    bridge.add_command(subcommand)

@@ -139,12 +139,12 @@ def file_offsets(config: BridgeConfig) -> FileOffsets:
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise IllegalArgumentError(f"groups.file={str(path)!r}: {detail}") from None
-    found: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
-    for one in parse_offsets(text, str(path)):
-        if one.group is None:
+    offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
+    for entry in parse_offsets(text, str(path)):
+        if entry.group is None:
             raise IllegalArgumentError(
-                f"{path}: {one.topic}/{one.partition} has no group; expected one in each entry"
+                f"{path}: {entry.topic}/{entry.partition} has no group; expected one in each entry"
             )
-        tp = TopicPartition(one.topic, one.partition)
-        found.setdefault(one.group, {})[tp] = (one.offset, one.metadata)
-    return found
+        tp = TopicPartition(entry.topic, entry.partition)
+        offsets.setdefault(entry.group, {})[tp] = (entry.offset, entry.metadata)
+    return offsets

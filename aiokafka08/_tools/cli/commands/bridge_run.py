@@ -227,4 +227,4 @@ def status_(file: Path, format: str | None) -> None:
 async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
     from aiokafka08.bridge.copy.read_progress import read_progress
 
-    return [one._asdict() for one in await read_progress(config)]
+    return [progress._asdict() for progress in await read_progress(config)]

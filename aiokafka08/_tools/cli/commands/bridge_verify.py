@@ -92,48 +92,49 @@ def verify(
     except KeyboardInterrupt:
         note("stopped; --resume goes on where it ended")
         raise
-    rows = [_row(one) for one in verdicts]
-    equal = all(one.is_equal for one in verdicts)
+    rows = [_row(verdict) for verdict in verdicts]
+    equal = all(verdict.is_equal for verdict in verdicts)
     if format == "json":
         write_json({"partitions": rows, "equal": equal})
     else:
         write_rows(rows, FIELDS, format)
-        for one in verdicts:
-            if one.first_map is not None or one.last_map is not None:
-                note(f"{one.topic}/{one.partition}: offset map: {_maps_text(one)}")
-    for one in verdicts:
-        if (difference := one.difference) is not None:
+        for verdict in verdicts:
+            if verdict.first_map is not None or verdict.last_map is not None:
+                note(f"{verdict.topic}/{verdict.partition}: offset map: {_maps_text(verdict)}")
+    for verdict in verdicts:
+        if (difference := verdict.difference) is not None:
             note(
-                f"{one.topic}/{one.partition}: {difference.kind}: offset "
+                f"{verdict.topic}/{verdict.partition}: {difference.kind}: offset "
                 f"{difference.source_offset} of the source, {difference.target_offset} of "
-                f"{one.target_topic}/{one.partition} at the target"
+                f"{verdict.target_topic}/{verdict.partition} at the target"
                 + (
                     ": a message of another producer, which the bridge hasn't written"
-                    if one.is_of_another
+                    if verdict.is_of_another
                     else ""
                 )
             )
-        if (wrong := one.wrong_map) is not None:
+        if (wrong := verdict.wrong_map) is not None:
             note(
-                f"{one.topic}/{one.partition}: wrong offset map: offset {wrong.source_offset} of "
-                f"the source is offset {wrong.target_offset} of {one.target_topic}/{one.partition} "
-                f"at the target, but the runs in topic {config.offsets_topic} give "
-                f"{wrong.stored_target}. Don't carry over groups, which would go on at the wrong "
-                "message: copy the topic again, to a new target topic by a new bridge"
+                f"{verdict.topic}/{verdict.partition}: wrong offset map: offset "
+                f"{wrong.source_offset} of the source is offset {wrong.target_offset} of "
+                f"{verdict.target_topic}/{verdict.partition} at the target, but the runs in "
+                f"topic {config.offsets_topic} give {wrong.stored_target}. Don't carry over "
+                "groups, which would go on at the wrong message: copy the topic again, to a new "
+                "target topic by a new bridge"
             )
-    idle = [one for one in verdicts if not one.has_begun]
-    if idle and not any(one.progress.source_count for one in verdicts):
+    idle = [verdict for verdict in verdicts if not verdict.has_begun]
+    if idle and not any(verdict.progress.source_count for verdict in verdicts):
         note(f"nothing is copied yet: start 'bridge run', or check name and target in {file}")
     else:
-        for one in idle:
-            note(f"{one.topic}/{one.partition}: nothing is copied yet")
-    if waiting := sum(one.waiting for one in verdicts):
+        for verdict in idle:
+            note(f"{verdict.topic}/{verdict.partition}: nothing is copied yet")
+    if waiting := sum(verdict.waiting for verdict in verdicts):
         note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
-    for one in verdicts:
-        if one.before:
+    for verdict in verdicts:
+        if verdict.before:
             note(
-                f"{one.topic}/{one.partition}: {one.before} offsets of the source are in front of "
-                "the first message copied; they weren't compared"
+                f"{verdict.topic}/{verdict.partition}: {verdict.before} offsets of the source are "
+                "in front of the first message copied; they weren't compared"
             )
     return EQUAL if equal else DIFFERENT
 
@@ -163,21 +164,21 @@ async def _verify(
         kept.save(now=time.time(), is_complete=is_complete)
 
 
-def _row(one: PartitionVerdict) -> dict[str, Any]:
+def _row(verdict: PartitionVerdict) -> dict[str, Any]:
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "source_count": one.progress.source_count,
-        "target_count": one.progress.target_count,
-        "equal": one.is_equal,
-        "first_difference": one.first_difference,
+        "topic": verdict.topic,
+        "partition": verdict.partition,
+        "source_count": verdict.progress.source_count,
+        "target_count": verdict.progress.target_count,
+        "equal": verdict.is_equal,
+        "first_difference": verdict.first_difference,
     }
 
 
-def _maps_text(one: PartitionVerdict) -> str:
+def _maps_text(verdict: PartitionVerdict) -> str:
     return ", ".join(
         f"{place} {_map_text(pair)}"
-        for place, pair in (("first", one.first_map), ("last", one.last_map))
+        for place, pair in (("first", verdict.first_map), ("last", verdict.last_map))
         if pair is not None
     )
 

@@ -80,11 +80,11 @@ def doctor(
         raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 60s")
     ignored = {find_code("--ignore", text) for text in ignore}
     try:
-        found = examine(run(_look(settings, watch_s)))
+        all_findings = examine(run(_look(settings, watch_s)))
     except KafkaError as error:
         return fail(error_text(error), CANNOT_LOOK)
-    findings = [one for one in found if one.code not in ignored]
-    healthy, rows = is_healthy(findings), [one.as_row() for one in findings]
+    findings = [finding for finding in all_findings if finding.code not in ignored]
+    healthy, rows = is_healthy(findings), [finding.as_row() for finding in findings]
     format = format or default_format()
     if format == "json":
         write_json({"healthy": healthy, "findings": rows})

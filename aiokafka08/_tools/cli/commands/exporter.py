@@ -33,7 +33,7 @@ SWITCH_S: Final = 0.0005
 """How long a thread may run on while another one waits; ten times less than Python's default."""
 
 
-def _filters(name: str, what: str) -> Callable[[F], F]:
+def _filters(name: str, noun: str) -> Callable[[F], F]:
     """Return the options that choose topics or groups, under kafka_exporter's names."""
 
     def add(function: F) -> F:
@@ -42,13 +42,13 @@ def _filters(name: str, what: str) -> Callable[[F], F]:
                 f"--{name}-exclude",
                 default="",
                 metavar="REGEX",
-                help=f"Leave out {what} in whose name this matches (default: none).",
+                help=f"Leave out {noun} in whose name this matches (default: none).",
             ),
             click.option(
                 f"--{name}-filter",
                 default=".*",
                 metavar="REGEX",
-                help=f"Only {what} in whose name this matches (default: all).",
+                help=f"Only {noun} in whose name this matches (default: all).",
             ),
         ):
             function = option(function)

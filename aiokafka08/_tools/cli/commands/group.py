@@ -103,7 +103,7 @@ def list_(settings: Settings, format: str | None) -> int:
     from aiokafka08._tools.cli.output import write_rows
 
     groups, errors = run(_list(settings))
-    write_rows((one._asdict() for one in groups), GROUP_FIELDS, format)
+    write_rows((stored_group._asdict() for stored_group in groups), GROUP_FIELDS, format)
     for error in errors:
         note(f"groups may be missing: {error.text}")
     return 1 if errors else 0
@@ -163,20 +163,22 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
         described = {
-            (one.store, one.group): one for one in await admin.describe_stored_groups(possible)
+            (described_group.store, described_group.group): described_group
+            for described_group in await admin.describe_stored_groups(possible)
         }
         committed = {
-            (one.store, one.group): one for one in await admin.list_stored_offsets(possible)
+            (stored.store, stored.group): stored
+            for stored in await admin.list_stored_offsets(possible)
         }
     errors = []
-    for one in sorted(possible):
-        key = one.store, one.group
-        found, stored = described.get(key), committed[key]
-        error = stored.error if found is None else found.error or stored.error
+    for stored_group in sorted(possible):
+        key = stored_group.store, stored_group.group
+        described_group, stored = described.get(key), committed[key]
+        error = stored.error if described_group is None else described_group.error or stored.error
         if error is not None:
             errors.append(error)
             continue
-        description = None if found is None else found.description
+        description = None if described_group is None else described_group.description
         offsets = len(stored.offsets)
         is_dead = description is None or description.state == "Dead"
         if is_dead and not offsets:
@@ -189,8 +191,8 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             assignor = description.protocol
         rows += [
             {
-                "group": one.group,
-                "store": one.store,
+                "group": stored_group.group,
+                "store": stored_group.store,
                 "state": state,
                 "assignor": assignor,
                 **_member_row(member),
@@ -210,7 +212,7 @@ def _member_row(member: MemberDescription | None) -> dict[str, Any]:
         return {"member": None, "client_id": None, "host": None, "partitions": []}
     try:
         assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
-        partitions = [f"{one.topic}/{one.partition}" for one in sorted(assignment.partitions())]
+        partitions = [f"{tp.topic}/{tp.partition}" for tp in sorted(assignment.partitions())]
     except KafkaProtocolError:
         partitions = []  # another protocol than that of consumers
     return {
@@ -285,8 +287,8 @@ async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
-        found = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
-    return [one._asdict() for one in found]
+        lags = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
+    return [group_lag._asdict() for group_lag in lags]
 
 
 def _no_offsets_text(topics: Sequence[str]) -> str:
@@ -319,8 +321,10 @@ def _note_missing(missing: Collection[str]) -> int:
 
 def _missing_text(missing: Collection[str]) -> str:
     names = ", ".join(map(repr, missing))
-    what = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
-    return f"{what} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
+    subject = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
+    return (
+        f"{subject} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
+    )
 
 
 for moving in (reset, export, import_):
@@ -385,10 +389,10 @@ async def _delete(
         stores = {"kafka"} if settings.zookeeper_connect is None else {"kafka", "zookeeper"}
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(groups)))
-        wanted = sorted(one for one in possible if one.store in stores)
-        for one in wanted:
-            await admin.check_group_change(one)
-        for one in wanted:
-            deletion = await admin.delete_stored_group(one)
+        wanted = sorted(stored_group for stored_group in possible if stored_group.store in stores)
+        for stored_group in wanted:
+            await admin.check_group_change(stored_group)
+        for stored_group in wanted:
+            deletion = await admin.delete_stored_group(stored_group)
             if deletion.outcome != "missing":
                 rows.append(deletion._asdict())

@@ -118,10 +118,10 @@ def reset(
         "--by-duration": by_duration,
         "--from-file": from_file,
     }
-    given = [name for name, value in chosen.items() if value is not None]
-    if len(given) != 1:
+    targets = [name for name, value in chosen.items() if value is not None]
+    if len(targets) != 1:
         raise click.UsageError(
-            f"group reset: {' and '.join(given) or 'no target'}; expected one of "
+            f"group reset: {' and '.join(targets) or 'no target'}; expected one of "
             f"{', '.join(chosen)}"
         )
     selected = _selected_topics(topics)
@@ -133,7 +133,7 @@ def reset(
         offsets = offsets_of(group, _read_offsets(from_file), from_file)
         _move(settings, FileMoves(offsets, store), execute, format)
         return
-    target = _target(given[0], chosen[given[0]])
+    target = _target(targets[0], chosen[targets[0]])
     _move(settings, TargetMoves(group, target, selected, store), execute, format)
 
 
@@ -201,26 +201,29 @@ async def _export(
         else:
             wanted = await admin.list_stored_groups()
         stored = await admin.list_stored_offsets(
-            [one for one in sorted(wanted) if store in (None, one.store)]
+            [group for group in sorted(wanted) if store in (None, group.store)]
         )
     offsets = []
-    for one in stored:
-        if one.error is not None:
-            raise one.error
+    for group in stored:
+        if group.error is not None:
+            raise group.error
         offsets += [
-            GroupOffset(one.group, one.store, *tp, *committed)
-            for tp, committed in sorted(one.offsets.items())
+            GroupOffset(group.group, group.store, *tp, *committed)
+            for tp, committed in sorted(group.offsets.items())
         ]
     return offsets
 
 
 def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
     stores: dict[tuple[object, ...], object] = {}
-    for one in offsets:
-        if stores.setdefault((one.group, one.topic, one.partition), one.store) != one.store:
+    for offset in offsets:
+        if (
+            stores.setdefault((offset.group, offset.topic, offset.partition), offset.store)
+            != offset.store
+        ):
             raise click.UsageError(
-                f"group export: {one.group!r} has offsets in both stores, which this format can't "
-                "tell apart; choose one with --store"
+                f"group export: {offset.group!r} has offsets in both stores, which this format "
+                "can't tell apart; choose one with --store"
             )
 
 
@@ -277,9 +280,10 @@ def import_(
     from aiokafka08._tools.cli.group_moves import FileMoves
 
     offsets = [
-        one if one.group is not None else one._replace(group=group) for one in _read_offsets(file)
+        offset if offset.group is not None else offset._replace(group=group)
+        for offset in _read_offsets(file)
     ]
-    if any(one.group is None for one in offsets):
+    if any(offset.group is None for offset in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
     _move(settings, FileMoves(offsets, store), execute, format, to_nearest=to_nearest)
 
@@ -300,11 +304,11 @@ def _move(
     with rows_so_far(PLAN_FIELDS, format) as rows:
         plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest))
     for group, planned in plan:
-        for one in planned:
-            if one.new != one.wanted:
+        for offset in planned:
+            if offset.new != offset.wanted:
                 note(
-                    f"{one.topic}/{one.partition} of group {group.group!r}: offset {one.wanted} is "
-                    f"outside the log, {one.new} is the nearest one inside"
+                    f"{offset.topic}/{offset.partition} of group {group.group!r}: offset "
+                    f"{offset.wanted} is outside the log, {offset.new} is the nearest one inside"
                 )
     if not execute:
         note("this is the plan, nothing was changed. Carry it out with --execute")
@@ -337,10 +341,10 @@ def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:
     for text in texts:
         topic, colon, numbers = text.partition(":")
         try:
-            partitions = {int(one) for one in numbers.split(",")} if colon else set()
+            partitions = {int(number) for number in numbers.split(",")} if colon else set()
         except ValueError:
             partitions = {-1}
-        if not topic or any(one < 0 for one in partitions):
+        if not topic or any(partition < 0 for partition in partitions):
             raise click.UsageError(
                 f"--topic={text!r}: expected TOPIC, or TOPIC:PARTITION,PARTITION,..."
             )

@@ -149,7 +149,7 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
         key=options.key,
         count=options.count,
         compression=options.compression,
-        headers=[parse_header(one) for one in options.headers],
+        headers=[parse_header(header) for header in options.headers],
     )
     is_delimited = options.one_file or not options.names
     reading = InputOptions(
@@ -247,15 +247,15 @@ async def _query(settings: Settings, options: KcatOptions) -> None:
             select_topics([topic], snapshot)
             (tp,) = select_partitions([topic], [partition], snapshot)
             times[tp] = timestamp_ms
-        found = await offsets_at(router, times, note=note)
+        offsets = await offsets_at(router, times, note=note)
     if options.json:
         import json
 
         listed: dict[str, dict[str, object]] = {}
-        for tp, offset in found.items():
-            one = listed.setdefault(tp.topic, {"topic": tp.topic})
-            one[str(tp.partition)] = {"partition": tp.partition, "offset": offset}
+        for tp, offset in offsets.items():
+            entry = listed.setdefault(tp.topic, {"topic": tp.topic})
+            entry[str(tp.partition)] = {"partition": tp.partition, "offset": offset}
         text = json.dumps(listed, separators=(",", ":"))
     else:
-        text = "".join(f"{tp.topic} [{tp.partition}] offset {at}\n" for tp, at in found.items())
+        text = "".join(f"{tp.topic} [{tp.partition}] offset {at}\n" for tp, at in offsets.items())
     write_text(text, flush=True)

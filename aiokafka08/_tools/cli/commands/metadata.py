@@ -90,7 +90,7 @@ def metadata(
         write_rows(partitions, PARTITION_FIELDS, format, title="partitions")
         if format == "table" and not brokers:
             note("brokers of 0.8 name no broker while the cluster has no topic")
-        elif any(str(one["release"]).startswith("0.8") for one in brokers):
+        elif any(str(broker["release"]).startswith("0.8") for broker in brokers):
             note("brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one")
 
 
@@ -120,7 +120,7 @@ async def broker_rows(admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
             "release": releases.get(broker["node_id"]),
             "controller": None if controller < 0 else broker["node_id"] == controller,
         }
-        for broker in sorted(cluster["brokers"], key=lambda one: one["node_id"])
+        for broker in sorted(cluster["brokers"], key=lambda broker: broker["node_id"])
     ]
 
 
@@ -137,13 +137,13 @@ async def describe_topics(
 
     described = await admin.describe_topics(list(dict.fromkeys(topics)) or None)
     missing = [
-        one["topic"]
-        for one in described
-        if one["error_code"] == UnknownTopicOrPartitionError.errno and one["topic"] in topics
+        topic["topic"]
+        for topic in described
+        if topic["error_code"] == UnknownTopicOrPartitionError.errno and topic["topic"] in topics
     ]
     if missing:
         raise UnknownTopicOrPartitionError(_no_topic(missing))
-    return sorted(described, key=lambda one: one["topic"])
+    return sorted(described, key=lambda topic: topic["topic"])
 
 
 def _no_topic(names: Collection[str]) -> str:
@@ -167,7 +167,7 @@ def partition_rows(described: Sequence[TopicDescription]) -> list[dict[str, Any]
             "error": _error_name(part["error_code"], part["leader"]),
         }
         for topic in described
-        for part in sorted(topic["partitions"], key=lambda one: one["partition"])
+        for part in sorted(topic["partitions"], key=lambda part: part["partition"])
     ] + [
         {"topic": topic["topic"], "error": _error_name(topic["error_code"], -1)}
         for topic in described
@@ -218,7 +218,7 @@ async def _topics(settings: Settings) -> list[dict[str, Any]]:
             "topic": topic["topic"],
             "partitions": len(topic["partitions"]),
             "replicas": len(topic["partitions"][0]["replicas"]) if topic["partitions"] else None,
-            "leaderless": sum(one["leader"] < 0 for one in topic["partitions"]),
+            "leaderless": sum(part["leader"] < 0 for part in topic["partitions"]),
             "internal": topic["is_internal"] or topic["topic"] in INTERNAL_TOPICS,
         }
         for topic in described

@@ -95,14 +95,14 @@ async def _offsets(
                 f"{', '.join(map(str, sorted(leaders)))}"
             )
         wanted = sorted(set(partitions) or leaders)
-        led = [TopicPartition(topic, one) for one in wanted if leaders[one] >= 0]
+        led = [TopicPartition(topic, number) for number in wanted if leaders[number] >= 0]
         first = await admin.list_offsets(dict.fromkeys(led, "earliest"))
         last = await admin.list_offsets(dict.fromkeys(led, "latest"))
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        results: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         if at_ms is not None:
             at = datetime.datetime.fromtimestamp(0, datetime.UTC)
             at += datetime.timedelta(milliseconds=at_ms)
-            found = await admin.list_offsets(dict.fromkeys(led, at))
+            results = await admin.list_offsets(dict.fromkeys(led, at))
     rows = []
     for number in wanted:
         tp = TopicPartition(topic, number)
@@ -111,13 +111,13 @@ async def _offsets(
         if begin is not None and end is not None:
             row |= {"first": begin.offset, "last": end.offset}
             if at_ms is not None:
-                row |= _at_row(found.get(tp), end.offset)
+                row |= _at_row(results.get(tp), end.offset)
         rows.append(row)
     return rows
 
 
-def _at_row(found: OffsetAndTimestamp | None, end: int) -> dict[str, Any]:
-    if found is None:
+def _at_row(result: OffsetAndTimestamp | None, end: int) -> dict[str, Any]:
+    if result is None:
         return {"at": end, "precision": NO_MESSAGE}
-    precision = BY_SEGMENT if found.timestamp is None else EXACT
-    return {"at": found.offset, "timestamp": found.timestamp, "precision": precision}
+    precision = BY_SEGMENT if result.timestamp is None else EXACT
+    return {"at": result.offset, "timestamp": result.timestamp, "precision": precision}

@@ -126,7 +126,7 @@ def produce(
         count=count,
         bytes_per_s=None if rate is None else parse_rate(rate),
         compression=compression,
-        headers=[parse_header(one) for one in headers],
+        headers=[parse_header(header) for header in headers],
     )
     options = InputOptions(
         format=format,

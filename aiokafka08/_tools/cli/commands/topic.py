@@ -177,8 +177,10 @@ def config(
                 return await admin.alter_topic_overrides(name, changes)
             return (await admin.list_topic_overrides([name]))[name]
 
-    found = sorted(run(work()).items())
-    rows: list[dict[str, Any]] = [{"topic": name, "name": one, "value": to} for one, to in found]
+    overrides = sorted(run(work()).items())
+    rows: list[dict[str, Any]] = [
+        {"topic": name, "name": key, "value": to} for key, to in overrides
+    ]
     write_rows(rows, CONFIG_FIELDS, format)
 
 

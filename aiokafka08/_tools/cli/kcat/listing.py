@@ -32,12 +32,13 @@ def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
             f'  topic "{info.topic}" with {len(info.partitions)} partitions:'
             + (f" {error}" if error else "")
         )
-        for partition, one in sorted(info.partitions.items()):
-            failure = _partition_error(one)
+        for partition, partition_info in sorted(info.partitions.items()):
+            failure = _partition_error(partition_info)
             lines.append(
-                f"    partition {partition}, leader {_leader(one)}, "
-                f"replicas: {','.join(map(str, one.replicas))}, "
-                f"isrs: {','.join(map(str, one.isr))}" + (f", {failure}" if failure else "")
+                f"    partition {partition}, leader {_leader(partition_info)}, "
+                f"replicas: {','.join(map(str, partition_info.replicas))}, "
+                f"isrs: {','.join(map(str, partition_info.isr))}"
+                + (f", {failure}" if failure else "")
             )
     return "\n".join(lines) + "\n"
 
@@ -50,15 +51,15 @@ def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
         info = snapshot.topics[name]
         error = _topic_error(info)
         partitions = []
-        for partition, one in sorted(info.partitions.items()):
-            failure = _partition_error(one)
+        for partition, partition_info in sorted(info.partitions.items()):
+            failure = _partition_error(partition_info)
             partitions.append(
                 {
                     "partition": partition,
                     **({"error": failure} if failure else {}),
-                    "leader": _leader(one),
-                    "replicas": [{"id": node_id} for node_id in one.replicas],
-                    "isrs": [{"id": node_id} for node_id in one.isr],
+                    "leader": _leader(partition_info),
+                    "replicas": [{"id": node_id} for node_id in partition_info.replicas],
+                    "isrs": [{"id": node_id} for node_id in partition_info.isr],
                 }
             )
         listed.append(
@@ -86,18 +87,21 @@ def _answered(snapshot: ClusterSnapshot, at: str) -> tuple[int, str]:
     return -1, f"{at}/bootstrap"
 
 
-def _leader(one: PartitionInfo) -> int:
-    return -1 if one.leader is None else one.leader
+def _leader(partition_info: PartitionInfo) -> int:
+    return -1 if partition_info.leader is None else partition_info.leader
 
 
 def _topic_error(info: TopicInfo) -> str | None:
     return _error_name(info.error_code) if info.error_code else None
 
 
-def _partition_error(one: PartitionInfo) -> str | None:
-    if one.error_code in (0, ReplicaNotAvailableError.errno) and one.leader is not None:
+def _partition_error(partition_info: PartitionInfo) -> str | None:
+    if (
+        partition_info.error_code in (0, ReplicaNotAvailableError.errno)
+        and partition_info.leader is not None
+    ):
         return None
-    return _error_name(one.error_code or LeaderNotAvailableError.errno)
+    return _error_name(partition_info.error_code or LeaderNotAvailableError.errno)
 
 
 def _error_name(code: int) -> str:

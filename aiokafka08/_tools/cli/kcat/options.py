@@ -72,17 +72,17 @@ def parse_kcat(arguments: Sequence[str]) -> KcatOptions:
             together.
     """
     try:
-        given, names = getopt.gnu_getopt(list(arguments), _FLAGS)
+        flags, names = getopt.gnu_getopt(list(arguments), _FLAGS)
     except getopt.GetoptError as error:
         raise IllegalArgumentError(f"kcat: {error}. See 'aiokafka08 kcat -h'") from None
     options = KcatOptions(names=names)
     topics: list[str] = []
-    for flag, value in given:
+    for flag, value in flags:
         _apply(options, topics, flag[1], value)
     if options.show is not None:
         return options
     if options.mode == "Q":
-        options.queries = [_query(one) for one in topics]
+        options.queries = [_query(topic) for topic in topics]
         if not topics:
             raise IllegalArgumentError("kcat -Q: expected -t TOPIC:PARTITION:TIMESTAMP")
     elif topics:
@@ -90,7 +90,9 @@ def parse_kcat(arguments: Sequence[str]) -> KcatOptions:
     _check(options)
     if options.template is not None or options.json:
         without_effect = ("-D", "-K") if not options.json else ("-K",)
-        options.ignored = [flag for flag in without_effect if any(flag == one for one, _ in given)]
+        options.ignored = [
+            flag for flag in without_effect if any(flag == used for used, _ in flags)
+        ]
     return options
 
 

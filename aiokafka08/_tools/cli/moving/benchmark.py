@@ -81,7 +81,7 @@ async def measure_consume(
         ranges = await plan_ranges(router, tps, Bounds(), Bounds(), stop_at_end=True, note=note)
         count = size = 0
         began = time.monotonic()
-        total = messages or sum((one.stop or 0) - one.start for one in ranges)
+        total = messages or sum((range_.stop or 0) - range_.start for range_ in ranges)
         with Progress("consumed", total, "messages") as progress:
             async with aclosing(read_bounded(router, ranges, as_columns=True)) as source:
                 async for _, batch in source:

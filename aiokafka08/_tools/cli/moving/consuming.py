@@ -122,14 +122,14 @@ async def consume(
 
         encoder = encoder_of(leader_of)
         ranges, leaderless = await _plan(job, router, note)
-        total = sum((one.stop or 0) - one.start for one in ranges)
-        known_end = all(one.is_in_log for one in ranges)
+        total = sum((range_.stop or 0) - range_.start for range_ in ranges)
+        known_end = all(range_.is_in_log for range_ in ranges)
         progress = Progress(
             "consumed", total if known_end else None, "messages", is_shown=not output.is_terminal
         )
         embedded = settings.headers == "embedded"
         copied = _Copied(job, encoder, output, progress, embedded_headers=embedded)
-        stops = {one.tp: one.stop for one in ranges}
+        stops = {range_.tp: range_.stop for range_ in ranges}
         with progress:
             async with _source(settings, job, router, ranges, copied) as batches:
                 async for tp, batch in batches:
@@ -187,9 +187,9 @@ async def _leaderless(router: Router, tps: Sequence[TopicPartition]) -> list[Top
     deadline, backoff = loop.time() + _LEADER_S, router.config.backoff()
     while True:
         snapshot = router.metadata.snapshot
-        found = [tp for tp in tps if snapshot.leader(tp) is None]
-        if not found or loop.time() >= deadline:
-            return found
+        leaderless = [tp for tp in tps if snapshot.leader(tp) is None]
+        if not leaderless or loop.time() >= deadline:
+            return leaderless
         await asyncio.sleep(backoff.next())
         await router.metadata.refresh()
 
@@ -204,7 +204,7 @@ async def _source(
 ) -> AsyncIterator[RecordBatchSource]:
     """Open what the ranges are read with."""
     limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
-    if job.group is None and all(one.is_in_log for one in ranges):
+    if job.group is None and all(range_.is_in_log for range_ in ranges):
         source = read_bounded(
             router,
             ranges,
@@ -227,7 +227,7 @@ async def _source(
             async with aclosing(follow(reading, ranges)) as batches:
                 yield batches
             return
-        topics = list(dict.fromkeys(one.tp.topic for one in ranges))
+        topics = list(dict.fromkeys(range_.tp.topic for range_ in ranges))
         is_given = job.start.default is not None or bool(job.start.by_partition)
         member = GroupReader(
             reading, topics, ranges, seek=is_given and not job.start.has(PositionKind.STORED)
@@ -288,7 +288,7 @@ class _Copied:
             return
         step = len(batch)
         if self._limit is not None:
-            size = sum(len(one.value or b"") for one in batch) // len(batch) + 1
+            size = sum(len(record.value or b"") for record in batch) // len(batch) + 1
             step = max(self._limit.block_bytes // size, 1)
         if self._left is not None:
             batch = batch[: self._left]

@@ -82,7 +82,7 @@ class Bounds:
     def has(self, kind: PositionKind) -> bool:
         """Return True if any partition has a position of this kind."""
         positions = (self.default, *self.by_partition.values())
-        return any(one is not None and one.kind is kind for one in positions)
+        return any(position is not None and position.kind is kind for position in positions)
 
 
 class OffsetSpan(NamedTuple):

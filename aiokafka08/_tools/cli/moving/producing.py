@@ -359,11 +359,11 @@ class _Sender:
         headers: list[Headers] | None = None
         if messages.headers is not None or self._job.headers:
             own = messages.headers or [None] * len(messages)
-            headers = [[*self._job.headers, *(one or ())] for one in own]
+            headers = [[*self._job.headers, *(message_headers or ())] for message_headers in own]
         timestamps = messages.timestamps_ms
         if timestamps is not None:
             now_ms = int(time.time() * 1000)
-            timestamps = [now_ms if one is None else one for one in timestamps]
+            timestamps = [now_ms if timestamp is None else timestamp for timestamp in timestamps]
         try:
             deliveries = await self._producer.send_many(
                 self._job.topic,
@@ -376,7 +376,7 @@ class _Sender:
         except UnsupportedVersionError as error:
             if headers is None or not any(headers):
                 raise
-            at = next(index for index, one in enumerate(headers) if one)
+            at = next(index for index, message_headers in enumerate(headers) if message_headers)
             raise refused_headers(f"message {numbers[at]} of the input") from error
         except MessageSizeTooLargeError as error:
             if len(messages) > 1:  # none is buffered: find the first that is too large

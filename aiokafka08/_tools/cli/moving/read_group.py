@@ -49,7 +49,7 @@ class GroupReader(ConsumerRebalanceListener):
     ) -> None:
         self._consumer = consumer
         self._topics = list(topics)
-        self._ranges = {one.tp: one for one in ranges}
+        self._ranges = {range_.tp: range_ for range_ in ranges}
         self._to_seek = set(self._ranges) if seek else set[TopicPartition]()
         self._assigned: set[TopicPartition] | None = None
         self._written: dict[TopicPartition, int] = {}
@@ -117,8 +117,8 @@ class GroupReader(ConsumerRebalanceListener):
         return self._assigned is not None and self._assigned <= ended
 
     def _stop(self, tp: TopicPartition) -> int | None:
-        one = self._ranges.get(tp)
-        return None if one is None else one.stop
+        range_ = self._ranges.get(tp)
+        return None if range_ is None else range_.stop
 
     async def _find_ended(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         ended = set()

@@ -69,16 +69,18 @@ def select_topics(names: Iterable[str], snapshot: ClusterSnapshot) -> list[str]:
                     f"topic {name!r}: {error}; expected a regular expression after ^"
                 ) from None
             internal = INTERNAL_TOPICS
-            found = [one for one in snapshot.topics if pattern.match(one) and one not in internal]
-            if not found:
+            matches = [
+                topic for topic in snapshot.topics if pattern.match(topic) and topic not in internal
+            ]
+            if not matches:
                 raise UnknownTopicOrPartitionError(f"no topic matches {name!r}")
         elif name not in snapshot.topics:
             raise UnknownTopicOrPartitionError(
                 f"topic {name!r} doesn't exist. See the existing ones with 'aiokafka08 topics'"
             )
         else:
-            found = [name]
-        selected |= dict.fromkeys(sorted(found))
+            matches = [name]
+        selected |= dict.fromkeys(sorted(matches))
     return list(selected)
 
 
@@ -147,12 +149,12 @@ async def plan_ranges(
             stop = resolve(position, tp, log, found=found_ends.get(tp), is_end=True)
         if stop_at_end:
             stop = log.end if stop is None else min(stop, log.end)
-        for one, found, offset in (
+        for bound, result, offset in (
             (starts[tp], found_starts.get(tp), first),
             (position, found_ends.get(tp), stop),
         ):
-            if found is not None and found.timestamp is None and one is not None:
-                note(describe_segment(tp, one, offset or 0))
+            if result is not None and result.timestamp is None and bound is not None:
+                note(describe_segment(tp, bound, offset or 0))
         ranges.append(PartitionRange(tp, first, stop, log))
     return ranges
 
@@ -187,10 +189,10 @@ async def offsets_at(
     logs = await log_bounds(router, [tp for tp, at in times_ms.items() if at < 0])
     positions = {tp: Position(PositionKind.TIME, at) for tp, at in times_ms.items() if at >= 0}
     offsets = {tp: log.end if times_ms[tp] == -1 else log.first for tp, log in logs.items()}
-    for tp, found in (await _find_times(router, positions)).items():
-        offsets[tp] = -1 if found is None else found.offset
-        if found is not None and found.timestamp is None:
-            note(describe_segment(tp, positions[tp], found.offset))
+    for tp, result in (await _find_times(router, positions)).items():
+        offsets[tp] = -1 if result is None else result.offset
+        if result is not None and result.timestamp is None:
+            note(describe_segment(tp, positions[tp], result.offset))
     return {tp: offsets[tp] for tp in times_ms}
 
 
@@ -198,9 +200,9 @@ async def _find_times(
     router: Router, positions: Mapping[TopicPartition, Position | None]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     times = {
-        tp: one.number
-        for tp, one in positions.items()
-        if one is not None and one.kind is PositionKind.TIME
+        tp: position.number
+        for tp, position in positions.items()
+        if position is not None and position.kind is PositionKind.TIME
     }
     return await offsets_for_times(router, times) if times else {}
 

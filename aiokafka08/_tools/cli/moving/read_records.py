@@ -72,14 +72,14 @@ async def read_bounded(
         fetch_bytes = max(_MIN_FETCH_BYTES, min(_MAX_FETCH_BYTES, share))
 
     async def sets_of(
-        one: PartitionRange,
+        range_: PartitionRange,
     ) -> AsyncGenerator[tuple[PartitionRange, RawSet | None], None]:
-        assert one.stop is not None
+        assert range_.stop is not None
         sets = read_range(
             router,
-            one.tp,
-            one.start,
-            one.stop,
+            range_.tp,
+            range_.start,
+            range_.stop,
             fetches=fetches,
             max_bytes=fetch_bytes,
             limit_bytes=limit_bytes,
@@ -87,21 +87,21 @@ async def read_bounded(
         )
         async with aclosing(sets):
             async for raw in sets:
-                yield one, raw
-        yield one, None
+                yield range_, raw
+        yield range_, None
 
-    sources = ((fetch_bytes * MAX_IN_FLIGHT, sets_of(one)) for one in ranges)
-    async with aclosing(merge(sources, BUDGET_BYTES)) as found:
+    sources = ((fetch_bytes * MAX_IN_FLIGHT, sets_of(range_)) for range_ in ranges)
+    async with aclosing(merge(sources, BUDGET_BYTES)) as merged:
         try:
-            async for one, raw in found:
+            async for range_, raw in merged:
                 if raw is None:
-                    yield one.tp, []
+                    yield range_.tp, []
                     continue
-                reader = raw.reader(one.tp)
+                reader = raw.reader(range_.tp)
                 while True:
                     batches = _columns(reader, memory) if as_columns else _records(reader)
                     for batch in batches:
-                        yield one.tp, batch
+                        yield range_.tp, batch
                     if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
                         break
                     await offload.run(wrapper.open)
@@ -137,10 +137,10 @@ async def follow(
         OffsetOutOfRangeError: the log lost offsets before they were read.
         KafkaError: as `getmany`.
     """
-    stops = {one.tp: one.stop for one in ranges}
+    stops = {range_.tp: range_.stop for range_ in ranges}
     consumer.assign(list(stops))
-    for one in ranges:
-        consumer.seek(one.tp, one.start)
+    for range_ in ranges:
+        consumer.seek(range_.tp, range_.start)
     open_tps = set(stops)
     missing = MissingTopics(tp.topic for tp in stops)
     while open_tps:
@@ -189,4 +189,4 @@ def records_before(records: Sequence[BytesRecord], stop: int | None) -> Sequence
     """Return the records before an offset; all if it is None."""
     if stop is None or not records or records[-1].offset < stop:
         return records
-    return [one for one in records if one.offset < stop]
+    return [record for record in records if record.offset < stop]

@@ -54,14 +54,14 @@ def avro_deserializer(url: str) -> TextDecoder:
     def schema_of(schema_id: int) -> Any:
         if schema_id not in schemas:
             try:
-                found = client.get_by_id(schema_id)
+                schema = client.get_by_id(schema_id)
             except Exception as error:
                 raise KafkaConnectionError(
                     f"schema registry {url!r}: no answer for schema {schema_id}: {error}"
                 ) from error
-            if found is None:
+            if schema is None:
                 raise ValueError(f"the schema registry has no schema {schema_id}")
-            schemas[schema_id] = fastavro.parse_schema(found.raw_schema)
+            schemas[schema_id] = fastavro.parse_schema(schema.raw_schema)
         return schemas[schema_id]
 
     def to_json(data: bytes) -> str:

@@ -110,9 +110,9 @@ class DelimitedStream:
         if at < 0:
             rest += block
             return _NO_BLOBS
-        whole = b"".join((rest, memoryview(block)[:at]))
+        data = b"".join((rest, memoryview(block)[:at]))
         self._rest = bytearray(memoryview(block)[at + 1 :])
-        blobs = BinaryColumn.split(whole, delimiter, skip_empty)
+        blobs = BinaryColumn.split(data, delimiter, skip_empty)
         self._count += len(blobs)
         return blobs
 

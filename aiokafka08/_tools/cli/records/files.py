@@ -38,13 +38,13 @@ class FilesEncoder:
         Raises:
             OSError: a file exists or can't be written.
         """
-        for one in records:
-            suffix = NULL_SUFFIX if one.value is None else ""
-            name = f"{one.topic}-{one.partition}-{one.offset:020}{suffix}"
+        for record in records:
+            suffix = NULL_SUFFIX if record.value is None else ""
+            name = f"{record.topic}-{record.partition}-{record.offset:020}{suffix}"
             path = os.path.join(self._directory, name)
             part = f"{path}.part"
             with open(part, "wb") as file:
-                file.write(one.value or b"")
+                file.write(record.value or b"")
             try:
                 os.link(part, path)  # unlike a rename, it doesn't overwrite
             except OSError as error:

@@ -171,11 +171,11 @@ def record_decoder(options: InputOptions) -> RecordDecoder:
             keep_timestamp=options.keep_timestamp,
             max_bytes=options.max_bytes,
         )
-    for option, given in (
+    for option, is_set in (
         ("--keep-partition", options.keep_partition),
         ("--keep-timestamp", options.keep_timestamp),
     ):
-        if given:
+        if is_set:
             raise IllegalArgumentError(
                 f"{option} with --format {options.format}: expected --format jsonl, which has the "
                 "field"

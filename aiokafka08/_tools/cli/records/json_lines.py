@@ -102,19 +102,19 @@ class JsonLinesEncoder:
         head = f'{{"topic": {encode_basestring(first.topic)}, "partition": {first.partition}, '
         lines = []
         try:
-            for one in records:
-                timestamp, kind = one.timestamp, one.timestamp_type
+            for record in records:
+                timestamp, kind = record.timestamp, record.timestamp_type
                 if timestamp is not None and timestamp < 0:  # format 1 without a timestamp
                     timestamp = kind = None
                 lines.append(
-                    f'{head}"offset": {one.offset}, '
+                    f'{head}"offset": {record.offset}, '
                     f'"timestamp": {"null" if timestamp is None else timestamp}, '
                     f'"timestamp_type": {"null" if kind is None else kind}, '
-                    f'"key": {of_key(one.key)}, "value": {of_value(one.value)}'
-                    f"{_headers_field(one) if self._headers else ''}}}\n"
+                    f'"key": {of_key(record.key)}, "value": {of_value(record.value)}'
+                    f"{_headers_field(record) if self._headers else ''}}}\n"
                 )
         except ValueError as error:
-            raise RecordFormatError(f"{where(one)}: {error}") from error
+            raise RecordFormatError(f"{where(record)}: {error}") from error
         return "".join(lines).encode()
 
 
@@ -196,9 +196,9 @@ class EnvelopeEncoder:
         head = f'{{"topic":{yajl_string(topic)},"partition":{partition},"offset":'
         broker = f'"broker":{self._broker_of(topic, partition)},'
         return "".join(
-            f"{head}{one.offset},{_timestamp_fields(one)}{broker}{_kcat_headers(one)}"
-            f"{self._key(one.key)},{self._value(one.value)}}}{self._end}"
-            for one in records
+            f"{head}{record.offset},{_timestamp_fields(record)}{broker}{_kcat_headers(record)}"
+            f"{self._key(record.key)},{self._value(record.value)}}}{self._end}"
+            for record in records
         ).encode(errors="surrogateescape")
 
 
@@ -278,14 +278,16 @@ class JsonLinesDecoder:
                     messages.append(self._message(line))
         except RecordFormatError as wrong:
             error = wrong
-        keys = [one.key for one in messages]
-        timestamps = [one.timestamp_ms for one in messages]
+        keys = [message.key for message in messages]
+        timestamps = [message.timestamp_ms for message in messages]
         return InputMessages(
-            [one.value for one in messages],
+            [message.value for message in messages],
             keys if any(key is not None for key in keys) else None,
-            [one.partition for one in messages] if self._keep_partition else None,
-            timestamps if any(one is not None for one in timestamps) else None,
-            [one.headers for one in messages] if any(one.headers for one in messages) else None,
+            [message.partition for message in messages] if self._keep_partition else None,
+            timestamps if any(timestamp is not None for timestamp in timestamps) else None,
+            [message.headers for message in messages]
+            if any(message.headers for message in messages)
+            else None,
             error,
         )
 
@@ -308,14 +310,15 @@ class JsonLinesDecoder:
         return _InputMessage(key, value, partition, timestamp, self._headers(line, fields))
 
     def _headers(self, line: bytes, fields: dict[str, Any]) -> Headers | None:
-        given = fields.get("headers")
-        if given is None:
+        headers = fields.get("headers")
+        if headers is None:
             return None
-        if not isinstance(given, list) or not all(
-            isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in given
+        if not isinstance(headers, list) or not all(
+            isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+            for pair in headers
         ):
-            raise self._wrong(line, f"headers {given!r}", "a list of pairs of name and value")
-        return [(name, self._bytes(line, "headers", value)) for name, value in given]
+            raise self._wrong(line, f"headers {headers!r}", "a list of pairs of name and value")
+        return [(name, self._bytes(line, "headers", value)) for name, value in headers]
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
@@ -343,9 +346,9 @@ class JsonLinesDecoder:
             pass
         raise self._wrong(line, f"{name} {value!r}", 'a string, null or {"base64": "..."}')
 
-    def _wrong(self, line: bytes, what: str, expected: str) -> RecordFormatError:
+    def _wrong(self, line: bytes, problem: str, expected: str) -> RecordFormatError:
         shown = line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + b"..."
-        if len(what) > 2 * _MAX_SHOWN:
-            what = what[: 2 * _MAX_SHOWN] + "..."
-        text = f"line {self._line} of the input: {what}; expected {expected}"
+        if len(problem) > 2 * _MAX_SHOWN:
+            problem = problem[: 2 * _MAX_SHOWN] + "..."
+        text = f"line {self._line} of the input: {problem}; expected {expected}"
         return RecordFormatError(f"{text} ({shown!r})")

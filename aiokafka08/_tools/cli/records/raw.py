@@ -52,8 +52,8 @@ def _from_base64(data: bytes) -> bytes:
 
 
 CODINGS: Final = {
-    one.name: one
-    for one in (
+    coding.name: coding
+    for coding in (
         ByteCoding("raw", _identity, _identity),
         ByteCoding("hex", _hex, _from_hex),
         ByteCoding("base64", base64.b64encode, _from_base64),
@@ -110,10 +110,10 @@ class RawEncoder:
         """See `RecordEncoder`."""
         key_delimiter, end = self._layout.key_delimiter, self._layout.delimiter
         if key_delimiter is None:
-            return b"".join([self._value(one) + end for one in records])
+            return b"".join([self._value(record) + end for record in records])
         parts: list[bytes] = []
-        for one in records:
-            parts += (self._key(one), key_delimiter, self._value(one), end)
+        for record in records:
+            parts += (self._key(record), key_delimiter, self._value(record), end)
         return b"".join(parts)
 
 
@@ -208,9 +208,9 @@ class RawDecoder:
         if layout.key_delimiter is not None:
             keys, values = [], []
             for text in texts:
-                key, found, value = text.partition(layout.key_delimiter)
-                keys.append(key if found else None)
-                values.append(value if found else text)
+                key, delimiter, value = text.partition(layout.key_delimiter)
+                keys.append(key if delimiter else None)
+                values.append(value if delimiter else text)
         messages = InputMessages(values, keys)
         if layout.coding is not RAW:
             messages = self._decoded(messages, first)
@@ -252,4 +252,6 @@ def with_fixed_key(messages: InputMessages, key: bytes) -> InputMessages:
     """Return the messages with a key for those that have none."""
     if messages.keys is None:
         return replace(messages, keys=list(repeat(key, len(messages))))
-    return replace(messages, keys=[key if one is None else one for one in messages.keys])
+    return replace(
+        messages, keys=[key if own_key is None else own_key for own_key in messages.keys]
+    )

@@ -103,7 +103,7 @@ class TemplateEncoder:
     def encode(self, records: Sequence[BytesRecord]) -> bytes:
         """See `RecordEncoder`."""
         parts = self._parts
-        return b"".join([part(one) for one in records for part in parts])
+        return b"".join([part(record) for record in records for part in parts])
 
     def _parse(self) -> list[Part]:
         parts: list[Part] = []
@@ -196,9 +196,9 @@ class TemplateEncoder:
     def _wrong_modifier(self, modifier: str, expected: str) -> IllegalArgumentError:
         return self._wrong(f"'{{{modifier}}}'", expected)
 
-    def _wrong(self, what: str, expected: str) -> IllegalArgumentError:
+    def _wrong(self, text: str, expected: str) -> IllegalArgumentError:
         return IllegalArgumentError(
-            f"{self._option}={self._template!r}: {what} has no meaning; expected {expected}"
+            f"{self._option}={self._template!r}: {text} has no meaning; expected {expected}"
         )
 
 

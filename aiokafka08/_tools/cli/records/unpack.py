@@ -32,9 +32,9 @@ def unpacker(option: str, pack: str) -> TextDecoder:
     """
     wrong = [token for token in pack if token not in _TOKENS]
     if not pack or wrong:
-        what = f"{wrong[0]!r} has no meaning" if wrong else "empty"
+        problem = f"{wrong[0]!r} has no meaning" if wrong else "empty"
         raise IllegalArgumentError(
-            f"{option}={pack!r}: {what}; expected a pack string of: < > b B h H i I q Q c s $"
+            f"{option}={pack!r}: {problem}; expected a pack string of: < > b B h H i I q Q c s $"
         )
 
     def unpack(data: bytes) -> str:
