@@ -293,7 +293,9 @@ class ClusterRuntime:
             self.history.popleft()
             self._history_bytes -= self._history_sizes.popleft()
         if self._expected:
-            self._expected = [one for one in self._expected if not _is_done(one, recorded)]
+            self._expected = [
+                expected for expected in self._expected if not _is_done(expected, recorded)
+            ]
 
     def expect_request(
         self,

@@ -270,7 +270,7 @@ class World:
             for task in asyncio.all_tasks(self._loop)
             if isinstance(task, NumberedTask) and concerns(task.party)
         }
-        ends = [one for one in self.network.transports if concerns(one.parties[0])]
+        ends = [end for end in self.network.transports if concerns(end.parties[0])]
         timers = [
             timer
             for party, timer in self._loop.pending_timers()
