@@ -145,10 +145,10 @@ def run(
             f"--host {host}: clients can't connect to this address. Set --advertised-host"
         )
     topics = {}
-    for one in topic:
-        name, _, partitions = one.partition(":")
+    for value in topic:
+        name, _, partitions = value.partition(":")
         if partitions and not partitions.isdecimal():
-            raise UsageError(f"--topic {one}: expected NAME or NAME:PARTITIONS, such as orders:4")
+            raise UsageError(f"--topic {value}: expected NAME or NAME:PARTITIONS, such as orders:4")
         topics[name] = int(partitions or default_partitions)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     if quiet:
@@ -232,10 +232,10 @@ def _short_holds() -> Iterator[None]:
 
 def _is_loopback(host: str) -> bool:
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except OSError:
         return False
-    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in found)
+    return all(ipaddress.ip_address(address[4][0]).is_loopback for address in addresses)
 
 
 if __name__ == "__main__":

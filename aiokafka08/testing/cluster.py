@@ -345,7 +345,7 @@ class EmbeddedCluster:
             raise ValueError(f"version={version!r}: expected one of {', '.join(map(repr, LINES))}")
 
         def act(runtime: ClusterRuntime) -> None:
-            if alive := [one.node_id for one in self._state.nodes.values() if one.alive]:
+            if alive := [node.node_id for node in self._state.nodes.values() if node.alive]:
                 raise IllegalStateError(
                     f"change_version({version!r}): brokers {', '.join(map(str, alive))} are alive; "
                     "kill or stop them before"
@@ -370,11 +370,11 @@ class EmbeddedCluster:
         """
 
         def act(runtime: ClusterRuntime) -> None:
-            for one in self._state.all_partitions():
-                if one.leader == node:
-                    others = [i for i in one.isr if i != node and self._state.nodes[i].alive]
+            for partition in self._state.all_partitions():
+                if partition.leader == node:
+                    others = [i for i in partition.isr if i != node and self._state.nodes[i].alive]
                     if others:
-                        self._state.lead(one, others[0])
+                        self._state.lead(partition, others[0])
             runtime.complete_delayed()
             self._close_listener(node)
             self._state.mark_dead(node)
@@ -598,7 +598,7 @@ class EmbeddedCluster:
             ValueError: an argument is invalid.
         """
         if request not in HANDLERS:
-            known = ", ".join(sorted(one.__name__ for one in HANDLERS))
+            known = ", ".join(sorted(request_class.__name__ for request_class in HANDLERS))
             raise ValueError(
                 f"request={request!r}: expected one of these classes of protocol.api: {known}"
             )

@@ -65,15 +65,15 @@ def create_topic(
 def append(
     runtime: ClusterRuntime,
     topic: str,
-    partition: int,
+    number: int,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     codec: Codec,
     timestamp_ms: int,
 ) -> int:
     """Append messages in one set; return the offset of the first one."""
-    one = find_partition(runtime.state, topic, partition)
-    magic = one.log_config.line.message_format
+    partition = find_partition(runtime.state, topic, number)
+    magic = partition.log_config.line.message_format
     pairs = zip(keys or [None] * len(values), values, strict=True)
     plain = b"".join(
         encode_entry(i, key, value, magic=magic, timestamp_ms=timestamp_ms)
@@ -85,32 +85,32 @@ def append(
     if codec is not Codec.NONE:
         data = encode_set(list(walk_entries(plain)), codec, magic)
     now_ms = runtime.now_ms()
-    validated = validate_set(data, one.log.end_offset, one.log_config, now_ms)
-    one.log.append(validated, now_ms)
-    one.arrived_bytes[one.leader] += len(data)
-    runtime.state.changed.add(one.key)
+    validated = validate_set(data, partition.log.end_offset, partition.log_config, now_ms)
+    partition.log.append(validated, now_ms)
+    partition.arrived_bytes[partition.leader] += len(data)
+    runtime.state.changed.add(partition.key)
     return validated.first_offset
 
 
 def append_raw(
     runtime: ClusterRuntime,
     topic: str,
-    partition: int,
+    number: int,
     message_set: bytes,
     next_offset: int | None,
 ) -> None:
     """Append bytes unchanged and unchecked."""
-    one = find_partition(runtime.state, topic, partition)
-    after = one.log.end_offset + 1 if next_offset is None else next_offset
-    one.log.append_raw(message_set, after, runtime.now_ms())
-    one.arrived_bytes[one.leader] += len(message_set)
-    runtime.state.changed.add(one.key)
+    partition = find_partition(runtime.state, topic, number)
+    after = partition.log.end_offset + 1 if next_offset is None else next_offset
+    partition.log.append_raw(message_set, after, runtime.now_ms())
+    partition.arrived_bytes[partition.leader] += len(message_set)
+    runtime.state.changed.add(partition.key)
 
 
-def log(runtime: ClusterRuntime, topic: str, partition: int) -> list[LoggedMessage]:
+def log(runtime: ClusterRuntime, topic: str, number: int) -> list[LoggedMessage]:
     """Return all messages of a partition; a corrupt message has its raw bytes as value."""
     messages = []
-    stored = find_partition(runtime.state, topic, partition).log
+    stored = find_partition(runtime.state, topic, number).log
     for wrapper_offset, wrapper in stored.entries():
         codec = wrapper[5] & CODEC_MASK
         for offset, message in _messages_in(wrapper_offset, wrapper):
@@ -119,105 +119,109 @@ def log(runtime: ClusterRuntime, topic: str, partition: int) -> list[LoggedMessa
     return messages
 
 
-def offsets(runtime: ClusterRuntime, topic: str, partition: int) -> Offsets:
+def offsets(runtime: ClusterRuntime, topic: str, number: int) -> Offsets:
     """Return the bounds of a partition's log."""
-    one = find_partition(runtime.state, topic, partition)
-    return Offsets(one.log.start_offset, one.high_watermark, one.log.end_offset)
+    partition = find_partition(runtime.state, topic, number)
+    return Offsets(partition.log.start_offset, partition.high_watermark, partition.log.end_offset)
 
 
-def delete_before(runtime: ClusterRuntime, topic: str, partition: int, offset: int) -> None:
+def delete_before(runtime: ClusterRuntime, topic: str, number: int, offset: int) -> None:
     """Delete the messages below `offset`."""
-    one = find_partition(runtime.state, topic, partition)
-    one.log.delete_before(offset)
-    runtime.state.changed.add(one.key)
+    partition = find_partition(runtime.state, topic, number)
+    partition.log.delete_before(offset)
+    runtime.state.changed.add(partition.key)
 
 
-def truncate(runtime: ClusterRuntime, topic: str, partition: int, offset: int) -> None:
+def truncate(runtime: ClusterRuntime, topic: str, number: int, offset: int) -> None:
     """Delete the messages from `offset` on."""
-    one = find_partition(runtime.state, topic, partition)
-    one.log.truncate(offset)
-    runtime.state.changed.add(one.key)
+    partition = find_partition(runtime.state, topic, number)
+    partition.log.truncate(offset)
+    runtime.state.changed.add(partition.key)
 
 
-def remove(runtime: ClusterRuntime, topic: str, partition: int, gone: frozenset[int]) -> None:
+def remove(runtime: ClusterRuntime, topic: str, number: int, gone: frozenset[int]) -> None:
     """Delete the messages with these offsets."""
-    one = find_partition(runtime.state, topic, partition)
-    one.log.remove(gone)
-    runtime.state.changed.add(one.key)
+    partition = find_partition(runtime.state, topic, number)
+    partition.log.remove(gone)
+    runtime.state.changed.add(partition.key)
 
 
-def compact(runtime: ClusterRuntime, topic: str, partition: int) -> None:
+def compact(runtime: ClusterRuntime, topic: str, number: int) -> None:
     """Keep only the last message of each key, and the messages without a key."""
-    messages = log(runtime, topic, partition)
+    messages = log(runtime, topic, number)
     last = {message.key: message.offset for message in messages if message.key is not None}
     gone = frozenset(
         message.offset
         for message in messages
         if message.key is not None and message.offset != last[message.key]
     )
-    remove(runtime, topic, partition, gone)
+    remove(runtime, topic, number, gone)
 
 
-def roll_segment(runtime: ClusterRuntime, topic: str, partition: int) -> None:
+def roll_segment(runtime: ClusterRuntime, topic: str, number: int) -> None:
     """Let the next message begin a new segment."""
-    find_partition(runtime.state, topic, partition).log.roll(runtime.now_ms())
+    find_partition(runtime.state, topic, number).log.roll(runtime.now_ms())
 
 
 # --- leaders, replicas, coordinators --------------------------------------------------------------
 
 
-def leader(runtime: ClusterRuntime, topic: str, partition: int) -> int:
+def leader(runtime: ClusterRuntime, topic: str, number: int) -> int:
     """Return the id of the leader; -1 without one."""
-    return find_partition(runtime.state, topic, partition).leader
+    return find_partition(runtime.state, topic, number).leader
 
 
-def move_leader(runtime: ClusterRuntime, topic: str, partition: int, to: int | None) -> int:
+def move_leader(runtime: ClusterRuntime, topic: str, number: int, to: int | None) -> int:
     """Make `to`, or the next replica that is in sync, the leader; return its id."""
-    one = find_partition(runtime.state, topic, partition)
+    partition = find_partition(runtime.state, topic, number)
     nodes = runtime.state.nodes
-    alive = [i for i in one.replicas if nodes[i].alive]
+    alive = [i for i in partition.replicas if nodes[i].alive]
     chosen = to
     if to is None:
-        at = one.replicas.index(one.leader) + 1 if one.leader in one.replicas else 0
-        in_turn = one.replicas[at:] + one.replicas[:at]
-        others = [i for i in in_turn if i in alive and i in one.isr and i != one.leader]
+        at = (
+            partition.replicas.index(partition.leader) + 1
+            if partition.leader in partition.replicas
+            else 0
+        )
+        in_turn = partition.replicas[at:] + partition.replicas[:at]
+        others = [i for i in in_turn if i in alive and i in partition.isr and i != partition.leader]
         chosen = next(iter(others), None)
     if chosen is None or chosen not in alive:
         where = "in sync" if to is None else f"on broker {to}"
         raise ValueError(
-            f"topic {topic!r}, partition {partition}: the leader can't move, there is no "
+            f"topic {topic!r}, partition {number}: the leader can't move, there is no "
             f"other live replica {where}"
         )
-    runtime.state.lead(one, chosen)
+    runtime.state.lead(partition, chosen)
     return chosen
 
 
-def elect(runtime: ClusterRuntime, topic: str | None, partition: int | None) -> None:
+def elect(runtime: ClusterRuntime, topic: str | None, number: int | None) -> None:
     """Elect leaders for partitions without one: all, those of a topic, or a single one."""
-    for one in runtime.state.all_partitions():
-        if one.leader < 0 and topic in (None, one.topic) and partition in (None, one.number):
-            runtime.state.elect(one)
+    for partition in runtime.state.all_partitions():
+        if (
+            partition.leader < 0
+            and topic in (None, partition.topic)
+            and number in (None, partition.number)
+        ):
+            runtime.state.elect(partition)
 
 
-def shrink_isr(
-    runtime: ClusterRuntime, topic: str, partition: int, followers: Sequence[int]
-) -> None:
+def shrink_isr(runtime: ClusterRuntime, topic: str, number: int, followers: Sequence[int]) -> None:
     """Take followers out of the ISR; all if none is named."""
-    one = find_partition(runtime.state, topic, partition)
-    for node in followers or [i for i in one.replicas if i != one.leader]:
-        if node == one.leader or node not in one.replicas:
-            raise ValueError(
-                f"topic {topic!r}, partition {partition}: broker {node} is no follower"
-            )
-        runtime.state.shrink(one, node)
+    partition = find_partition(runtime.state, topic, number)
+    for node in followers or [i for i in partition.replicas if i != partition.leader]:
+        if node == partition.leader or node not in partition.replicas:
+            raise ValueError(f"topic {topic!r}, partition {number}: broker {node} is no follower")
+        runtime.state.shrink(partition, node)
 
 
-def restore_isr(runtime: ClusterRuntime, topic: str, partition: int) -> None:
+def restore_isr(runtime: ClusterRuntime, topic: str, number: int) -> None:
     """Let all live replicas catch up and rejoin the ISR."""
-    one = find_partition(runtime.state, topic, partition)
-    for node in one.replicas:
-        if node != one.leader and runtime.state.nodes[node].alive:
-            runtime.state.restore(one, node)
+    partition = find_partition(runtime.state, topic, number)
+    for node in partition.replicas:
+        if node != partition.leader and runtime.state.nodes[node].alive:
+            runtime.state.restore(partition, node)
 
 
 def hold_metadata(runtime: ClusterRuntime, node: int) -> None:
@@ -239,34 +243,34 @@ def committed(
     runtime: ClusterRuntime,
     group: str,
     topic: str,
-    partition: int,
+    number: int,
     store: Literal["kafka", "zookeeper"],
 ) -> Commit | None:
     """Return what a group has committed to one store."""
     state = runtime.state
     commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
-    return commits.get(CommitKey(group, topic, partition))
+    return commits.get(CommitKey(group, topic, number))
 
 
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def find_partition(state: ClusterState, topic: str, partition: int) -> Partition:
+def find_partition(state: ClusterState, topic: str, number: int) -> Partition:
     """Return a partition.
 
     Raises:
         ValueError: it doesn't exist; the text says what does.
     """
-    found = state.partition(topic, partition)
-    if found is None:
+    partition = state.partition(topic, number)
+    if partition is None:
         if topic not in state.topics:
             known = ", ".join(map(repr, state.topics)) or "none yet"
             raise ValueError(f"topic {topic!r} doesn't exist; expected one of: {known}")
         last = len(state.topics[topic]) - 1
         raise ValueError(
-            f"topic {topic!r}, partition {partition!r} doesn't exist; expected 0 to {last}"
+            f"topic {topic!r}, partition {number!r} doesn't exist; expected 0 to {last}"
         )
-    return found
+    return partition
 
 
 def find_node(state: ClusterState, node: int) -> BrokerState:
@@ -288,7 +292,7 @@ def check_alive(state: ClusterState, node: int) -> int:
         ValueError: no such broker is alive; the text says which are.
     """
     if node not in state.nodes or not state.nodes[node].alive:
-        known = ", ".join(str(one.node_id) for one in state.nodes.values() if one.alive)
+        known = ", ".join(str(broker.node_id) for broker in state.nodes.values() if broker.alive)
         raise ValueError(f"broker {node!r} isn't alive; expected one of: {known or 'none'}")
     return node
 

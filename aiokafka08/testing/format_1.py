@@ -74,20 +74,21 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig, now_ms: i
     target_codec = config.target_codec(codec)
     append_time_ms = now_ms if config.log_append_time else -1
     if codec or target_codec:
-        found = limited(_messages_of(entries, config))
-        for one in found:
-            _check_message(one.data, one.log_append_time, config)
-        if codec == target_codec and _stays_as_it_is(found):
-            data = _restamped_wrapper(entries, found, base_offset, append_time_ms)
+        inner_messages = limited(_messages_of(entries, config))
+        for inner in inner_messages:
+            _check_message(inner.data, inner.log_append_time, config)
+        if codec == target_codec and _stays_as_it_is(inner_messages):
+            data = _restamped_wrapper(entries, inner_messages, base_offset, append_time_ms)
         else:
-            messages = [_as_format_1(one.data, keeps_bit=True) for one in found]
+            messages = [_as_format_1(inner.data, keeps_bit=True) for inner in inner_messages]
             pairs = list(numbered(messages, base_offset))
             data = encode_set(pairs, target_codec, 1, append_time_ms)
             discard(pairs)
             discard(messages)
             _check_sizes(data, config)
-        count, largest = len(found), max(timestamp_of(one.data) for one in found)
-        discard(found)
+        count = len(inner_messages)
+        largest = max(timestamp_of(inner.data) for inner in inner_messages)
+        discard(inner_messages)
     else:
         converts = any(message[4] != 1 for _, message in entries)
         for _, message in entries if converts else ():
@@ -145,16 +146,16 @@ def _messages_of(
             raise MessageSetRejected(UnknownError.errno, "empty wrapper")
         # A producer that doesn't set the wrapper's offset leaves it 0.
         base = offset - inner[-1][0] if message[4] else 0
-        for relative, one in inner:
-            if one[4] != message[4]:
+        for relative, data in inner:
+            if data[4] != message[4]:
                 raise MessageSetRejected(
                     CorruptRecordException.errno, "wrapper with a message of another format"
                 )
-            if (inner_codec := one[5] & _CODEC_MASK) not in config.line.known_codecs | {0}:
+            if (inner_codec := data[5] & _CODEC_MASK) not in config.line.known_codecs | {0}:
                 raise MessageSetRejected(UnknownError.errno, f"unknown codec {inner_codec}")
             if inner_codec:
                 raise MessageSetRejected(CorruptRecordException.errno, "wrapper inside a wrapper")
-            yield _InnerMessage(relative + max(base, 0), one, stamped)
+            yield _InnerMessage(relative + max(base, 0), data, stamped)
 
 
 def _is_log_append_time(message: memoryview) -> bool:
@@ -191,7 +192,7 @@ def _check_size_fields(message: memoryview) -> None:
 
 def _stays_as_it_is(messages: list[_InnerMessage]) -> bool:
     """Return whether a compressed set needs neither new offsets nor another format."""
-    return all(one.data[4] == 1 and one.offset == at for at, one in enumerate(messages))
+    return all(inner.data[4] == 1 and inner.offset == at for at, inner in enumerate(messages))
 
 
 def _restamped_wrapper(
@@ -201,12 +202,12 @@ def _restamped_wrapper(
     append_time_ms: int,
 ) -> bytearray:
     """Return a set with the last offset and the largest timestamp in its wrapper."""
-    for one in messages:
-        if crc32(one.data[4:]) != int.from_bytes(one.data[:4], "big"):
+    for inner in messages:
+        if crc32(inner.data[4:]) != int.from_bytes(inner.data[:4], "big"):
             raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC in a wrapper")
     timestamp_ms = append_time_ms
     if append_time_ms < 0:
-        timestamp_ms = max(-1, *(timestamp_of(one.data) for one in messages))
+        timestamp_ms = max(-1, *(timestamp_of(inner.data) for inner in messages))
     data = bytearray()
     for at, (offset, message) in enumerate(entries):
         if not at:  # brokers touch only the first entry
@@ -239,13 +240,13 @@ def _converted(
     data = bytearray()
     for at, (_, message) in enumerate(entries):
         if message[4] != 1:
-            one: Buffer = _as_format_1(message, append_time_ms)
+            converted: Buffer = _as_format_1(message, append_time_ms)
         elif stamps:
-            one = _stamped(message, append_time_ms, log_append_time=True)
+            converted = _stamped(message, append_time_ms, log_append_time=True)
         else:
-            one = message
-        data += _OFFSET_SIZE.pack(base_offset + at, len(one))
-        data += one
+            converted = message
+        data += _OFFSET_SIZE.pack(base_offset + at, len(converted))
+        data += converted
     return data
 
 
@@ -307,14 +308,14 @@ def down_convert(message_set: Buffer) -> Buffer:
     entries = list(walk_entries(message_set))
     if not entries or all(message[4] == 0 for _, message in entries):
         return message_set
-    found: list[tuple[int, Buffer]] = []
+    converted: list[tuple[int, Buffer]] = []
     budget = DecompressionBudget()
     for offset, message in entries:
         try:
             inner = messages_in(offset, message, budget)
         except DecompressedTooLarge:
-            if not found:
+            if not converted:
                 raise
             break
-        found += [(at, _written(one, 0) if one[4] else bytes(one)) for at, one in inner]
-    return encode_set(found, entries[0][1][5] & _CODEC_MASK, 0)
+        converted += [(at, _written(data, 0) if data[4] else bytes(data)) for at, data in inner]
+    return encode_set(converted, entries[0][1][5] & _CODEC_MASK, 0)

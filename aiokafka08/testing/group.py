@@ -89,7 +89,7 @@ class Member:
 
     def metadata(self, protocol: str) -> bytes:
         """Return the metadata that the member sent for a protocol."""
-        return next((bytes(one.metadata) for one in self.protocols if one.name == protocol), b"")
+        return next((bytes(item.metadata) for item in self.protocols if item.name == protocol), b"")
 
 
 @dataclass(slots=True)
@@ -160,9 +160,12 @@ class Group:
             return PendingResponse(SyncGroupResponse(0, member.assignment))
         pending = member.syncing = PendingResponse()
         if member.name == self.leader:
-            assigned = {one.member: bytes(one.assignment) for one in request.assignments}
-            for one in self.members.values():
-                one.assignment = assigned.get(one.name, b"")
+            assigned = {
+                assignment.member: bytes(assignment.assignment)
+                for assignment in request.assignments
+            }
+            for assignee in self.members.values():
+                assignee.assignment = assigned.get(assignee.name, b"")
             self.state = GroupState.STABLE
             self._complete_syncs(0, now)
             self._store()
@@ -209,13 +212,13 @@ class Group:
         stable = self.state is GroupState.STABLE
         members = [
             DescribedMember(
-                one.name,
-                one.client_id,
-                one.client_host,
-                one.metadata(self.protocol) if stable else b"",
-                one.assignment if stable else b"",
+                member.name,
+                member.client_id,
+                member.client_host,
+                member.metadata(self.protocol) if stable else b"",
+                member.assignment if stable else b"",
             )
-            for one in self.members.values()
+            for member in self.members.values()
         ]
         protocol = self.protocol if stable else ""
         return DescribedGroup(0, self.name, self.state.value, self.protocol_type, protocol, members)
@@ -224,7 +227,7 @@ class Group:
 
     def next_deadline(self) -> float | None:
         """Return when `expire` is next due; None if nothing can expire."""
-        times = [one.expires for one in self.members.values() if not _awaits_response(one)]
+        times = [member.expires for member in self.members.values() if not _awaits_response(member)]
         if self.state is GroupState.PREPARING and self.join_deadline < math.inf:
             times.append(self.join_deadline)
         return min(times, default=None)
@@ -250,13 +253,13 @@ class Group:
                 member.joining.response = join_error(NotCoordinatorForGroupError.errno, member.name)
             if member.syncing is not None:
                 member.syncing.response = SyncGroupResponse(NotCoordinatorForGroupError.errno, b"")
-        found = self.stored
-        if found is not None:
-            found.node = node
-            for member in found.members.values():
+        stored = self.stored
+        if stored is not None:
+            stored.node = node
+            for member in stored.members.values():
                 member.expires = now + member.session_s
-            found._store()
-        return found
+            stored._store()
+        return stored
 
     # --- rebalances -------------------------------------------------------------------------------
 
@@ -275,9 +278,9 @@ class Group:
 
     def _common(self, protocols: Collection[GroupProtocol]) -> set[str]:
         """Return the protocol names that all members and `protocols` share."""
-        names = {one.name for one in protocols}
+        names = {protocol.name for protocol in protocols}
         for member in self.members.values():
-            names &= {one.name for one in member.protocols}
+            names &= {protocol.name for protocol in member.protocols}
         return names
 
     def _add(self, request: JoinGroupRequest, client_id: str, client_host: str) -> Member:
@@ -299,9 +302,9 @@ class Group:
                 self._complete_syncs(RebalanceInProgressError.errno, now)
             self.state = GroupState.PREPARING
             # In JoinGroup v0 the session timeout also limits the time of a rebalance.
-            longest = max((one.session_s for one in self.members.values()), default=0.0)
+            longest = max((member.session_s for member in self.members.values()), default=0.0)
             self.join_deadline = now + longest
-        if all(one.joining is not None for one in self.members.values()):
+        if all(member.joining is not None for member in self.members.values()):
             self._complete_join(now)
 
     def _complete_join(self, now: float) -> None:
@@ -322,14 +325,15 @@ class Group:
         """Return the protocol with most votes: each member votes for its first shared one."""
         common = self._common(next(iter(self.members.values())).protocols)
         votes = Counter(
-            next(one.name for one in member.protocols if one.name in common)
+            next(protocol.name for protocol in member.protocols if protocol.name in common)
             for member in self.members.values()
         )
         return votes.most_common(1)[0][0]
 
     def _join_response(self, member: Member) -> JoinGroupResponse:
         members = [
-            JoinedMember(one.name, one.metadata(self.protocol)) for one in self.members.values()
+            JoinedMember(joined.name, joined.metadata(self.protocol))
+            for joined in self.members.values()
         ]
         return JoinGroupResponse(
             0,
@@ -395,9 +399,9 @@ class Groups:
         self._line, self._session_bounds_s = line, session_bounds_s
         for group in self._groups.values():
             group.node = -1  # any coordinator is a new one
-            for one in (group, group.stored):
-                if one is not None:
-                    one.line = line
+            for instance in (group, group.stored):
+                if instance is not None:
+                    instance.line = line
 
     def find(self, name: str, now: float) -> Group | None:
         """Return a group as its current coordinator knows it; None if it doesn't exist."""
@@ -437,11 +441,11 @@ class Groups:
 
     def coordinated_by(self, node: int, now: float) -> list[ListedGroup]:
         """Return the groups that `node` coordinates."""
-        found = (self.find(name, now) for name in list(self._groups))
+        groups = (self.find(name, now) for name in list(self._groups))
         return [
-            ListedGroup(one.name, one.protocol_type)
-            for one in found
-            if one is not None and one.node == node
+            ListedGroup(group.name, group.protocol_type)
+            for group in groups
+            if group is not None and group.node == node
         ]
 
     def next_deadline(self) -> float | None:
@@ -487,7 +491,7 @@ def join_error(code: int, member: str) -> JoinGroupResponse:
 
 def _copy_protocols(protocols: Collection[GroupProtocol]) -> list[GroupProtocol]:
     """Copy the protocols, so that they don't keep the received frame alive."""
-    return [GroupProtocol(one.name, bytes(one.metadata)) for one in protocols]
+    return [GroupProtocol(protocol.name, bytes(protocol.metadata)) for protocol in protocols]
 
 
 def _awaits_response(member: Member) -> bool:

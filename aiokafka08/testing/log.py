@@ -66,8 +66,8 @@ class _Block:
             return len(self.data)
         data, pos = self.data, self.starts[at]
         while True:
-            found, size = _unpack_offset_size(data, pos)
-            if found >= offset:
+            entry_offset, size = _unpack_offset_size(data, pos)
+            if entry_offset >= offset:
                 return pos
             pos += HEADER_BYTES + size
 
@@ -235,26 +235,26 @@ class PartitionLog:
         The ranges stay as they are whatever happens to the log, so that they can be copied one
         after the other. A caller must not keep views of the buffers: these couldn't grow.
         """
-        found: list[tuple[bytearray, int, int]] = []
+        ranges: list[tuple[bytearray, int, int]] = []
         if offset >= below or max_bytes <= 0:
-            return found
+            return ranges
         for segment in self._segments_from(offset):
             for block in segment.blocks:
                 if block.last_offset < offset:
                     continue
-                start = 0 if found else block.position_of(offset)
+                start = 0 if ranges else block.position_of(offset)
                 stop = end = len(block.data)
                 if block.last_offset >= below:
                     stop = block.position_of(below)
                 stop = min(stop, start + max_bytes)
                 if stop > start:
-                    found.append((block.data, start, stop))
+                    ranges.append((block.data, start, stop))
                     max_bytes -= stop - start
                 if not max_bytes or stop < end:
-                    return found
-            if found:
-                return found
-        return found
+                    return ranges
+            if ranges:
+                return ranges
+        return ranges
 
     def readable_bytes(self, offset: int, max_bytes: int | None, below: int) -> int:
         """Return how many bytes `read` would return; with None, without the limit."""
@@ -342,7 +342,9 @@ class PartitionLog:
         If all messages are due, a new segment begins, and the log is empty (brokers.md 8.18).
         """
         if (limit_ms := self.retention_ms) is not None:
-            old = takewhile(lambda one: now_ms - one.age_counts_from_ms > limit_ms, self._segments)
+            old = takewhile(
+                lambda segment: now_ms - segment.age_counts_from_ms > limit_ms, self._segments
+            )
             self._delete_first(sum(1 for _ in old), now_ms)
         self._delete_first(self._count_beyond_size(), now_ms)
 
@@ -379,9 +381,9 @@ class PartitionLog:
         """Remove messages and leave holes, as compaction does; wrappers are compressed anew."""
 
         def edit(offset: int, message: memoryview) -> tuple[int, Buffer] | None:
-            found = messages_in(offset, message)
-            left = [(at, one) for at, one in found if at not in offsets]
-            if len(left) == len(found):
+            messages = messages_in(offset, message)
+            left = [(at, inner) for at, inner in messages if at not in offsets]
+            if len(left) == len(messages):
                 return offset, _entry(offset, message)
             return (left[-1][0], encode_set(left, message[5] & 0x07, message[4])) if left else None
 

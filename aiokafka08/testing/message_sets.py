@@ -152,10 +152,10 @@ def messages_in(
     if not codec:
         return [(offset, message)]
     value = parse_message(message).value or b""
-    found = list(walk_entries((budget or DecompressionBudget()).decompress(codec, value)))
+    entries = list(walk_entries((budget or DecompressionBudget()).decompress(codec, value)))
     if message[4] == 0:
-        return found
-    return [(offset - found[-1][0] + relative, one) for relative, one in found]
+        return entries
+    return [(offset - entries[-1][0] + relative, inner) for relative, inner in entries]
 
 
 def walk_entries(message_set: Buffer, largest: int = 2**31 - 1) -> Iterator[tuple[int, memoryview]]:
@@ -247,13 +247,13 @@ def limited(messages: Iterator[T]) -> list[T]:
     Raises:
         MessageSetRejected: there are more than `MAX_REWRITTEN_MESSAGES`.
     """
-    found = list(itertools.islice(messages, MAX_REWRITTEN_MESSAGES + 1))
-    if len(found) > MAX_REWRITTEN_MESSAGES:
-        discard(found)
+    to_rewrite = list(itertools.islice(messages, MAX_REWRITTEN_MESSAGES + 1))
+    if len(to_rewrite) > MAX_REWRITTEN_MESSAGES:
+        discard(to_rewrite)
         raise MessageSetRejected(
             UnknownError.errno, f"more than {MAX_REWRITTEN_MESSAGES} messages to rewrite"
         )
-    return found
+    return to_rewrite
 
 
 def numbered(messages: Iterable[T], first: int) -> Iterator[tuple[int, T]]:

@@ -164,8 +164,8 @@ def _merged(node: pytest.Item, marker: str, example: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for mark in reversed(list(node.iter_markers(marker))):
         if mark.args:
-            given = ", ".join(map(repr, mark.args))
-            raise ValueError(f"{given}: expected keyword arguments, such as {example}")
+            arguments = ", ".join(map(repr, mark.args))
+            raise ValueError(f"{arguments}: expected keyword arguments, such as {example}")
         options |= mark.kwargs
     return options
 

@@ -35,14 +35,19 @@ from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
 DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20
-HISTORY_REQUESTS: Final = 10_000
-HISTORY_BYTES: Final = 32 << 20
-"""Limit of the history: the bytes of its requests as they were received, and `_ITEM_BYTES` for each
-item of their arrays."""
-_ITEM_BYTES: Final = 200
 _FIRST_RETENTION_S, _RETENTION_S = 30.0, 300.0
 """When real brokers delete old messages: the time from their start to the first check, and between
 two checks (`log.retention.check.interval.ms`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLimits:
+    """The limits of the history of requests."""
+
+    requests: int = 10_000
+    total_bytes: int = 32 << 20
+    """Of its requests as they were received, and of `item_bytes` for each item of their arrays."""
+    item_bytes: int = 200
 
 
 class Recorded(NamedTuple):
@@ -141,13 +146,20 @@ class _ExpectedRequest:
 class ClusterRuntime:
     """The faults, history and delayed operations of a running cluster.
 
+    Args:
+        history_limits: the default, or smaller ones for a test.
+
     Attributes:
         resources: what the connections to all brokers share.
         halt: called with the id of a broker that can't go on.
     """
 
     def __init__(
-        self, state: ClusterState, clock: Callable[[], float], max_buffered_bytes: int
+        self,
+        state: ClusterState,
+        clock: Callable[[], float],
+        max_buffered_bytes: int,
+        history_limits: HistoryLimits = HistoryLimits(),
     ) -> None:
         self.state = state
         self.resources = ServerResources(
@@ -156,6 +168,7 @@ class ClusterRuntime:
         self.faults = Faults()
         self.halt: Callable[[int], object] = lambda node_id: None
         self.history: deque[Recorded] = deque()
+        self._history_limits = history_limits
         self._history_sizes: deque[int] = deque()
         self._history_bytes = 0
         self._clock = clock
@@ -287,13 +300,16 @@ class ClusterRuntime:
             request,
         )
         self.history.append(recorded)
-        self._history_sizes.append(received_bytes + _ITEM_BYTES * incoming.items)
+        limits = self._history_limits
+        self._history_sizes.append(received_bytes + limits.item_bytes * incoming.items)
         self._history_bytes += self._history_sizes[-1]
-        while len(self.history) > HISTORY_REQUESTS or self._history_bytes > HISTORY_BYTES:
+        while len(self.history) > limits.requests or self._history_bytes > limits.total_bytes:
             self.history.popleft()
             self._history_bytes -= self._history_sizes.popleft()
         if self._expected:
-            self._expected = [one for one in self._expected if not _is_done(one, recorded)]
+            self._expected = [
+                expected for expected in self._expected if not _is_done(expected, recorded)
+            ]
 
     def expect_request(
         self,

@@ -269,7 +269,7 @@ class ClusterState:
         self.had_topic = True
         topic = self.topics.setdefault(name, [])
         for brokers in replicas:
-            alive = [one for one in brokers if self.nodes[one].alive]
+            alive = [node_id for node_id in brokers if self.nodes[node_id].alive]
             in_sync = alive or list(brokers)
             partition = Partition(
                 name,
@@ -289,7 +289,7 @@ class ClusterState:
                 leader=next(iter(alive), _NO_LEADER),
                 isr=list(in_sync),
                 published_isr=list(in_sync),
-                behind={one: 0 for one in brokers if one not in alive},
+                behind={node_id: 0 for node_id in brokers if node_id not in alive},
             )
             topic.append(partition)
             self.partition_count += 1
@@ -372,8 +372,12 @@ class ClusterState:
         self.held_views[node_id] = MetadataView(
             {
                 name: [
-                    replace(one, isr=list(one.isr), published_isr=list(one.published_isr))
-                    for one in partitions
+                    replace(
+                        partition,
+                        isr=list(partition.isr),
+                        published_isr=list(partition.published_isr),
+                    )
+                    for partition in partitions
                 ]
                 for name, partitions in self.topics.items()
             },
@@ -383,7 +387,7 @@ class ClusterState:
 
     def controller(self) -> int:
         """Return the id of the controller: the chosen one while it is alive; -1 without brokers."""
-        alive = [one.node_id for one in self.nodes.values() if one.in_metadata]
+        alive = [node.node_id for node in self.nodes.values() if node.in_metadata]
         if self.chosen_controller in alive:
             return self.chosen_controller
         return min(alive, default=-1)
@@ -474,7 +478,9 @@ class ClusterState:
         }
         if node_id not in partition.isr:
             partition.isr = [node_id]
-        partition.isr = [one for one in partition.isr if self.nodes[one].in_metadata] or [node_id]
+        partition.isr = [
+            replica for replica in partition.isr if self.nodes[replica].in_metadata
+        ] or [node_id]
         partition.published_isr = list(partition.isr)
         self.changed.add(partition.key)
 

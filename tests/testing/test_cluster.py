@@ -23,7 +23,11 @@ from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, HeartbeatRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
-from aiokafka08.testing import LINES, Answer, EmbeddedCluster, LoggedMessage, runtime
+from aiokafka08.testing import LINES, Answer, EmbeddedCluster, LoggedMessage
+from aiokafka08.testing.runtime import ClusterRuntime, HistoryLimits
+from aiokafka08.testing.server import open_listener
+from aiokafka08.testing.simulation import simulate
+from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
 from tests.conformance.contract.wire.requests import (
     commit,
     fetch,
@@ -36,7 +40,6 @@ from tests.conformance.contract.wire.requests import (
     produce_request,
 )
 from tests.conformance.contract.wire.wire_client import LONG_MS, WireClient
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
@@ -116,8 +119,8 @@ async def test_closed_connections_leave_nothing() -> None:
             sockets = [socket.create_connection(address(cluster)) for _ in range(3)]
             sockets[0].close()
             await asyncio.sleep(0)
-        for one in sockets:
-            one.close()
+        for sock in sockets:
+            sock.close()
     gc.collect()
 
 
@@ -212,7 +215,9 @@ def test_misuse_raises() -> None:
     cluster = EmbeddedCluster()
     with pytest.raises(IllegalStateError, match="isn't running"):
         cluster.kill(0)
+    before = set(threading.enumerate())
     with EmbeddedCluster(topics={"t": 1}) as cluster:
+        [thread] = set(threading.enumerate()) - before
         for act in (
             lambda: cluster.kill(7),
             lambda: cluster.create_topic("t"),
@@ -228,13 +233,12 @@ def test_misuse_raises() -> None:
                 act()
         with pytest.raises(IllegalStateError, match="alive"):
             cluster.restart(0)
-        thread = cluster._thread
         with pytest.raises(IllegalStateError, match="running"):
             cluster.__enter__()
-        assert cluster._thread is thread  # `__exit__` waits for it
         cluster.kill(0)
         with pytest.raises(IllegalStateError, match="dead"):
             cluster.kill(0)
+    assert not thread.is_alive()  # `__exit__` has waited for it
 
 
 ARGUMENTS: dict[str, Any] = {
@@ -257,12 +261,16 @@ def test_control_of_a_closed_cluster_raises(name: str) -> None:
         pass
     method = getattr(cluster, name)
     parameters = inspect.signature(method).parameters.values()
-    needed = [one for one in parameters if one.default is one.empty]
-    given = inspect.signature(method).bind(
-        **{one.name: ARGUMENTS[one.name] for one in needed if one.kind is not one.VAR_POSITIONAL}
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    bound = inspect.signature(method).bind(
+        **{
+            parameter.name: ARGUMENTS[parameter.name]
+            for parameter in needed
+            if parameter.kind is not parameter.VAR_POSITIONAL
+        }
     )
     with pytest.raises(IllegalStateError, match="embedded cluster isn't running"):
-        method(*given.args, **given.kwargs)
+        method(*bound.args, **bound.kwargs)
     with pytest.raises(IllegalStateError, match="embedded cluster isn't running"):
         _ = cluster.history
 
@@ -336,7 +344,9 @@ def test_unnoticed_death_keeps_metadata(three: EmbeddedCluster) -> None:
         three.kill(1, then="unnoticed")
         response = metadata(wire, ["t"])
         assert len(response.brokers) == 3
-        assert {one.partition: one.leader for one in response.topics[0].partitions}[1] == 1
+        assert {
+            partition.partition: partition.leader for partition in response.topics[0].partitions
+        }[1] == 1
         assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         # acks=-1 waits for the dead follower until it has left the ISR.
         begun = three.next_request(ProduceRequest)
@@ -367,8 +377,8 @@ def test_acks_all_times_out_on_dead_follower(three: EmbeddedCluster) -> None:
 def test_leaderless_partition_until_elect(three: EmbeddedCluster) -> None:
     with WireClient(address(three)) as wire:
         three.kill(1, then="leaderless")
-        [one] = [p for p in metadata(wire, ["t"]).topics[0].partitions if p.partition == 1]
-        assert (one.error_code, one.leader) == (5, -1)
+        [partition] = [p for p in metadata(wire, ["t"]).topics[0].partitions if p.partition == 1]
+        assert (partition.error_code, partition.leader) == (5, -1)
         assert produce(wire, "t", plain(b"x"), partition=1) == (6, -1)
         three.elect("t", 0)
         assert three.leader("t", 1) == -1
@@ -472,7 +482,7 @@ def test_a_change_of_version_keeps_logs_and_commits() -> None:
 def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
     def leader(wire: WireClient) -> int:
         partitions = metadata(wire, ["t"]).topics[0].partitions
-        return next(one.leader for one in partitions if one.partition == 0)
+        return next(partition.leader for partition in partitions if partition.partition == 0)
 
     with WireClient(address(three, 1)) as stale, WireClient(address(three, 2)) as fresh:
         three.hold_metadata(1)
@@ -480,7 +490,7 @@ def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
         three.kill(0)
         three.create_topic("new", 1, 2)
         assert (leader(stale), leader(fresh)) == (0, 2)
-        assert [len(metadata(one).brokers) for one in (stale, fresh)] == [3, 2]
+        assert [len(metadata(wire).brokers) for wire in (stale, fresh)] == [3, 2]
         assert metadata(stale, ["new"]).topics[0].error_code == 5
         assert metadata(fresh, ["new"]).topics[0].error_code == 0
         three.release_metadata(1)
@@ -524,13 +534,13 @@ def test_partition_waits_for_leader_if_elections_are_clean() -> None:
 
 
 def test_drop_connections_keeps_brokers_alive(three: EmbeddedCluster) -> None:
-    with WireClient(address(three)) as zero, WireClient(address(three, 1)) as one:
-        metadata(zero)
-        metadata(one)
+    with WireClient(address(three)) as wire_0, WireClient(address(three, 1)) as wire_1:
+        metadata(wire_0)
+        metadata(wire_1)
         assert (three.connections(), three.connections(1)) == (2, 1)
         assert three.drop_connections(1) == 1
-        assert one.is_closed()
-        metadata(zero)
+        assert wire_1.is_closed()
+        metadata(wire_0)
         assert three.drop_connections() == 1
     with WireClient(address(three)) as again:
         metadata(again)
@@ -588,8 +598,8 @@ def test_coordinator_moves_with_leader(three: EmbeddedCluster) -> None:
         wire.request(GroupCoordinatorRequest("g"))
         first = three.coordinator("g")
         assert first is not None
-        with WireClient(address(three, first)) as there:
-            assert commit(there, "g", "t", 5, "note", version=1) == 0
+        with WireClient(address(three, first)) as wire_to_first:
+            assert commit(wire_to_first, "g", "t", 5, "note", version=1) == 0
         three.kill(first)
         second = three.coordinator("g")
         assert second not in (None, first)
@@ -618,8 +628,10 @@ def test_log_returns_timestamps() -> None:
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         cluster.append("t", 0, [b"a"], timestamp_ms=77)
         cluster.append("t", 0, [b"b", b"c"], timestamp_ms=78, codec=Codec.LZ4)
-        found = [(one.offset, one.timestamp_ms, one.codec) for one in cluster.log("t", 0)]
-        assert found == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
+        messages = [
+            (message.offset, message.timestamp_ms, message.codec) for message in cluster.log("t", 0)
+        ]
+        assert messages == [(0, 77, 0), (1, 78, 3), (2, 78, 3)]
 
 
 @pytest.mark.parametrize("is_raw", [False, True])
@@ -645,8 +657,8 @@ def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     solo.append_raw("t", 0, bytes(bad))
     solo.append("t", 0, [b"good"])
     with WireClient(address(solo)) as wire:
-        assert [one.crc_ok for one in fetch(wire, "t", 0).entries()] == [True, False, True]
-    assert [one.offset for one in solo.log("t", 0)] == [0, 1, 2]
+        assert [entry.crc_ok for entry in fetch(wire, "t", 0).entries()] == [True, False, True]
+    assert [message.offset for message in solo.log("t", 0)] == [0, 1, 2]
     solo.append_raw("t", 0, encode_entry(3, None, b"no gzip", attributes=1) + b"\0" * 30)
     assert len(solo.log("t", 0)) == 4
 
@@ -670,7 +682,11 @@ def test_delete_before_remove_and_truncate(solo: EmbeddedCluster) -> None:
 def test_compact_keeps_last_message_of_each_key(solo: EmbeddedCluster) -> None:
     solo.append("t", 0, [b"1", b"2", b"3", b"4"], [b"a", b"b", b"a", None])
     solo.compact("t", 0)
-    assert [(one.offset, one.key) for one in solo.log("t", 0)] == [(1, b"b"), (2, b"a"), (3, None)]
+    assert [(message.offset, message.key) for message in solo.log("t", 0)] == [
+        (1, b"b"),
+        (2, b"a"),
+        (3, None),
+    ]
 
 
 def test_delete_topic_completes_delayed_requests(solo: EmbeddedCluster) -> None:
@@ -694,7 +710,9 @@ def test_offsets_by_time_with_controlled_clock() -> None:
 def test_auto_create_false_creates_nothing() -> None:
     options: dict[str, Any] = {"auto_create": False, "topics": {"t": 1}}
     with EmbeddedCluster(**options) as cluster, WireClient(address(cluster)) as wire:
-        codes = {one.topic: one.error_code for one in metadata(wire, ["t", "u", "a b"]).topics}
+        codes = {
+            topic.topic: topic.error_code for topic in metadata(wire, ["t", "u", "a b"]).topics
+        }
         assert codes == {"t": 0, "u": 3, "a b": 3}
 
 
@@ -727,47 +745,80 @@ def test_retention_follows_the_clock() -> None:
         assert cluster.offsets("t", 0) == (1, 1, 1)
 
 
-async def test_retention_runs_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does so more than once, and also after a restart; the timer ends with the messages."""
-    monkeypatch.setattr(runtime, "_FIRST_RETENTION_S", 0.01)
-    monkeypatch.setattr(runtime, "_RETENTION_S", 0.02)
-    cluster = EmbeddedCluster(topics={"t": 1}, retention_ms=0)
+def test_retention_runs_now_and_then() -> None:
+    """After 30 s and then every 300 s, also after a restart; the timer ends with the messages."""
 
-    def is_empty() -> bool:
-        bounds = cluster.offsets("t", 0)
-        return bounds.start == bounds.end
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        clock_reads: list[float] = []
 
-    async with cluster:
-        for _ in range(2):
+        def clock() -> float:
+            clock_reads.append(loop.time())
+            return 1e9 + loop.time()
+
+        cluster = EmbeddedCluster(topics={"t": 1}, retention_ms=0, clock=clock)
+
+        def is_empty() -> bool:
+            bounds = cluster.offsets("t", 0)
+            return bounds.start == bounds.end
+
+        async with cluster:
+            started = loop.time()
+            for check_s in (30, 330, 630):
+                cluster.append("t", 0, [b"x"])
+                await asyncio.sleep(started + check_s - 1 - loop.time())
+                assert not is_empty()
+                await asyncio.sleep(2)
+                assert is_empty()
             cluster.append("t", 0, [b"x"])
-            await until(is_empty)
-        monkeypatch.setattr(runtime, "_RETENTION_S", 3600)
-        cluster.append("t", 0, [b"x"])
-    assert cluster._state.topics["t"][0].log.size_bytes
-    async with cluster:
-        await until(is_empty)
-        assert cluster._runtime is not None
-        assert cluster._runtime._retention_timer is None
+        async with cluster:
+            await asyncio.sleep(29)
+            assert not is_empty()
+            await asyncio.sleep(2)
+            assert is_empty()
+            clock_reads.clear()
+            await asyncio.sleep(3600)
+            assert clock_reads == []
+
+    with simulate(0, brokers=1) as world:
+        world.run(scenario)
 
 
-def test_history_is_bounded(solo: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "HISTORY_REQUESTS", 10)
-    monkeypatch.setattr(runtime, "HISTORY_BYTES", 5500)
-    monkeypatch.setattr(runtime, "_ITEM_BYTES", 0)
-    with WireClient(address(solo)) as wire:
-        for number in range(20):
-            produce(wire, "t", plain(bytes([number]) * (1000 - 26)))
-        kept = solo.requests(ProduceRequest)
-        assert [one.topics[0].partitions[0].message_set[-1] for one in kept] == [15, 16, 17, 18, 19]
-        for _ in range(9):
-            metadata(wire)
-    assert len(solo.history) == 10
-    assert len(solo.requests(ProduceRequest)) == 1
+async def test_history_is_bounded() -> None:
+    node = BrokerState(0, "127.0.0.1", 0)
+    state = ClusterState(LINES["0.8.2"], BrokerSettings(), [node])
+    limits = HistoryLimits(requests=10, total_bytes=5500, item_bytes=0)
+    runtime = ClusterRuntime(state, time.time, 1 << 20, limits)
+    state.create_topic("t", 1, 1, {}, runtime.now_ms())
+
+    def produced() -> list[int]:
+        requests = [recorded.request for recorded in runtime.history]
+        return [
+            request.topics[0].partitions[0].message_set[-1]
+            for request in requests
+            if isinstance(request, ProduceRequest)
+        ]
+
+    def send_requests() -> None:
+        with WireClient((node.host, node.port)) as wire:
+            for number in range(20):
+                produce(wire, "t", plain(bytes([number]) * (1000 - 26)))
+            assert produced() == [15, 16, 17, 18, 19]
+            for _ in range(9):
+                metadata(wire)
+
+    listener = open_listener(runtime, node, node.host)
+    await asyncio.to_thread(send_requests)
+    listener.close()
+    await listener.wait_closed()
+    await runtime.close()
+    assert len(runtime.history) == 10
+    assert produced() == [19]
 
 
 def test_next_request_resolves_at_nth_request(solo: EmbeddedCluster) -> None:
     third = solo.next_request(MetadataRequest, nth=3)
-    where = solo.next_request(MetadataRequest, where=lambda one: one.topics == ["b"])
+    where = solo.next_request(MetadataRequest, where=lambda request: request.topics == ["b"])
     with WireClient(address(solo)) as wire:
         for name in ("a", "b", "c"):
             metadata(wire, [name])

@@ -141,7 +141,11 @@ def drop_partitions(
     topics = [
         api.Topic(
             topic.topic,
-            [one for one in topic.partitions if (topic.topic, _partition_number(one)) not in only],
+            [
+                partition
+                for partition in topic.partitions
+                if (topic.topic, _partition_number(partition)) not in only
+            ],
         )
         for topic in _topics(request)
     ]
@@ -166,15 +170,17 @@ def with_partition_errors(
     """
     failed = error_response(context, request, code)
     kept = {
-        (topic.topic, one.partition): one for topic in _topics(response) for one in topic.partitions
+        (topic.topic, partition.partition): partition
+        for topic in _topics(response)
+        for partition in topic.partitions
     }
     for topic in _topics(failed):
-        for one in topic.partitions:
-            if (topic.topic, one.partition) in only:
-                kept[topic.topic, one.partition] = one
+        for partition in topic.partitions:
+            if (topic.topic, partition.partition) in only:
+                kept[topic.topic, partition.partition] = partition
     by_topic: dict[str, list[Any]] = {}
-    for (name, _), one in kept.items():
-        by_topic.setdefault(name, []).append(one)
+    for (name, _), partition in kept.items():
+        by_topic.setdefault(name, []).append(partition)
     topics = [api.Topic(name, partitions) for name, partitions in by_topic.items()]
     return dataclasses.replace(response, topics=topics)  # type: ignore[call-arg]
 

@@ -134,7 +134,9 @@ def _arrived_bytes(context: RequestContext, keys: Iterable[TopicPartition]) -> i
     """Return how many bytes have been produced here to partitions, whether stored or not."""
     node_id = context.node.node_id
     partitions = [context.state.partition(*key) for key in keys]
-    return sum(one.arrived_bytes[node_id] for one in partitions if one is not None)
+    return sum(
+        partition.arrived_bytes[node_id] for partition in partitions if partition is not None
+    )
 
 
 def _view_partition(

@@ -102,7 +102,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Han
     here = context.node.node_id
     listed = context.state.groups.coordinated_by(here, context.now_s)
     if context.line.commits_make_groups:
-        known = {one.group for one in listed}
+        known = {group.group for group in listed}
         names = sorted({name or "" for name in context.state.committed_groups} - known)
         coordinators = yield from in_steps(context.state.coordinator, names)
         listed += [

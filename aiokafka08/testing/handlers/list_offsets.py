@@ -62,9 +62,9 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[H
 
 def _named_twice(request: ListOffsetsRequest) -> set[TopicPartition]:
     counts = Counter(
-        TopicPartition(topic.topic, one.partition)
+        TopicPartition(topic.topic, item.partition)
         for topic in request.topics
-        for one in topic.partitions
+        for item in topic.partitions
     )
     return {key for key, count in counts.items() if count > 1}
 
@@ -108,10 +108,10 @@ def _by_message(partition: Partition, item: ListOffsetsPartition) -> ListedOffse
         offset = end if item.timestamp == LATEST else log.start_offset
         return ListedOffsets(number, 0, offset=offset)
     try:
-        found = log.first_since(item.timestamp, end)
+        first = log.first_since(item.timestamp, end)
     except (MessageSetRejected, ValueError):  # a wrapper that can't be decompressed
         return offsets_error(1, number, UnknownError.errno)
-    if found is None:
+    if first is None:
         return ListedOffsets(number, 0)
-    offset, timestamp_ms = found
+    offset, timestamp_ms = first
     return ListedOffsets(number, 0, timestamp=timestamp_ms, offset=offset)

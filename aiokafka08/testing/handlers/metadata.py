@@ -80,7 +80,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
             return TopicState(codes[name], name, internal, [])
         if name not in seen.topics:  # deleted between two steps
             return TopicState(UnknownTopicOrPartitionError.errno, name, internal, [])
-        partitions = [_partition(context, one) for one in reversed(seen.topics[name])]
+        partitions = [_partition(context, partition) for partition in reversed(seen.topics[name])]
         return TopicState(0, name, internal, partitions)
 
     topics = yield from in_steps(topic_state, names)
@@ -109,7 +109,9 @@ def select_brokers(
     """Return the brokers that a response with these topics lists."""
     if not context.line.lists_only_replica_hosts:
         return brokers
-    hosts = {node for topic in topics for one in topic.partitions for node in one.replicas}
+    hosts = {
+        node for topic in topics for partition in topic.partitions for node in partition.replicas
+    }
     return [broker for broker in brokers if broker.node_id in hosts]
 
 

@@ -184,9 +184,9 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[H
     ):
         if request.group is None:
             raise RequestFailed
-        found = list(context.state.kafka_commits) if is_here else []
-        is_wanted = yield from in_steps(lambda key: key.group == request.group, found)
-        keys = [TopicPartition(*key[1:]) for key in itertools.compress(found, is_wanted)]
+        commit_keys = list(context.state.kafka_commits) if is_here else []
+        is_wanted = yield from in_steps(lambda key: key.group == request.group, commit_keys)
+        keys = [TopicPartition(*key[1:]) for key in itertools.compress(commit_keys, is_wanted)]
     else:
         keys = [
             TopicPartition(topic.topic, number)

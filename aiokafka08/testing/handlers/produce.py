@@ -72,7 +72,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Work[HandlerRes
         else:
             responses[key] = ProducedPartition(item.partition, InvalidRequiredAcksError.errno, -1)
     if context.line.data_needs_client_id and context.client_id is None:
-        if acks == -1 and any(len(one.partition.isr) > 1 for one in pending.values()):
+        if acks == -1 and any(len(append.partition.isr) > 1 for append in pending.values()):
             # The failure comes after the wait, where nothing responds to it (brokers.md 3.10).
             return Wait(None, frozenset(), lambda expired: None)
         raise RequestFailed

@@ -29,49 +29,49 @@ def empty_history(history: History) -> Iterator[Anomaly]:
 
 def late_calls(history: History, late_s: float) -> Iterator[Anomaly]:
     """A call took longer than its deadline allows."""
-    for one in history.operations:
-        if one.deadline_s is None:
+    for operation in history.operations:
+        if operation.deadline_s is None:
             continue
-        took = (history.end if one.ended is None else one.ended) - one.invoked
-        if took > one.deadline_s + late_s:
+        took = (history.end if operation.ended is None else operation.ended) - operation.invoked
+        if took > operation.deadline_s + late_s:
             yield Anomaly(
                 "late-call",
-                (one,),
-                {"call": one.call, "took_s": took, "deadline_s": one.deadline_s},
+                (operation,),
+                {"call": operation.call, "took_s": took, "deadline_s": operation.deadline_s},
             )
 
 
 def never_ended(history: History) -> Iterator[Anomaly]:
     """A call or a message has no end, though its client was stopped."""
     stopped = {
-        one.process: one
-        for one in history.operations
-        if one.call == "stop" and one.ended is not None
+        operation.process: operation
+        for operation in history.operations
+        if operation.call == "stop" and operation.ended is not None
     }
-    for one in history.operations:
-        stop = stopped.get(one.process)
-        if one.ended is None and stop is not None and one.invoked < stop.invoked:
-            yield Anomaly("never-ended", (one, stop), {"call": one.call})
+    for operation in history.operations:
+        stop = stopped.get(operation.process)
+        if operation.ended is None and stop is not None and operation.invoked < stop.invoked:
+            yield Anomaly("never-ended", (operation, stop), {"call": operation.call})
 
 
 def memory_exceeded(history: History) -> Iterator[Anomaly]:
     """A client held more memory than its limit."""
-    for one in history.operations:
-        if one.call != "metrics":
+    for operation in history.operations:
+        if operation.call != "metrics":
             continue
         for gauge, limit in LIMITS.items():
-            used, most = one.facts.get(gauge), one.facts.get(limit)
+            used, most = operation.facts.get(gauge), operation.facts.get(limit)
             if used is not None and most is not None and float(used) > float(most):
-                yield Anomaly("memory-exceeded", (one,), {gauge: used, limit: most})
+                yield Anomaly("memory-exceeded", (operation,), {gauge: used, limit: most})
 
 
 def left_behind(history: History) -> Iterator[Anomaly]:
     """Tasks, sockets, timers or buffered bytes were left after `stop()`."""
-    for one in history.operations:
-        if one.call == "left":
-            facts = {name: value for name, value in one.facts.items() if value}
+    for operation in history.operations:
+        if operation.call == "left":
+            facts = {name: value for name, value in operation.facts.items() if value}
             if facts:
-                yield Anomaly("left-behind", (one,), facts)
+                yield Anomaly("left-behind", (operation,), facts)
 
 
 def wrong_ready(history: History) -> Iterator[Anomaly]:
@@ -81,32 +81,32 @@ def wrong_ready(history: History) -> Iterator[Anomaly]:
     an open connection (the fact `connections`), which is what its `ready()` promises.
     """
     for operations in history.by_process().values():
-        start = next((one for one in operations if one.call == "start"), None)
-        stop = next((one for one in operations if one.call == "stop"), None)
-        for one in operations:
-            if one.call in ("ready", "metrics") and "ready" in one.facts:
-                expected, shown_by = _expected_ready(one, start, stop)
-                if expected is not None and one.facts["ready"] != expected:
-                    facts = {"ready": one.facts["ready"], "expected": expected}
-                    yield Anomaly("wrong-ready", (*shown_by, one), facts)
+        start = next((operation for operation in operations if operation.call == "start"), None)
+        stop = next((operation for operation in operations if operation.call == "stop"), None)
+        for operation in operations:
+            if operation.call in ("ready", "metrics") and "ready" in operation.facts:
+                expected, shown_by = _expected_ready(operation, start, stop)
+                if expected is not None and operation.facts["ready"] != expected:
+                    facts = {"ready": operation.facts["ready"], "expected": expected}
+                    yield Anomaly("wrong-ready", (*shown_by, operation), facts)
 
 
 def _expected_ready(
-    one: Operation, start: Operation | None, stop: Operation | None
+    operation: Operation, start: Operation | None, stop: Operation | None
 ) -> tuple[Fact | None, tuple[Operation, ...]]:
     """Return what `ready()` must return, None if that isn't known; and what shows it."""
-    if stop is not None and one.invoked > stop.order:
+    if stop is not None and operation.invoked > stop.order:
         return False, (stop,)
-    if start is not None and one.order < start.invoked:
+    if start is not None and operation.order < start.invoked:
         return False, (start,)
-    if start is not None and start.status == "fail" and one.invoked > start.order:
+    if start is not None and start.status == "fail" and operation.invoked > start.order:
         return False, (start,)  # a client whose start has failed is stopped
-    if "expected" in one.facts:
-        return one.facts["expected"], ()
-    is_stopping = stop is not None and one.order > stop.invoked
-    if start is None or start.status != "ok" or one.invoked < start.order or is_stopping:
+    if "expected" in operation.facts:
+        return operation.facts["expected"], ()
+    is_stopping = stop is not None and operation.order > stop.invoked
+    if start is None or start.status != "ok" or operation.invoked < start.order or is_stopping:
         return None, ()
-    connections = one.facts.get("connections")
+    connections = operation.facts.get("connections")
     return (None, ()) if connections is None else (float(connections) > 0, (start,))
 
 
@@ -134,29 +134,29 @@ def wrong_metrics(history: History) -> Iterator[Anomaly]:
     flight: a message that has expired keeps its memory until its request ends.
     """
     for operations in history.by_process().values():
-        reports = [one for one in operations if one.call == "metrics"]
+        reports = [operation for operation in operations if operation.call == "metrics"]
         if reports:
             yield from _judge_reports(operations, reports)
 
 
 def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Iterator[Anomaly]:
-    sends = [one for one in operations if one.sent]
+    sends = [send for send in operations if send.sent]
     # A call that raised after it had begun to buffer messages: they may end later.
     ended = [
-        one
-        for one in sends
-        if one.ended is not None and (one.status != "unknown" or one.accepted is not None)
+        send
+        for send in sends
+        if send.ended is not None and (send.status != "unknown" or send.accepted is not None)
     ]
-    called = _Counts.of([(one.invoked, len(one.sent)) for one in sends])
-    done = _Counts.of([(one.order, len(one.sent)) for one in ended])
+    called = _Counts.of([(send.invoked, len(send.sent)) for send in sends])
+    done = _Counts.of([(send.order, len(send.sent)) for send in ended])
     stored = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "ok"])
     # Of several messages that have one error, some may be stored.
-    single = [one for one in ended if len(one.sent) == 1 or one.status == "fail"]
+    single = [send for send in ended if len(send.sent) == 1 or send.status == "fail"]
     failed = _Counts.of([(o.order, len(o.sent)) for o in single if o.error])
     refused = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "fail"])
     polled = _Counts.of([(o.order, len(o.polled)) for o in operations if o.polled])
-    for one in reports:
-        at = one.invoked
+    for report in reports:
+        at = report.invoked
         bounds = {
             "messages_sent": (stored.before(at), called.before(at) - failed.before(at)),
             "messages_failed": (
@@ -166,14 +166,14 @@ def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Ite
             "messages_consumed": (polled.before(at), polled.before(at)),
         }
         for name, (least, most) in bounds.items():
-            value = one.facts.get(name)
+            value = report.facts.get(name)
             if value is not None and not least <= float(value) <= most:
                 facts = {name: value, "at_least": least, "at_most": most}
-                yield Anomaly("wrong-metrics", (one,), facts)
-        if called.before(at) == done.before(at) and not one.facts.get("requests_in_flight"):
-            held = {name: one.facts[name] for name in _EMPTY_WHEN_IDLE if one.facts.get(name)}
+                yield Anomaly("wrong-metrics", (report,), facts)
+        if called.before(at) == done.before(at) and not report.facts.get("requests_in_flight"):
+            held = {name: report.facts[name] for name in _EMPTY_WHEN_IDLE if report.facts.get(name)}
             if held:
-                yield Anomaly("memory-leaked", (one,), held)
+                yield Anomaly("memory-leaked", (report,), held)
 
 
 CHECKS: Final = (

@@ -38,9 +38,9 @@ def check(
     if isinstance(allow, str):
         raise TypeError(f"allow={allow!r}: expected a collection of names, not a str")
     history = History(operations)
-    found = [anomaly for one in _CHECKS for anomaly in one(history)]
-    found += calls.late_calls(history, late_s)
-    return [anomaly for anomaly in found if anomaly.name not in allow]
+    anomalies = [anomaly for find_anomalies in _CHECKS for anomaly in find_anomalies(history)]
+    anomalies += calls.late_calls(history, late_s)
+    return [anomaly for anomaly in anomalies if anomaly.name not in allow]
 
 
 def report(anomalies: Iterable[Anomaly], most: int = 5) -> str:
@@ -51,7 +51,9 @@ def report(anomalies: Iterable[Anomaly], most: int = 5) -> str:
         most: how many anomalies of a name are shown with their witnesses (default 5).
     """
     by_name: dict[str, list[Anomaly]] = {}
-    for one in anomalies:
-        by_name.setdefault(one.name, []).append(one)
-    heads = ", ".join(f"{name} × {len(found)}" for name, found in by_name.items())
-    return "\n".join([heads, *(str(one) for found in by_name.values() for one in found[:most])])
+    for anomaly in anomalies:
+        by_name.setdefault(anomaly.name, []).append(anomaly)
+    heads = ", ".join(f"{name} × {len(of_name)}" for name, of_name in by_name.items())
+    return "\n".join(
+        [heads, *(str(anomaly) for of_name in by_name.values() for anomaly in of_name[:most])]
+    )

@@ -24,24 +24,24 @@ def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
             told = (history.source(partition, value, offset) for value in values)
             yield Anomaly(
                 "inconsistent-offsets",
-                tuple(one for one in told if one is not None)[:2],
+                tuple(operation for operation in told if operation is not None)[:2],
                 {"partition": partition, "offset": offset, "index": index, "values": values},
             )
 
 
 def aborted_reads(history: History) -> Iterator[Anomaly]:
     """A message was read whose send had failed for certain (Jepsen: G1a)."""
-    for one in history.operations:
-        if one.status != "ok":
+    for operation in history.operations:
+        if operation.status != "ok":
             continue
-        for message in one.polled:
+        for message in operation.polled:
             writer = history.writer(message.partition, message.value)
             if writer is not None and writer.status == "fail":
                 yield Anomaly(
                     "aborted-read",
                     (
                         only(writer, message.partition, [message.value]),
-                        only(one, message.partition, [message.value]),
+                        only(operation, message.partition, [message.value]),
                     ),
                     {"partition": message.partition, "value": message.value},
                 )
@@ -50,14 +50,14 @@ def aborted_reads(history: History) -> Iterator[Anomaly]:
 def unwritten_reads(history: History) -> Iterator[Anomaly]:
     """A message was read that nobody sent to this partition, though the topic has senders."""
     topics = history.topics_sent()
-    for one in history.operations:
-        for message in one.polled:
+    for operation in history.operations:
+        for message in operation.polled:
             if topic_of(message.partition) not in topics:
                 continue
             if history.writer(message.partition, message.value) is None:
                 yield Anomaly(
                     "unwritten-read",
-                    (only(one, message.partition, [message.value]),),
+                    (only(operation, message.partition, [message.value]),),
                     {"partition": message.partition, "value": message.value},
                 )
 
@@ -68,42 +68,42 @@ def lost_writes(history: History) -> Iterator[Anomaly]:
     Where the whole log was read, that decides. Elsewhere what was read until the highest index that
     a reader reached must include all messages before (Jepsen).
     """
-    whole = _whole_logs(history)
-    yield from _missing_in_logs(history, whole)
+    whole_logs = _whole_logs(history)
+    yield from _missing_in_logs(history, whole_logs)
     for partition, values in list(history.read_values.items()):
         log = history.logs.get(partition)
-        if log is not None and partition not in whole:
+        if log is not None and partition not in whole_logs:
             yield from _not_read(history, partition, log, values)
 
 
 def _whole_logs(history: History) -> dict[str, tuple[Operation, set[Value]]]:
-    found: dict[str, tuple[Operation, set[Value]]] = {}
-    for one in history.operations:
-        if one.call == LOG and one.status == "ok":
-            values: dict[str, set[Value]] = {name: set() for name in one.partitions}
-            for message in one.polled:
+    whole_logs: dict[str, tuple[Operation, set[Value]]] = {}
+    for operation in history.operations:
+        if operation.call == LOG and operation.status == "ok":
+            values: dict[str, set[Value]] = {name: set() for name in operation.partitions}
+            for message in operation.polled:
                 values.setdefault(message.partition, set()).add(message.value)
-            found.update({name: (one, inside) for name, inside in values.items()})
-    return found
+            whole_logs.update({name: (operation, inside) for name, inside in values.items()})
+    return whole_logs
 
 
 def _missing_in_logs(
-    history: History, whole: dict[str, tuple[Operation, set[Value]]]
+    history: History, whole_logs: dict[str, tuple[Operation, set[Value]]]
 ) -> Iterator[Anomaly]:
-    for one in history.sends():
-        for message in one.sent:
+    for send in history.sends():
+        for message in send.sent:
             partition, value = message.partition, message.value
-            if one.status != "ok" or partition not in whole:
+            if send.status != "ok" or partition not in whole_logs:
                 continue
-            read, inside = whole[partition]
+            read, inside = whole_logs[partition]
             if (
-                one.order <= read.invoked
+                send.order <= read.invoked
                 and value not in inside
-                and not history.in_doubt(partition, message, one, read.order)
+                and not history.in_doubt(partition, message, send, read.order)
             ):
                 yield Anomaly(
                     "lost-write",
-                    (only(one, partition, [value]), only(read, partition, ())),
+                    (only(send, partition, [value]), only(read, partition, ())),
                     {"partition": partition, "value": value, "offset": message.offset},
                 )
 
@@ -142,16 +142,20 @@ def _not_read(
 
 def unseen(history: History) -> Iterator[Anomaly]:
     """Acknowledged messages that no consumer got by the end; one anomaly per partition."""
-    polled = {(m.partition, m.value) for one in history.polls() for m in one.polled}
+    polled = {(m.partition, m.value) for poll in history.polls() for m in poll.polled}
     if not polled and next(history.polls(), None) is None:
         return  # nobody consumes
     missing: dict[str, list[Operation]] = defaultdict(list)
     values: dict[str, list[Value]] = defaultdict(list)
-    for one in history.sends():
-        for message in one.sent:
+    for send in history.sends():
+        for message in send.sent:
             key = message.partition, message.value
-            if one.status == "ok" and key not in polled and not history.may_be_unseen(message, one):
-                missing[message.partition].append(one)
+            if (
+                send.status == "ok"
+                and key not in polled
+                and not history.may_be_unseen(message, send)
+            ):
+                missing[message.partition].append(send)
                 values[message.partition].append(message.value)
     for partition, writers in missing.items():
         first = only(writers[0], partition, values[partition][:1])
@@ -165,12 +169,12 @@ def duplicates(history: History) -> Iterator[Anomaly]:
     its end. Such a report explains as many further copies as it has messages.
     """
     told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for one in history.operations:
-        if one.call == "retried" and one.facts.get("may_be_stored"):
-            for partition in one.partitions:
-                told[one.process, partition].append(one)
+    for operation in history.operations:
+        if operation.call == "retried" and operation.facts.get("may_be_stored"):
+            for partition in operation.partitions:
+                told[operation.process, partition].append(operation)
     budgets = {
-        key: sum(int(one.facts.get("messages", 1)) for one in reports)
+        key: sum(int(report.facts.get("messages", 1)) for report in reports)
         for key, reports in told.items()
     }
     for partition, log in history.logs.items():
@@ -184,8 +188,8 @@ def duplicates(history: History) -> Iterator[Anomaly]:
                 if budgets[key] >= 0:
                     continue
             places = [history.source(partition, value, offset) for offset in offsets[:2]]
-            shown = [one for one in places if one is not None]
-            if any(one.offset == offsets[0] for one in shown[-1].polled):
+            shown = [operation for operation in places if operation is not None]
+            if any(message.offset == offsets[0] for message in shown[-1].polled):
                 del shown[:-1]  # one operation shows both places
             yield Anomaly(
                 "duplicate",
@@ -206,7 +210,7 @@ def _is_explained(
     # The messages of a call that raised while it buffered them go on without it.
     lives_on = writer.status == "unknown" and writer.accepted is None
     end = float("inf") if writer.ended is None or lives_on else writer.ended
-    return any(writer.invoked <= one.order <= end for one in reports)
+    return any(writer.invoked <= report.order <= end for report in reports)
 
 
 CHECKS: Final = (

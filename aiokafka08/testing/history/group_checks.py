@@ -29,29 +29,33 @@ def double_owners(history: History) -> Iterator[Anomaly]:
     last: dict[str, int] = {}
     joined: dict[tuple[str, str], int] = {}
     holders: dict[str, set[str]] = defaultdict(set)
-    for one in history.operations:
-        if one.call in ("revoked", "stop"):
+    for operation in history.operations:
+        if operation.call in ("revoked", "stop"):
             for processes in holders.values():
-                processes.discard(one.process)
-        if one.call != "assigned" or one.group is None or one.generation is None:
+                processes.discard(operation.process)
+        if operation.call != "assigned" or operation.group is None or operation.generation is None:
             continue
-        member = one.group, one.process
+        member = operation.group, operation.process
         if (
-            one.generation < last.get(one.group, 0)
-            or one.generation == joined.get(member)
-            or not holders[one.group]
+            operation.generation < last.get(operation.group, 0)
+            or operation.generation == joined.get(member)
+            or not holders[operation.group]
         ):
-            owners[one.group] = {}
-        holders[one.group].add(one.process)
-        last[one.group] = joined[member] = one.generation
-        of_group = owners.setdefault(one.group, {})
-        for partition in one.partitions:
-            first = of_group.setdefault((one.generation, partition), one)
-            if first.process != one.process:
+            owners[operation.group] = {}
+        holders[operation.group].add(operation.process)
+        last[operation.group] = joined[member] = operation.generation
+        of_group = owners.setdefault(operation.group, {})
+        for partition in operation.partitions:
+            first = of_group.setdefault((operation.generation, partition), operation)
+            if first.process != operation.process:
                 yield Anomaly(
                     "double-owner",
-                    (only(first, partition), only(one, partition)),
-                    {"group": one.group, "generation": one.generation, "partition": partition},
+                    (only(first, partition), only(operation, partition)),
+                    {
+                        "group": operation.group,
+                        "generation": operation.generation,
+                        "partition": partition,
+                    },
                 )
 
 
@@ -59,27 +63,27 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
     owners: dict[tuple[str, str], Operation] = {}
     owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # by process
     # What a listener gives up, it may read until its call; what it gets is its own from then on.
-    for one in sorted(history.operations, key=lambda one: one.invoked):
-        if one.call not in ("assigned", "revoked", "expired", "stop"):
+    for operation in sorted(history.operations, key=lambda operation: operation.invoked):
+        if operation.call not in ("assigned", "revoked", "expired", "stop"):
             continue
-        if one.call == "assigned":
-            if one.group is None or not one.facts.get("exclusive"):
+        if operation.call == "assigned":
+            if operation.group is None or not operation.facts.get("exclusive"):
                 continue
-            for partition in one.partitions:
-                key = one.group, partition
-                first = owners.setdefault(key, one)
-                owned[one.process].add(key)
-                if first.process != one.process:
-                    owners[key] = one
+            for partition in operation.partitions:
+                key = operation.group, partition
+                first = owners.setdefault(key, operation)
+                owned[operation.process].add(key)
+                if first.process != operation.process:
+                    owners[key] = operation
                     owned[first.process].discard(key)
                     yield Anomaly(
                         "double-owner",
-                        (only(first, partition), only(one, partition)),
-                        {"group": one.group, "partition": partition},
+                        (only(first, partition), only(operation, partition)),
+                        {"group": operation.group, "partition": partition},
                     )
         else:
-            mine = owned[one.process]
-            given_up = set(one.partitions) if one.call == "revoked" else None
+            mine = owned[operation.process]
+            given_up = set(operation.partitions) if operation.call == "revoked" else None
             for key in [key for key in mine if given_up is None or key[1] in given_up]:
                 mine.discard(key)
                 del owners[key]
@@ -88,23 +92,23 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
 def polls_after_revocation(history: History) -> Iterator[Anomaly]:
     """A consumer returned messages of a partition after its revocation had begun."""
     for operations in history.by_process().values():
-        if not any(one.call == "revoked" for one in operations):
+        if not any(operation.call == "revoked" for operation in operations):
             continue
         changes = ("assigned", "revoked", "assign", "subscribe")
         # What a listener allows or forbids holds from its call on.
         ordered = sorted(operations, key=lambda o: o.invoked if o.call in changes else o.order)
         revoked: dict[str, Operation] = {}
-        for one in ordered:
-            if one.call == "revoked":
-                revoked.update(dict.fromkeys(one.partitions, one))
-            elif one.call in changes:
-                revoked = {} if not one.partitions else revoked
-                for partition in one.partitions:
+        for operation in ordered:
+            if operation.call == "revoked":
+                revoked.update(dict.fromkeys(operation.partitions, operation))
+            elif operation.call in changes:
+                revoked = {} if not operation.partitions else revoked
+                for partition in operation.partitions:
                     revoked.pop(partition, None)
-            elif one.call != "log":
-                for message in one.polled:
+            elif operation.call != "log":
+                for message in operation.polled:
                     if message.partition in revoked:
-                        witness = only(one, message.partition, [message.value])
+                        witness = only(operation, message.partition, [message.value])
                         yield Anomaly(
                             "poll-after-revocation",
                             (only(revoked.pop(message.partition), message.partition), witness),
@@ -124,18 +128,18 @@ class _Handed:
     highest: list[int] = field(default_factory=list)
     """The place of the highest offset until then."""
 
-    def add(self, one: Operation, value: Value, offset: int) -> None:
+    def add(self, poll: Operation, value: Value, offset: int) -> None:
         place = len(self.offsets)
         is_highest = not place or offset > self.offsets[self.highest[-1]]
         self.highest.append(place if is_highest else self.highest[-1])
-        self.times.append(one.order)
+        self.times.append(poll.order)
         self.offsets.append(offset)
-        self.polls.append((one, value))
+        self.polls.append((poll, value))
 
     def poll(self, place: int) -> Operation:
         """Return the poll that handed out this message, without its other messages."""
-        one, value = self.polls[place]
-        return only(one, self.partition, [value])
+        poll, value = self.polls[place]
+        return only(poll, self.partition, [value])
 
     def before(self, when: float) -> int | None:
         """Return the place of the highest offset that was handed out by a time."""
@@ -150,17 +154,17 @@ class _Handed:
 
 
 def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
-    found: dict[tuple[str, str], _Handed] = {}
-    for one in history.polls():
-        if one.group is None or one.status != "ok":
+    handed: dict[tuple[str, str], _Handed] = {}
+    for poll in history.polls():
+        if poll.group is None or poll.status != "ok":
             continue
-        for message in one.polled:
-            key = one.group, message.partition
+        for message in poll.polled:
+            key = poll.group, message.partition
             for offset in _places(history, message):
-                if key not in found:
-                    found[key] = _Handed(*key)
-                found[key].add(one, message.value, offset)
-    return found
+                if key not in handed:
+                    handed[key] = _Handed(*key)
+                handed[key].add(poll, message.value, offset)
+    return handed
 
 
 def _places(history: History, message: Message) -> Iterable[int]:
@@ -176,10 +180,11 @@ def group_skips(history: History) -> Iterator[Anomaly]:
     Partitions in which a member moved its position aren't judged.
     """
     moved = {
-        (one.group, partition)
-        for one in history.operations
-        if one.call in ("seek", "commit") and (one.call == "seek" or one.facts.get("explicit"))
-        for partition in (*one.partitions, *one.offsets)
+        (operation.group, partition)
+        for operation in history.operations
+        if operation.call in ("seek", "commit")
+        and (operation.call == "seek" or operation.facts.get("explicit"))
+        for partition in (*operation.partitions, *operation.offsets)
     }
     for key, handed in _handed_out(history).items():
         log = history.logs.get(handed.partition, _NO_LOG)
@@ -214,55 +219,59 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
     handed = _handed_out(history)
     # (group, partition) → the times of chosen offsets, and the highest offset until then
     moves: dict[tuple[str, str], tuple[list[float], list[tuple[int, Operation]]]] = {}
-    for one in sorted(history.operations, key=lambda one: one.invoked):
-        if one.group is not None and (one.call == "seek" or _is_explicit(one)):
-            for partition, offset in one.offsets.items():
-                times, highest = moves.setdefault((one.group, partition), ([], []))
-                times.append(one.invoked)
+    for operation in sorted(history.operations, key=lambda operation: operation.invoked):
+        if operation.group is not None and (operation.call == "seek" or _is_explicit(operation)):
+            for partition, offset in operation.offsets.items():
+                times, highest = moves.setdefault((operation.group, partition), ([], []))
+                times.append(operation.invoked)
                 keeps = highest and highest[-1][0] >= offset
-                highest.append(highest[-1] if keeps else (offset, one))
-    for one in history.operations:
-        found = one.call == "committed" and one.status == "ok"
-        own = one.call == "commit" and one.status != "fail" and not _is_explicit(one)
-        if one.group is None or not (found or own):
+                highest.append(highest[-1] if keeps else (offset, operation))
+    for operation in history.operations:
+        fetched = operation.call == "committed" and operation.status == "ok"
+        own = (
+            operation.call == "commit"
+            and operation.status != "fail"
+            and not _is_explicit(operation)
+        )
+        if operation.group is None or not (fetched or own):
             continue
-        for partition, offset in one.offsets.items():
-            key = one.group, partition
-            place = handed[key].before(one.order) if key in handed else None
+        for partition, offset in operation.offsets.items():
+            key = operation.group, partition
+            place = handed[key].before(operation.order) if key in handed else None
             times, highest = moves.get(key, ([], []))
-            chosen = bisect_right(times, one.order)
+            chosen = bisect_right(times, operation.order)
             if place is None and not chosen:
                 continue
-            reached, base = highest[chosen - 1] if chosen else (-1, one)
+            reached, base = highest[chosen - 1] if chosen else (-1, operation)
             if place is not None and handed[key].offsets[place] >= reached:
                 reached, base = handed[key].offsets[place] + 1, handed[key].poll(place)
-            witness = only(base, partition), only(one, partition)
+            witness = only(base, partition), only(operation, partition)
             yield from _ahead(history, "commit-ahead", partition, reached, offset, witness)
     yield from _positions_ahead(history)
 
 
-def _is_explicit(one: Operation) -> bool:
-    return one.call == "commit" and bool(one.facts.get("explicit"))
+def _is_explicit(operation: Operation) -> bool:
+    return operation.call == "commit" and bool(operation.facts.get("explicit"))
 
 
 def _positions_ahead(history: History) -> Iterator[Anomaly]:
     for operations in history.by_process().values():
         reached: dict[str, tuple[int, Operation, Value]] = {}
-        for one in operations:
-            if one.call in ("assign", "subscribe", "assigned", "revoked", "seek"):
+        for operation in operations:
+            if operation.call in ("assign", "subscribe", "assigned", "revoked", "seek"):
                 reached = {}
-            elif one.call == "position":
-                for partition, offset in one.offsets.items():
+            elif operation.call == "position":
+                for partition, offset in operation.offsets.items():
                     if partition in reached:
                         base, last, value = reached[partition]
-                        witness = only(last, partition, [value]), only(one, partition)
+                        witness = only(last, partition, [value]), only(operation, partition)
                         yield from _ahead(
                             history, "position-ahead", partition, base, offset, witness
                         )
-            elif one.call != "log" and one.status == "ok":
-                for message in one.polled:
+            elif operation.call != "log" and operation.status == "ok":
+                for message in operation.polled:
                     if message.offset is not None:
-                        reached[message.partition] = message.offset + 1, one, message.value
+                        reached[message.partition] = message.offset + 1, operation, message.value
 
 
 def _ahead(
@@ -295,48 +304,50 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
     automatic = _auto_committing(history)
     floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     resets: dict[tuple[str, str], float] = {}
-    for one in history.operations:
-        if one.group is None:
+    for operation in history.operations:
+        if operation.group is None:
             continue
-        match one.call:
+        match operation.call:
             case "seek" | "assigned":
-                if one.call == "assigned" and one.group not in automatic:
+                if operation.call == "assigned" and operation.group not in automatic:
                     continue
-                for partition in (*one.partitions, *one.offsets):
-                    floors.pop((one.group, partition), None)
-                    resets[one.group, partition] = one.order
+                for partition in (*operation.partitions, *operation.offsets):
+                    floors.pop((operation.group, partition), None)
+                    resets[operation.group, partition] = operation.order
             case "commit":
-                for partition in one.partitions:
-                    key = one.group, partition
-                    if floors[key] and floors[key][-1].process != one.process:
+                for partition in operation.partitions:
+                    key = operation.group, partition
+                    if floors[key] and floors[key][-1].process != operation.process:
                         floors[key].clear()
-                        resets[key] = one.invoked
-                for partition, offset in one.offsets.items():
-                    key = one.group, partition
+                        resets[key] = operation.invoked
+                for partition, offset in operation.offsets.items():
+                    key = operation.group, partition
                     known = floors[key]
-                    if one.facts.get("explicit") or (known and known[-1].process != one.process):
+                    if operation.facts.get("explicit") or (
+                        known and known[-1].process != operation.process
+                    ):
                         known.clear()
-                        resets[key] = one.invoked
+                        resets[key] = operation.invoked
                     if (
-                        one.status == "ok"
-                        and one.invoked >= resets.get(key, -1.0)
+                        operation.status == "ok"
+                        and operation.invoked >= resets.get(key, -1.0)
                         and (not known or offset >= known[-1].offsets[partition])
                     ):
-                        known.append(one)
-            case "committed" if one.status == "ok":
-                for partition in one.partitions or tuple(one.offsets):
-                    offset = one.offsets.get(partition, -1)
-                    known = floors[one.group, partition]  # in order of time and of offset
-                    before = bisect_right(known, one.invoked, key=lambda commit: commit.order)
+                        known.append(operation)
+            case "committed" if operation.status == "ok":
+                for partition in operation.partitions or tuple(operation.offsets):
+                    offset = operation.offsets.get(partition, -1)
+                    known = floors[operation.group, partition]  # in order of time and of offset
+                    before = bisect_right(known, operation.invoked, key=lambda commit: commit.order)
                     if before and offset < known[before - 1].offsets[partition]:
                         floor = known[before - 1].offsets[partition]
-                        if history.was_truncated(partition, one.order, floor):
+                        if history.was_truncated(partition, operation.order, floor):
                             continue  # a member behind the end of the log begins anew
                         yield Anomaly(
                             "commit-behind",
-                            (only(known[before - 1], partition), only(one, partition)),
+                            (only(known[before - 1], partition), only(operation, partition)),
                             {
-                                "group": one.group,
+                                "group": operation.group,
                                 "partition": partition,
                                 "committed": known[before - 1].offsets[partition],
                                 "found": offset,
@@ -346,7 +357,9 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
 def _auto_committing(history: History) -> set[str | None]:
     """Return the groups with a member that commits automatically, at offsets unknown here."""
-    return {one.group for one in history.operations if one.facts.get("auto_commit")}
+    return {
+        operation.group for operation in history.operations if operation.facts.get("auto_commit")
+    }
 
 
 def commits_ignored(history: History) -> Iterator[Anomaly]:
@@ -358,27 +371,31 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     auto-commit.
     """
     automatic = _auto_committing(history)
-    found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for one in history.operations:
-        if one.call == "commit" and one.status != "fail" and one.group not in automatic:
-            for partition in (*one.partitions, *one.offsets):
-                found[one.group or "", partition].append(one)
-    commits = {key: _Commits(key[1], ordered) for key, ordered in found.items()}
+    commits_by_key: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        if (
+            operation.call == "commit"
+            and operation.status != "fail"
+            and operation.group not in automatic
+        ):
+            for partition in (*operation.partitions, *operation.offsets):
+                commits_by_key[operation.group or "", partition].append(operation)
+    commits = {key: _Commits(key[1], ordered) for key, ordered in commits_by_key.items()}
     for operations in history.by_process().values():
         begins: dict[str, Operation] = {}
-        for one in operations:
-            match one.call:
+        for operation in operations:
+            match operation.call:
                 case "assigned":
-                    begins = dict.fromkeys(one.partitions, one)
+                    begins = dict.fromkeys(operation.partitions, operation)
                 case "assign" | "subscribe":
                     begins = {}
                 case "revoked" | "seek":
-                    for partition in (*one.partitions, *one.offsets):
+                    for partition in (*operation.partitions, *operation.offsets):
                         begins.pop(partition, None)
                 case "log":
                     pass
                 case _:
-                    for message in one.polled:
+                    for message in operation.polled:
                         assigned = begins.pop(message.partition, None)
                         if assigned is None or message.offset is None:
                             continue
@@ -386,12 +403,12 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         last = None if known is None else known.last_before(assigned.invoked)
                         if known is None or last is None:
                             continue
-                        committed = known.lowest(last, one.order)
+                        committed = known.lowest(last, operation.order)
                         if message.offset >= committed:
                             continue
-                        if history.was_truncated(message.partition, one.order):
+                        if history.was_truncated(message.partition, operation.order):
                             continue
-                        witness = only(one, message.partition, [message.value])
+                        witness = only(operation, message.partition, [message.value])
                         yield Anomaly(
                             "commit-ignored",
                             (
@@ -414,25 +431,25 @@ class _Commits:
     def __init__(self, partition: str, commits: list[Operation]) -> None:
         """Index commits that are in order; one without an offset for the partition may be any."""
         self._partition = partition
-        successful = [one for one in commits if one.status == "ok"]
-        self._known = [one for one in successful if partition in one.offsets]
+        successful = [commit for commit in commits if commit.status == "ok"]
+        self._known = [commit for commit in successful if partition in commit.offsets]
         self._doubtful = Extremes((o.invoked, self._offset(o)) for o in commits if o.status != "ok")
         self._successful = RangeMinimum((o.invoked, self._offset(o)) for o in successful)
         # What commits left that had begun before each of the known ones began, and ended after it.
         self._overlapping: dict[float, float] = {}
         running: list[tuple[float, float]] = []  # (offset, end)
-        for one in sorted(successful, key=lambda one: one.invoked):
-            while running and running[0][1] < one.invoked:
+        for commit in sorted(successful, key=lambda commit: commit.invoked):
+            while running and running[0][1] < commit.invoked:
                 heapq.heappop(running)
-            self._overlapping[one.invoked] = running[0][0] if running else math.inf
-            heapq.heappush(running, (self._offset(one), one.order))
+            self._overlapping[commit.invoked] = running[0][0] if running else math.inf
+            heapq.heappush(running, (self._offset(commit), commit.order))
 
-    def _offset(self, one: Operation) -> float:
-        return one.offsets.get(self._partition, -math.inf)
+    def _offset(self, commit: Operation) -> float:
+        return commit.offsets.get(self._partition, -math.inf)
 
     def last_before(self, when: float) -> Operation | None:
         """Return the last successful commit of a known offset that had ended by a time."""
-        ended = bisect_left(self._known, when, key=lambda one: one.order)
+        ended = bisect_left(self._known, when, key=lambda commit: commit.order)
         return self._known[ended - 1] if ended else None
 
     def lowest(self, last: Operation, when: float) -> float:

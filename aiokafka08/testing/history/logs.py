@@ -51,8 +51,8 @@ class ObservedLog:
     def without(self, dropped: Collection[tuple[int, Value]]) -> ObservedLog:
         """Return a log that lacks these values at these offsets."""
         log = ObservedLog(())
-        for offset, found in self._at.items():
-            for value in found:
+        for offset, values in self._at.items():
+            for value in values:
                 if (offset, value) not in dropped:
                     log.add(offset, value)
         return log
@@ -65,11 +65,11 @@ class ObservedLog:
     @cached_property
     def places(self) -> dict[Value, list[int]]:
         """The offsets of each value, in order."""
-        found: dict[Value, list[int]] = {}
+        places: dict[Value, list[int]] = {}
         for offset in sorted(self._at):
             for value in self._at[offset]:
-                found.setdefault(value, []).append(offset)
-        return found
+                places.setdefault(value, []).append(offset)
+        return places
 
     @cached_property
     def _index_of_offset(self) -> dict[int, int]:
@@ -86,10 +86,10 @@ class ObservedLog:
 
     def values_by_last_index(self) -> list[list[Value]]:
         """Return for each index the values whose last copy is there."""
-        found: list[list[Value]] = [[] for _ in self.offsets]
+        values: list[list[Value]] = [[] for _ in self.offsets]
         for value, places in self.places.items():
-            found[self._index_of_offset[places[-1]]].append(value)
-        return found
+            values[self._index_of_offset[places[-1]]].append(value)
+        return values
 
     def index_of(self, message: Message) -> int | None:
         """Return the index of a polled message: by its offset, or else by its value.
@@ -140,8 +140,8 @@ class History:
             ValueError: two sends have the same value for a partition; or see `validated()`.
             TypeError: see `validated()`.
         """
-        self.operations = sorted(map(validated, operations), key=lambda one: one.order)
-        self.end = max((one.order for one in self.operations), default=0.0)
+        self.operations = sorted(map(validated, operations), key=lambda operation: operation.order)
+        self.end = max((operation.order for operation in self.operations), default=0.0)
         # (when, first offset that was kept or lost), by partition
         self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._truncations: dict[str, list[tuple[float, int]]] = defaultdict(list)
@@ -155,15 +155,15 @@ class History:
         self.logs: dict[str, ObservedLog] = {}
         self._index()
         self._deleted, self._truncated, self._refilled = (
-            {partition: Extremes(pairs) for partition, pairs in found.items()}
-            for found in (self._deletions, self._truncations, self._refills)
+            {partition: Extremes(pairs) for partition, pairs in by_partition.items()}
+            for by_partition in (self._deletions, self._truncations, self._refills)
         )
         self._build_logs()
 
     def writer(self, partition: str, value: Value) -> Operation | None:
         """Return the operation that sent a value."""
-        found = self._writers.get((partition, value))
-        return found or self._writers.get((unknown_place(partition), value))
+        writer = self._writers.get((partition, value))
+        return writer or self._writers.get((unknown_place(partition), value))
 
     def reader(self, partition: str, value: Value) -> Operation | None:
         """Return the first operation that returned a value."""
@@ -173,7 +173,7 @@ class History:
         """Return an operation that shows a value at an offset, without its other messages."""
         writer = self.writer(partition, value)
         if writer is None or not any(
-            one.value == value and one.offset == offset for one in writer.sent
+            message.value == value and message.offset == offset for message in writer.sent
         ):
             writer = self._sources.get((partition, value, offset))
         return None if writer is None else only(writer, partition, [value])
@@ -192,7 +192,7 @@ class History:
         if operation.status == "ok":
             return True
         return operation.status in ("unknown", "open") and any(
-            self.was_read(one.partition, one.value) for one in operation.sent
+            self.was_read(message.partition, message.value) for message in operation.sent
         )
 
     def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
@@ -246,48 +246,48 @@ class History:
 
     def polls(self) -> Iterator[Operation]:
         """Yield the operations that polled for a consumer."""
-        for one in self.operations:
-            if one.call != LOG and (one.polled or one.call in POLLS):
-                yield one
+        for operation in self.operations:
+            if operation.call != LOG and (operation.polled or operation.call in POLLS):
+                yield operation
 
     def sends(self) -> Iterator[Operation]:
         """Yield the operations that sent messages."""
-        return (one for one in self.operations if one.sent)
+        return (operation for operation in self.operations if operation.sent)
 
     def by_process(self) -> dict[str, list[Operation]]:
         """Return the operations of each process, in order."""
-        found: dict[str, list[Operation]] = defaultdict(list)
-        for one in self.operations:
-            found[one.process].append(one)
-        return found
+        operations: dict[str, list[Operation]] = defaultdict(list)
+        for operation in self.operations:
+            operations[operation.process].append(operation)
+        return operations
 
     def _index(self) -> None:
-        for one in self.operations:
-            for message in one.sent:
+        for operation in self.operations:
+            for message in operation.sent:
                 key = message.partition, message.value
                 if key in self._writers:
                     raise ValueError(
                         f"{message.partition}: {message.value!r} was sent twice: expected values "
                         "that are unique in their partition"
                     )
-                self._writers[key] = one
-            for message in one.polled:
-                if one.status == "ok":
+                self._writers[key] = operation
+            for message in operation.polled:
+                if operation.status == "ok":
                     self._read_ok[message.partition].add(message.value)
-                    self.last_read[message.partition] = one.order
-                self._readers.setdefault((message.partition, message.value), one)
-            if one.call in ("deleted", "truncated"):
-                known = self._deletions if one.call == "deleted" else self._truncations
-                for partition, offset in one.offsets.items():
-                    at = one.invoked if one.call == "deleted" else one.order
+                    self.last_read[message.partition] = operation.order
+                self._readers.setdefault((message.partition, message.value), operation)
+            if operation.call in ("deleted", "truncated"):
+                known = self._deletions if operation.call == "deleted" else self._truncations
+                for partition, offset in operation.offsets.items():
+                    at = operation.invoked if operation.call == "deleted" else operation.order
                     known[partition].append((at, offset))
-                    if one.call == "truncated" and "end" in one.facts:
-                        self._refills[partition].append((offset, float(one.facts["end"])))
+                    if operation.call == "truncated" and "end" in operation.facts:
+                        self._refills[partition].append((offset, float(operation.facts["end"])))
 
     def _build_logs(self) -> None:
         final: dict[str, set[tuple[int | None, Value]]] = defaultdict(set)
-        for one in self.operations:
-            told = [*one.polled, *(one.sent if self.took_effect(one) else ())]
+        for operation in self.operations:
+            told = [*operation.polled, *(operation.sent if self.took_effect(operation) else ())]
             for message in told:
                 if message.offset is not None:
                     log = self.logs.get(message.partition)
@@ -295,10 +295,10 @@ class History:
                         log = self.logs[message.partition] = ObservedLog(())
                     log.add(message.offset, message.value)
                     self._sources.setdefault(
-                        (message.partition, message.value, message.offset), one
+                        (message.partition, message.value, message.offset), operation
                     )
-            if one.call == LOG:
-                for message in one.polled:
+            if operation.call == LOG:
+                for message in operation.polled:
                     final[message.partition].add((message.offset, message.value))
         for partition, truncations in self._truncations.items():
             log = self.logs.get(partition)

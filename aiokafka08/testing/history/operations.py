@@ -123,18 +123,18 @@ of `ready()` the fact `ready`, with `expected`, what the observer knows, and of 
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as JSON can hold them."""
-        found: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in ("sent", "polled"):
+        data: dict[str, Any] = {}
+        for dataclass_field in fields(self):
+            value = getattr(self, dataclass_field.name)
+            if dataclass_field.name in ("sent", "polled"):
                 value = [[m.partition, m.offset, m.value] for m in value]
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, Mapping):
                 value = dict(value)
-            if value not in (None, [], {}, "") and value != one.default:
-                found[one.name] = value
-        return found
+            if value not in (None, [], {}, "") and value != dataclass_field.default:
+                data[dataclass_field.name] = value
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Operation:
@@ -143,91 +143,94 @@ of `ready()` the fact `ready`, with `expected`, what the observer knows, and of 
         Raises:
             ValueError: a field is unknown or missing, or a message isn't a list of three.
         """
-        known = {one.name for one in fields(cls)}
+        known = {dataclass_field.name for dataclass_field in fields(cls)}
         if unknown := set(data) - known:
             raise ValueError(f"operation {dict(data)}: unknown fields {sorted(unknown)}")
-        given = dict(data)
+        values = dict(data)
         for name in ("sent", "polled"):
-            if name in given:
-                given[name] = tuple(
-                    Message(partition, value, offset) for partition, offset, value in given[name]
+            if name in values:
+                values[name] = tuple(
+                    Message(partition, value, offset) for partition, offset, value in values[name]
                 )
-        if "partitions" in given:
-            given["partitions"] = tuple(given["partitions"])
+        if "partitions" in values:
+            values["partitions"] = tuple(values["partitions"])
         try:
-            return cls(**given)
+            return cls(**values)
         except TypeError as error:
             raise ValueError(f"operation {dict(data)}: {error}") from None
 
 
-def validated(one: Operation) -> Operation:
+def validated(operation: Operation) -> Operation:
     """Return the operation, if its fields are as `Operation` describes them.
 
     Raises:
         ValueError: its status is unknown, its call is misspelt, or its times aren't in order.
         TypeError: a field has a wrong type, or it is no Operation.
     """
-    if not isinstance(one, Operation):
-        raise TypeError(f"history: expected an Operation, got {type(one).__name__}")
-    if name := _wrong_type(one):
+    if not isinstance(operation, Operation):
+        raise TypeError(f"history: expected an Operation, got {type(operation).__name__}")
+    if name := _wrong_type(operation):
         raise TypeError(
-            f"operation {one.process} {one.call}: {name}={getattr(one, name)!r} has a wrong type"
+            f"operation {operation.process} {operation.call}: {name}={getattr(operation, name)!r} "
+            "has a wrong type"
         )
-    if problem := _wrong_value(one):
-        raise ValueError(f"operation {one.process} {one.call} at {one.invoked}: {problem}")
-    return one
+    if problem := _wrong_value(operation):
+        raise ValueError(
+            f"operation {operation.process} {operation.call} at {operation.invoked}: {problem}"
+        )
+    return operation
 
 
-def _wrong_type(one: Any) -> str:
+def _wrong_type(operation: Any) -> str:
     """Return the name of a field that has a wrong type; empty if none has."""
     right = {
-        "process": isinstance(one.process, str),
-        "call": isinstance(one.call, str),
-        "invoked": isinstance(one.invoked, int | float),
-        "ended": isinstance(one.ended, int | float | None),
-        "accepted": isinstance(one.accepted, int | float | None),
-        "status": isinstance(one.status, str),
-        "deadline_s": isinstance(one.deadline_s, int | float | None),
-        "sent": _are_messages(one.sent),
-        "polled": _are_messages(one.polled),
-        "partitions": _are(str, one.partitions),
-        "offsets": isinstance(one.offsets, Mapping)
-        and _are(str, tuple(one.offsets))
-        and _are(int, tuple(one.offsets.values())),
-        "group": isinstance(one.group, str | None),
-        "generation": isinstance(one.generation, int | None),
-        "facts": isinstance(one.facts, Mapping),
+        "process": isinstance(operation.process, str),
+        "call": isinstance(operation.call, str),
+        "invoked": isinstance(operation.invoked, int | float),
+        "ended": isinstance(operation.ended, int | float | None),
+        "accepted": isinstance(operation.accepted, int | float | None),
+        "status": isinstance(operation.status, str),
+        "deadline_s": isinstance(operation.deadline_s, int | float | None),
+        "sent": _are_messages(operation.sent),
+        "polled": _are_messages(operation.polled),
+        "partitions": _are(str, operation.partitions),
+        "offsets": isinstance(operation.offsets, Mapping)
+        and _are(str, tuple(operation.offsets))
+        and _are(int, tuple(operation.offsets.values())),
+        "group": isinstance(operation.group, str | None),
+        "generation": isinstance(operation.generation, int | None),
+        "facts": isinstance(operation.facts, Mapping),
     }
     return next((name for name, is_right in right.items() if not is_right), "")
 
 
 def _are(kind: type, values: object) -> bool:
-    return isinstance(values, tuple | list) and all(isinstance(one, kind) for one in values)
+    return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)
 
 
 def _are_messages(values: object) -> bool:
     return _are(Message, values) and all(map(_is_message, cast(Iterable[object], values)))
 
 
-def _is_message(one: Any) -> bool:
+def _is_message(message: Any) -> bool:
     return (
-        isinstance(one.partition, str)
-        and isinstance(one.value, str | int)
-        and isinstance(one.offset, int | None)
+        isinstance(message.partition, str)
+        and isinstance(message.value, str | int)
+        and isinstance(message.offset, int | None)
     )
 
 
-def _wrong_value(one: Operation) -> str:
-    if one.status not in get_args(Status):
-        return f"status {one.status!r}: expected one of {', '.join(get_args(Status))}"
-    if (meant := _meant_call(one.call)) is not None:
-        return f"call {one.call!r}: did you mean {meant!r}?"
+def _wrong_value(operation: Operation) -> str:
+    if operation.status not in get_args(Status):
+        return f"status {operation.status!r}: expected one of {', '.join(get_args(Status))}"
+    if (meant := _meant_call(operation.call)) is not None:
+        return f"call {operation.call!r}: did you mean {meant!r}?"
     for name in ("invoked", "accepted", "ended"):
-        at = getattr(one, name)
+        at = getattr(operation, name)
         if at is not None and not math.isfinite(at):
             return f"{name} {at}: expected a finite number"
-        if at is not None and at < one.invoked:
-            return f"{name} {at} is before invoked {one.invoked}"
+        if at is not None and at < operation.invoked:
+            return f"{name} {at} is before invoked {operation.invoked}"
     return ""
 
 
@@ -241,8 +244,8 @@ def _meant_call(call: str) -> str | None:
 
 def write_jsonl(operations: Iterable[Operation], file: TextIO) -> None:
     """Write one line of JSON per operation to an open `file`."""
-    for one in operations:
-        file.write(json.dumps(one.to_json(), ensure_ascii=False) + "\n")
+    for operation in operations:
+        file.write(json.dumps(operation.to_json(), ensure_ascii=False) + "\n")
 
 
 def read_jsonl(lines: Iterable[str]) -> Iterator[Operation]:
@@ -269,8 +272,8 @@ class Anomaly:
     def __str__(self) -> str:
         facts = ", ".join(f"{key}={value!r}" for key, value in self.facts.items())
         shown = "".join(
-            f"\n  {json.dumps(one.to_json(), ensure_ascii=False, default=str)}"
-            for one in self.witness
+            f"\n  {json.dumps(operation.to_json(), ensure_ascii=False, default=str)}"
+            for operation in self.witness
         )
         return f"{self.name}: {facts}{shown}"
 
@@ -290,9 +293,11 @@ def only(operation: Operation, partition: str, values: Iterable[Value] | None = 
         operation,
         sent=keep(operation.sent),
         polled=keep(operation.polled),
-        partitions=tuple(one for one in operation.partitions if same_place(one, partition)),
+        partitions=tuple(name for name in operation.partitions if same_place(name, partition)),
         offsets={
-            one: offset for one, offset in operation.offsets.items() if same_place(one, partition)
+            name: offset
+            for name, offset in operation.offsets.items()
+            if same_place(name, partition)
         },
     )
 
@@ -307,6 +312,6 @@ def unknown_place(partition: str) -> str:
     return f"{topic_of(partition)}/?"
 
 
-def same_place(one: str, other: str) -> bool:
+def same_place(name: str, other: str) -> bool:
     """Return whether both name one partition; "orders/?" matches each partition of its topic."""
-    return one == other or one == unknown_place(other)
+    return name == other or name == unknown_place(other)

@@ -20,10 +20,10 @@ _NO_LOG: Final = ObservedLog(())
 
 
 def _by_partition(messages: tuple[Message, ...]) -> dict[str, list[Message]]:
-    found: dict[str, list[Message]] = defaultdict(list)
+    by_partition: dict[str, list[Message]] = defaultdict(list)
     for message in messages:
-        found[message.partition].append(message)
-    return found
+        by_partition[message.partition].append(message)
+    return by_partition
 
 
 def _skipped(history: History, partition: str, first: int, last: int, when: float) -> list[Value]:
@@ -38,8 +38,8 @@ def _skipped(history: History, partition: str, first: int, last: int, when: floa
 
 def within_polls(history: History) -> Iterator[Anomaly]:
     """`int-poll-skip` and `int-nonmonotonic-poll`: two messages that one call returned."""
-    for one in history.operations:
-        for partition, messages in _by_partition(one.polled).items():
+    for operation in history.operations:
+        for partition, messages in _by_partition(operation.polled).items():
             log = history.logs.get(partition, _NO_LOG)
             for first, second in pairwise(messages):
                 before, after = log.index_of(first), log.index_of(second)
@@ -55,17 +55,17 @@ def within_polls(history: History) -> Iterator[Anomaly]:
                     name = "int-nonmonotonic-poll"
                 else:
                     name = "int-poll-skip"
-                    skipped = _skipped(history, partition, before + 1, after, one.order)
+                    skipped = _skipped(history, partition, before + 1, after, operation.order)
                     if not skipped:
                         continue
                     facts["skipped"] = skipped
-                yield Anomaly(name, (only(one, partition, values),), facts)
+                yield Anomaly(name, (only(operation, partition, values),), facts)
 
 
 def within_sends(history: History) -> Iterator[Anomaly]:
     """`int-send-skip` and `int-nonmonotonic-send`: two messages that one call sent."""
-    for one in history.operations:
-        for partition, messages in _by_partition(one.sent).items():
+    for operation in history.operations:
+        for partition, messages in _by_partition(operation.sent).items():
             log = history.logs.get(partition, _NO_LOG)
             for first, second in pairwise(messages):
                 before, after = log.first_index(first.value), log.first_index(second.value)
@@ -78,10 +78,12 @@ def within_sends(history: History) -> Iterator[Anomaly]:
                     "delta": after - before,
                 }
                 if after <= before:
-                    yield Anomaly("int-nonmonotonic-send", (only(one, partition, values),), facts)
+                    yield Anomaly(
+                        "int-nonmonotonic-send", (only(operation, partition, values),), facts
+                    )
                 else:
                     facts["skipped"] = [value for _, value in log.between(before + 1, after)]
-                    yield Anomaly("int-send-skip", (only(one, partition, values),), facts)
+                    yield Anomaly("int-send-skip", (only(operation, partition, values),), facts)
 
 
 def between_sends(history: History) -> Iterator[Anomaly]:
@@ -92,15 +94,15 @@ def between_sends(history: History) -> Iterator[Anomaly]:
     stored first: the network may still hold its bytes, in a connection that the client has closed.
     """
     for operations in history.by_process().values():
-        found: dict[str, list[Operation]] = defaultdict(list)
+        sends_by_partition: dict[str, list[Operation]] = defaultdict(list)
         barriers: list[tuple[float, frozenset[str]]] = []
-        for one in operations:
-            for partition in _by_partition(one.sent):
-                if one.status != "fail":
-                    found[partition].append(one)
-            if _chooses_partitions(one):
-                barriers.append((one.order, frozenset(one.partitions)))
-        for partition, sends in found.items():
+        for operation in operations:
+            for partition in _by_partition(operation.sent):
+                if operation.status != "fail":
+                    sends_by_partition[partition].append(operation)
+            if _chooses_partitions(operation):
+                barriers.append((operation.order, frozenset(operation.partitions)))
+        for partition, sends in sends_by_partition.items():
             ends = [when for when, kept in barriers if partition not in kept]
             yield from _sends_out_of_order(history, partition, sends, ends)
 
@@ -112,40 +114,40 @@ def _sends_out_of_order(
     pending: list[tuple[float, int, int, Operation]] = []  # (accepted, number, last index, send)
     highest: tuple[int, Operation] | None = None
     barrier = 0
-    for number, one in enumerate(sorted(sends, key=lambda one: one.invoked)):
-        messages = [message for message in one.sent if message.partition == partition]
+    for number, send in enumerate(sorted(sends, key=lambda send: send.invoked)):
+        messages = [message for message in send.sent if message.partition == partition]
         indexes = [log.first_index(message.value) for message in messages]
-        while pending and pending[0][0] <= one.invoked:
+        while pending and pending[0][0] <= send.invoked:
             _, _, index, earlier = heapq.heappop(pending)
             if highest is None or index > highest[0]:
                 highest = index, earlier
-        while barrier < len(barriers) and barriers[barrier] <= one.invoked:
+        while barrier < len(barriers) and barriers[barrier] <= send.invoked:
             highest, pending = None, []
             barrier += 1
         if (first := indexes[0]) is not None and highest is not None and first <= highest[0]:
             values = [_value_at(history, partition, highest), messages[0].value]
             yield Anomaly(
                 "nonmonotonic-send",
-                (only(highest[1], partition, values), only(one, partition, values)),
+                (only(highest[1], partition, values), only(send, partition, values)),
                 {"partition": partition, "values": values, "delta": first - highest[0]},
             )
-        if (last := indexes[-1]) is not None and one.status == "ok":
-            accepted = one.accepted if one.accepted is not None else one.ended
+        if (last := indexes[-1]) is not None and send.status == "ok":
+            accepted = send.accepted if send.accepted is not None else send.ended
             if accepted is not None:
-                heapq.heappush(pending, (accepted, number, last, one))
+                heapq.heappush(pending, (accepted, number, last, send))
 
 
-def _value_at(history: History, partition: str, found: tuple[int, Operation]) -> Value:
+def _value_at(history: History, partition: str, highest: tuple[int, Operation]) -> Value:
     log = history.logs[partition]
     return next(
-        one.value
-        for one in found[1].sent
-        if one.partition == partition and log.first_index(one.value) == found[0]
+        message.value
+        for message in highest[1].sent
+        if message.partition == partition and log.first_index(message.value) == highest[0]
     )
 
 
-def _chooses_partitions(one: Operation) -> bool:
-    return one.call in ("assign", "subscribe") and one.status not in ("fail", "open")
+def _chooses_partitions(operation: Operation) -> bool:
+    return operation.call in ("assign", "subscribe") and operation.status not in ("fail", "open")
 
 
 @dataclass(slots=True)
@@ -165,31 +167,35 @@ def between_polls(history: History) -> Iterator[Anomaly]:
     """
     for operations in history.by_process().values():
         positions: dict[str, _Position] = {}
-        for one in operations:
-            match one.call:
-                case "assign" | "subscribe" if _chooses_partitions(one):
+        for operation in operations:
+            match operation.call:
+                case "assign" | "subscribe" if _chooses_partitions(operation):
                     positions = {
-                        name: found for name, found in positions.items() if name in one.partitions
+                        name: position
+                        for name, position in positions.items()
+                        if name in operation.partitions
                     }
                 case "assigned":
                     positions = {}
                 case "revoked":
-                    for name in one.partitions:
+                    for name in operation.partitions:
                         positions.pop(name, None)
                 case "seek":
-                    for name in one.partitions:
+                    for name in operation.partitions:
                         positions.pop(name, None)
-                    for name, offset in one.offsets.items():
+                    for name, offset in operation.offsets.items():
                         index = history.logs.get(name, _NO_LOG).index_from(offset)
-                        positions[name] = _Position(index, one)
+                        positions[name] = _Position(index, operation)
                 case "log":
                     pass
                 case _:
-                    yield from _polled(history, one, positions)
+                    yield from _polled(history, operation, positions)
 
 
-def _polled(history: History, one: Operation, positions: dict[str, _Position]) -> Iterator[Anomaly]:
-    for partition, messages in _by_partition(one.polled).items():
+def _polled(
+    history: History, operation: Operation, positions: dict[str, _Position]
+) -> Iterator[Anomaly]:
+    for partition, messages in _by_partition(operation.polled).items():
         log = history.logs.get(partition, _NO_LOG)
         known = positions.get(partition)
         index = log.index_of(messages[0])
@@ -197,7 +203,7 @@ def _polled(history: History, one: Operation, positions: dict[str, _Position]) -
             last_value = None if known.value is None else [known.value]
             witness = (
                 only(known.after, partition, last_value),
-                only(one, partition, [messages[0].value]),
+                only(operation, partition, [messages[0].value]),
             )
             facts: dict[str, object] = {
                 "partition": partition,
@@ -206,13 +212,13 @@ def _polled(history: History, one: Operation, positions: dict[str, _Position]) -
             if index < known.next_index:
                 facts["values"] = [known.value, messages[0].value]
                 yield Anomaly("nonmonotonic-poll", witness, facts)
-            elif skipped := _skipped(history, partition, known.next_index, index, one.order):
+            elif skipped := _skipped(history, partition, known.next_index, index, operation.order):
                 facts["skipped"] = skipped
                 yield Anomaly("poll-skip", witness, facts)
-        if one.status == "ok":
+        if operation.status == "ok":
             last = log.index_of(messages[-1])
             if last is not None:
-                positions[partition] = _Position(last + 1, one, messages[-1].value)
+                positions[partition] = _Position(last + 1, operation, messages[-1].value)
             else:
                 positions.pop(partition, None)
 

@@ -203,11 +203,11 @@ class RecordedConsumer:
         tp = TopicPartition(record.topic, record.partition)
         return [self._recorder.message(tp, record, self._extracts)]
 
-    def _many(self, found: Mapping[TopicPartition, Iterable[Any]]) -> list[Message]:
+    def _many(self, fetched: Mapping[TopicPartition, Iterable[Any]]) -> list[Message]:
         return [
-            self._recorder.message(tp, one, self._extracts)
-            for tp, records in found.items()
-            for one in records
+            self._recorder.message(tp, record, self._extracts)
+            for tp, records in fetched.items()
+            for record in records
         ]
 
     def _rows(self, batch: Any) -> list[Message]:
@@ -232,12 +232,12 @@ class RecordedConsumer:
             deadline_s=self._request_deadline_s,
         )
         try:
-            found: int = await self._consumer.position(partition)
+            offset: int = await self._consumer.position(partition)
         except BaseException as error:
             entry.end("fail", error=repr(error))
             raise
-        entry.end(offsets={_names([partition])[0]: found})
-        return found
+        entry.end(offsets={_names([partition])[0]: offset})
+        return offset
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._consumer.seek(partition, offset)
@@ -246,20 +246,20 @@ class RecordedConsumer:
         self._note("seek", offsets={name: offset})
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        found: bool = await self._seek_somewhere(partitions, self._consumer.seek_to_beginning)
-        return found
+        result: bool = await self._seek_somewhere(partitions, self._consumer.seek_to_beginning)
+        return result
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        found: bool = await self._seek_somewhere(partitions, self._consumer.seek_to_end)
-        return found
+        result: bool = await self._seek_somewhere(partitions, self._consumer.seek_to_end)
+        return result
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
-        found: dict[TopicPartition, int | None] = await self._seek_somewhere(
+        offsets: dict[TopicPartition, int | None] = await self._seek_somewhere(
             partitions, self._consumer.seek_to_committed
         )
-        return found
+        return offsets
 
     async def _seek_somewhere(self, partitions: Collection[TopicPartition], seek: Any) -> Any:
         """Record that the position is unknown, from before the call until after it."""
@@ -275,20 +275,20 @@ class RecordedConsumer:
             self._positions.pop(name, None)
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
-        given, assigned = dict(self._positions), _names(self._consumer.assignment())
+        positions, assigned = dict(self._positions), _names(self._consumer.assignment())
         if offsets is not None:
             assigned = ()  # nothing else is committed
-            given = {
-                _names([tp])[0]: one if isinstance(one, int) else one[0]
-                for tp, one in offsets.items()
+            positions = {
+                _names([tp])[0]: value if isinstance(value, int) else value[0]
+                for tp, value in offsets.items()
             }
         entry = self._recorder.begin(
             self._process,
             "commit",
             group=self._consumer._group_id,
             deadline_s=self._request_deadline_s,
-            partitions=tuple(name for name in assigned if name not in given),
-            offsets=given,
+            partitions=tuple(name for name in assigned if name not in positions),
+            offsets=positions,
             facts={} if offsets is None else {"explicit": True},
         )
         try:
@@ -308,12 +308,12 @@ class RecordedConsumer:
             partitions=(name,),
         )
         try:
-            found: int | None = await self._consumer.committed(partition)
+            offset: int | None = await self._consumer.committed(partition)
         except BaseException as error:
             entry.end("fail", error=repr(error))
             raise
-        entry.end(offsets={} if found is None else {name: found})
-        return found
+        entry.end(offsets={} if offset is None else {name: offset})
+        return offset
 
     # --- recording --------------------------------------------------------------------------------
 

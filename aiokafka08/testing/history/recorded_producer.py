@@ -225,15 +225,15 @@ class RecordedProducer:
         """
         sent = entry.fields["sent"]
         try:
-            found: Sequence[Any] = await deliveries
+            results: Sequence[Any] = await deliveries
             failed: dict[int, BaseException] = {}
         except Exception:
-            found = ()
+            results = ()
             failed = deliveries.errors()
         outcomes: list[tuple[Status, tuple[Message, ...], str]] = []
         stored: dict[str, list[Message]] = {}
         for number, message in enumerate(sent):
-            metadata = found[number] if found else None
+            metadata = results[number] if results else None
             if metadata is not None:
                 name = place(topic, metadata.partition)
                 stored.setdefault(name, []).append(Message(name, message.value, metadata.offset))

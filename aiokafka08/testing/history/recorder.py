@@ -129,7 +129,7 @@ class Recorder(Recording):
                 records of a consumer.
         """
         name = place(*partition)
-        polled = tuple(self.message(partition, one) for one in messages)
+        polled = tuple(self.message(partition, message) for message in messages)
         self.note("observer", "log", partitions=(name,), polled=polled)
 
     async def read_logs(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
@@ -151,14 +151,14 @@ class Recorder(Recording):
         polled = []
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                polled += [self.message(tp, one, extracts) for one in records]
+                polled += [self.message(tp, record, extracts) for record in records]
         entry.end(partitions=tuple(place(*tp) for tp in wanted), polled=tuple(polled))
 
     def _extracts(self, name: str, consumer: Any) -> bool:
         """Check a consumer's deserializers; return whether it extracts embedded headers."""
         decoding = consumer._config.decoding
-        given = decoding.key_deserializer, decoding.value_deserializer
-        self.check_serializers(f"{name} has deserializers", given)
+        deserializers = decoding.key_deserializer, decoding.value_deserializer
+        self.check_serializers(f"{name} has deserializers", deserializers)
         extracts: bool = decoding.embedded_headers
         return extracts
 
@@ -168,6 +168,6 @@ class Recorder(Recording):
         Args:
             more: other things that must not be left, by name: sockets=…, timers=…
         """
-        tasks = [one for one in asyncio.all_tasks() if one.get_name().startswith("aiokafka08")]
+        tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("aiokafka08")]
         facts: dict[str, Fact] = {"tasks": len(tasks), **more}
         self.note("observer", "left", facts=facts)

@@ -91,7 +91,7 @@ class Recording:
     @property
     def operations(self) -> list[Operation]:
         """What was recorded until now; operations that haven't ended come last, as "open"."""
-        left = [Operation(**one.fields, status="open") for one in self._open]
+        left = [Operation(**entry.fields, status="open") for entry in self._open]
         return [*self._operations, *left]
 
     def note(self, process: str, call: str, **fields: Any) -> None:
@@ -137,9 +137,9 @@ class Recording:
         del self._open[entry]
         entry.status = "ok"
         ended = self.now()
-        one = Operation(**{**entry.fields, "sent": ()}, ended=ended)
+        operation = Operation(**{**entry.fields, "sent": ()}, ended=ended)
         for status, sent, error in outcomes:
-            self._operations.append(replace(one, status=status, sent=sent, error=error))
+            self._operations.append(replace(operation, status=status, sent=sent, error=error))
 
     def message(self, partition: TopicPartition, record: Any, extracts: bool = False) -> Message:
         """Return a record as a message of the history; `extracts`: it has no envelope any more."""
@@ -157,7 +157,7 @@ class Recording:
 
     def check_serializers(self, name: str, serializers: Iterable[object]) -> None:
         """Refuse a client whose values aren't the bytes in the log, unless `identify` is given."""
-        if self.identify is value_of and any(one is not None for one in serializers):
+        if self.identify is value_of and any(serializer is not None for serializer in serializers):
             raise ValueError(
                 f"{name}: its values differ from the bytes in the log; give Recorder(identify=…)"
             )

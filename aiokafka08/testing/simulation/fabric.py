@@ -70,10 +70,10 @@ class Fabric(Links):
     def reset(self, one: str | None = None, other: str | None = None) -> int:
         """Break the open connections between two parties by RST, at both ends; return how many."""
         self.parties.name("reset", one, other)
-        found = self._between(one, other)
-        for transport in found:
+        transports = self._between(one, other)
+        for transport in transports:
             transport.abort_by_reset()
-        return len(found) // 2
+        return len(transports) // 2
 
     def half_open(self, one: str | None = None, other: str | None = None) -> int:
         """Lose all bytes of the open connections between two parties; return their number.
@@ -81,10 +81,10 @@ class Fabric(Links):
         Neither end notices, as after a router has forgotten a connection.
         """
         self.parties.name("half_open", one, other)
-        found = self._between(one, other)
-        for transport in found:
+        transports = self._between(one, other)
+        for transport in transports:
             transport.vanish()
-        return len(found) // 2
+        return len(transports) // 2
 
     def refuse(self, party: str) -> None:
         """Refuse new connections to a party that listens, until `accept`."""
@@ -96,11 +96,11 @@ class Fabric(Links):
         self.parties.name("accept", party)
         self._refusing.discard(party)
 
-    def _between(self, one: str | None, other: str | None) -> list[SimulatedTransport]:
+    def _between(self, party: str | None, other: str | None) -> list[SimulatedTransport]:
         return [
             transport
             for transport in self.transports
-            if _match(transport.parties, one, other) or _match(transport.parties, other, one)
+            if _match(transport.parties, party, other) or _match(transport.parties, other, party)
         ]
 
     # --- what transports call ---------------------------------------------------------------------

@@ -22,19 +22,19 @@ def foreign_starts() -> Iterator[tuple[Any, str, str]]:
         yield uvloop.Loop, "__new__", "an event loop of uvloop"
     if (rdkafka := sys.modules.get("confluent_kafka.cimpl")) is not None:
         for name in _CLIENTS:
-            what = f"confluent_kafka.{name}, which has threads and sockets of its own"
-            found = getattr(rdkafka, name)
-            for subclass in found.__subclasses__():
-                yield subclass, "__init__", what
-            yield from ((*place, what) for place in _places(found))
+            resource = f"confluent_kafka.{name}, which has threads and sockets of its own"
+            client = getattr(rdkafka, name)
+            for subclass in client.__subclasses__():
+                yield subclass, "__init__", resource
+            yield from ((*place, resource) for place in _places(client))
         for subclass in rdkafka._AdminClientImpl.__subclasses__():
-            what = "confluent_kafka.admin.AdminClient, which has threads and sockets of its own"
-            yield subclass, "__init__", what
+            resource = "confluent_kafka.admin.AdminClient, which has threads and sockets of its own"
+            yield subclass, "__init__", resource
 
 
-def _places(found: object) -> Iterator[tuple[Any, str]]:
+def _places(client: object) -> Iterator[tuple[Any, str]]:
     """Yield each loaded module with this object, and its name there."""
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None) or {}
-        for name in [name for name, value in names.items() if value is found]:
+        for name in [name for name, value in names.items() if value is client]:
             yield module, name

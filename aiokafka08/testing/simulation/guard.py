@@ -84,10 +84,10 @@ def guarded() -> Iterator[None]:
     before = []
     for_all_code = (*_FOR_ALL, *foreign_starts())
     for owners, for_all in ((for_all_code, True), (_FOR_THE_PACKAGE, False)):
-        for owner, name, what in owners:
+        for owner, name, resource in owners:
             real = getattr(owner, name)
             before.append((owner, name, real))
-            setattr(owner, name, _refusing(real, what, thread, for_all=for_all))
+            setattr(owner, name, _refusing(real, resource, thread, for_all=for_all))
     try:
         yield
     finally:
@@ -96,7 +96,7 @@ def guarded() -> Iterator[None]:
 
 
 def _refusing(
-    real: Callable[..., Any], what: str, thread: int, *, for_all: bool
+    real: Callable[..., Any], resource: str, thread: int, *, for_all: bool
 ) -> Callable[..., Any]:
     def call(*arguments: Any, **options: Any) -> Any:
         frame = sys._getframe(1)
@@ -106,9 +106,9 @@ def _refusing(
             frame = _asking(frame)
             module = frame.f_globals.get("__name__", "")
             raise SimulationError(
-                f"{module} ({frame.f_code.co_filename}:{frame.f_lineno}) asks for {what}, which a "
-                "simulation doesn't have. It runs code that takes its time and connections from "
-                "the asyncio loop"
+                f"{module} ({frame.f_code.co_filename}:{frame.f_lineno}) asks for {resource}, "
+                "which a simulation doesn't have. It runs code that takes its time and connections "
+                "from the asyncio loop"
             )
         return real(*arguments, **options)
 

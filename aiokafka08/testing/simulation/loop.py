@@ -109,7 +109,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._cancelled_timers += 1
         if self._cancelled_timers > 100 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
@@ -237,18 +237,18 @@ def _describe_callbacks(handles: Iterable[asyncio.Handle]) -> str:
 
 
 def _refuse_options(method: str, options: dict[str, Any]) -> None:
-    given = {name for name, value in options.items() if value not in (None, 0, False)}
-    if refused := given - {"reuse_address", "reuse_port", "backlog", "start_serving", "local_addr"}:
+    names = {name for name, value in options.items() if value not in (None, 0, False)}
+    if refused := names - {"reuse_address", "reuse_port", "backlog", "start_serving", "local_addr"}:
         raise SimulationError(
             f"{method}({', '.join(sorted(refused))}): not part of a simulation, which has TCP by "
             "host and port only, without TLS and without sockets"
         )
 
 
-def _missing(what: str, kind: str, function: object = None) -> SimulationError:
+def _missing(calls: str, kind: str, function: object = None) -> SimulationError:
     asked = "" if function is None else f" (for {function!r})"
     return SimulationError(
-        f"{what}{asked}: a simulation has no {kind}. It runs code that takes its time and "
+        f"{calls}{asked}: a simulation has no {kind}. It runs code that takes its time and "
         "connections from the asyncio loop"
     )
 

@@ -1,4 +1,15 @@
-"""The party of a callback: the simulated process that it belongs to, kept in its context."""
+"""Which party the running code belongs to, and which parties there are.
+
+A party is a process of the simulated distributed system: a broker, or a program with clients
+(Jepsen calls the former a node, the latter a process). It has its own tasks, connections and wall
+clock, and the simulation can pause it, as SIGSTOP does. All parties share one event loop in one
+process of the operating system. Their names are "broker 0", "broker 1" and so on, and "cluster" for
+what the brokers share, such as the controller; all other code is "client", unless
+`World.process()` gives it to another party.
+
+Invariant: each callback belongs to one party, the one in whose context it was scheduled; only
+callbacks of the network itself belong to none.
+"""
 
 from __future__ import annotations
 

@@ -127,8 +127,7 @@ def _replaced(names: dict[str, Any]) -> Iterator[None]:
 class World:
     """A simulated process world: loop, network and cluster; `simulate()` makes it.
 
-    A *party* is a simulated process: "broker 0", "broker 1" and so on, and "client", or what
-    `process()` says.
+    Its brokers and clients are parties, which `simulation.party` defines.
 
     Attributes:
         cluster: the brokers, as outside a simulation. Their names are kafka0, kafka1 and so on.
@@ -270,7 +269,7 @@ class World:
             for task in asyncio.all_tasks(self._loop)
             if isinstance(task, NumberedTask) and concerns(task.party)
         }
-        ends = [one for one in self.network.transports if concerns(one.parties[0])]
+        ends = [end for end in self.network.transports if concerns(end.parties[0])]
         timers = [
             timer
             for party, timer in self._loop.pending_timers()

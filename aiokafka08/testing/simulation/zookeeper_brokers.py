@@ -79,17 +79,20 @@ class BrokerNodes:
             topics = {}
             for name, partitions in state.topics.items():
                 topics[name] = _json(
-                    version=1, partitions={str(one.number): one.replicas for one in partitions}
+                    version=1,
+                    partitions={
+                        str(partition.number): partition.replicas for partition in partitions
+                    },
                 )
             self._replace_children(_TOPICS, topics)
             for name, partitions in state.topics.items():
                 config = state.topic_configs[name]
                 if config:
                     self._write(join(_CONFIGS, name), _json(version=1, config=config))
-                for one in partitions:
+                for partition in partitions:
                     self._write(
-                        f"{_TOPICS}/{name}/partitions/{one.number}/state",
-                        _json(version=1, leader=one.leader, isr=one.isr),
+                        f"{_TOPICS}/{name}/partitions/{partition.number}/state",
+                        _json(version=1, leader=partition.leader, isr=partition.isr),
                     )
         finally:
             self._publishing = False
@@ -106,7 +109,10 @@ class BrokerNodes:
                 (
                     name,
                     dict(state.topic_configs[name]),
-                    [(tuple(one.replicas), one.leader, tuple(one.isr)) for one in partitions],
+                    [
+                        (tuple(partition.replicas), partition.leader, tuple(partition.isr))
+                        for partition in partitions
+                    ],
                 )
                 for name, partitions in state.topics.items()
             ],

@@ -435,8 +435,8 @@ class SimulatedKazooClient:
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Any]:
         """Return a node's data and stat."""
-        found: tuple[bytes, Any] = self.get_async(path, watch).get()
-        return found
+        data_and_stat: tuple[bytes, Any] = self.get_async(path, watch).get()
+        return data_and_stat
 
     def exists(self, path: str, watch: Watch | None = None) -> Any:
         """Return a node's stat; None if there is no such node."""

@@ -83,10 +83,10 @@ class Tree:
         """Return a node; None if it doesn't exist."""
         node = self._root
         for name in _names(path):
-            found = node.children.get(name)
-            if found is None:
+            child = node.children.get(name)
+            if child is None:
                 return None
-            node = found
+            node = child
         return node
 
     def node(self, path: str) -> TreeNode:
@@ -95,10 +95,10 @@ class Tree:
         Raises:
             NoNodeError: it doesn't.
         """
-        found = self.find(path)
-        if found is None:
+        node = self.find(path)
+        if node is None:
             raise _error("NoNodeError", path)
-        return found
+        return node
 
     def create(
         self, path: str, data: bytes, now_ms: int, *, owner: int = 0, sequence: bool = False
