@@ -107,7 +107,7 @@ def net_config(
         raise IllegalArgumentError(
             f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
         )
-    for option, given, default in (
+    for option, value, default in (
         ("sasl_mechanism", sasl_mechanism, "PLAIN"),
         ("sasl_plain_username", sasl_plain_username, None),
         ("sasl_plain_password", sasl_plain_password, None),
@@ -115,7 +115,7 @@ def net_config(
         ("sasl_kerberos_domain_name", sasl_kerberos_domain_name, None),
         ("sasl_oauth_token_provider", sasl_oauth_token_provider, None),
     ):
-        if given != default:  # the value may be a secret: the text leaves it out
+        if value != default:  # the value may be a secret: the text leaves it out
             raise UnsupportedVersionError(
                 f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
                 "doesn't support; expected no SASL options"
@@ -251,9 +251,9 @@ def _host(where: object, host: str) -> str:
                 "commas"
             ) from None
         return host
-    if found := re.search(_NOT_IN_HOST, host):
+    if match := re.search(_NOT_IN_HOST, host):
         raise IllegalArgumentError(
-            f"bootstrap_servers: {where!r} has {found[0]!r} in the host name; expected "
+            f"bootstrap_servers: {where!r} has {match[0]!r} in the host name; expected "
             "'host:port'. Separate addresses by commas"
         )
     try:
