@@ -51,7 +51,7 @@ class KafkaError(RuntimeError):
         It is the first string in `args`. The other items of `args` are values for the calling code,
         such as a `TopicPartition`.
         """
-        return next((one for one in self.args if isinstance(one, str)), super().__str__())
+        return next((arg for arg in self.args if isinstance(arg, str)), super().__str__())
 
     def nested_text(self, outer: type[KafkaError]) -> str:
         """Return `str()` of this error, for the text of an error of the class `outer`.

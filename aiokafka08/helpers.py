@@ -63,6 +63,6 @@ def _naming(**arguments: object) -> Iterator[None]:
     try:
         yield
     except ssl.SSLError as error:
-        given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
-        error.strerror = f"{', '.join(given) or 'cadata'}: {error.strerror}"
+        shown = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+        error.strerror = f"{', '.join(shown) or 'cadata'}: {error.strerror}"
         raise

@@ -171,7 +171,7 @@ class StickyPartitioner(_Partitioner):
     def _without_key(self, candidates: Sequence[int]) -> int:
         current = self._current
         if current is None or current not in candidates:
-            others = [one for one in candidates if one != self._previous]
+            others = [partition for partition in candidates if partition != self._previous]
             current = self._current = environment.random.choice(others or candidates)
         return current
 

@@ -60,9 +60,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Connected(Event):
-    """A lane (a connection with one purpose) was opened.
+    """A connection to a broker was opened.
 
-    `broker` is the version family of the broker, such as "0.8.2".
+    `lane` is its purpose, such as "fetch". `broker` is the version family of the broker, such as
+    "0.8.2".
     """
 
     name = "connections_opened"
@@ -76,7 +77,7 @@ class Connected(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """A lane was closed by the client or the broker.
+    """A connection to a broker was closed, by the client or the broker.
 
     `lost` is the number of requests in flight that their callers still waited for.
     """
@@ -172,7 +173,7 @@ class BatchFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acks0Unknown(Event):
-    """The broker closed the lane after messages with acks=0: they may be stored or lost.
+    """The broker closed the connection after messages with acks=0: they may be stored or lost.
 
     Messages that were never written fail instead (`BatchFailed`).
     """
@@ -401,13 +402,13 @@ class Telemetry:
             self._level(event, event.level), "%s: %s", self._client_id, event
         )
 
-    def _level(self, what: Hashable, level: int) -> int:
-        """Return `level`, or DEBUG if an equal `what` was logged within `REPEAT_SECONDS`."""
+    def _level(self, subject: Hashable, level: int) -> int:
+        """Return `level`, or DEBUG if an equal `subject` was logged within `REPEAT_SECONDS`."""
         now = (self._clock or environment.monotonic)()
-        last = self._logged.get(what)
+        last = self._logged.get(subject)
         if last is not None and now - last < REPEAT_SECONDS:
             return logging.DEBUG
         if len(self._logged) > 1000:  # limits the memory: reasons are free text
             self._logged.clear()
-        self._logged[what] = now
+        self._logged[subject] = now
         return level

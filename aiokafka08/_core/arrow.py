@@ -161,10 +161,10 @@ def _repeat_topic(topic: str, rows: int) -> pa.Array:
     """
     pa = require_pyarrow()
     name = topic.encode()
-    one = pa.Array.from_buffers(
+    names = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(array("i", [0, len(name)])), pa.py_buffer(name)], 0
     )
-    return pa.repeat(one[0], rows)
+    return pa.repeat(names[0], rows)
 
 
 def scalar(value: int) -> Any:
@@ -307,7 +307,9 @@ class ArrowRows:
             chosen = pa.py_buffer(array("i", choose(rows)))
             chosen = pa.Array.from_buffers(pa.int32(), len(rows), [None, chosen])
             column = pc.replace_with_mask(column, is_missing, chosen)
-        sizes = sorted((one["values"], one["counts"]) for one in column.value_counts().to_pylist())
+        sizes = sorted(
+            (entry["values"], entry["counts"]) for entry in column.value_counts().to_pylist()
+        )
         if len(sizes) == 1:
             return [(sizes[0][0], self)]
         order = pc.sort_indices(column)  # a stable sort: the order within a partition stays
@@ -343,10 +345,12 @@ def count_rows_by_partition(batch: Any) -> Counter[TopicPartition]:
     import pyarrow.compute as pc
 
     columns = batch.column("topic"), batch.column("partition")
-    ends = sorted({end for one in columns for end in pc.run_end_encode(one).run_ends.to_pylist()})
+    ends = sorted(
+        {end for column in columns for end in pc.run_end_encode(column).run_ends.to_pylist()}
+    )
     counts: Counter[TopicPartition] = Counter()
     for start, end in pairwise([0, *ends]):
-        topic, partition = (one[start].as_py() for one in columns)
+        topic, partition = (column[start].as_py() for column in columns)
         counts[TopicPartition(topic, partition)] += end - start
     return counts
 

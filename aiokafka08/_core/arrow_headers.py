@@ -189,7 +189,7 @@ def change_headers(
             filled[start:stop], read_headers(batch, start, stop), strict=True
         ):
             pairs: Sequence[Any] = headers or ()
-            if not all(one and one[0] is not None for one in pairs):
+            if not all(pair and pair[0] is not None for pair in pairs):
                 return batch
             changed.append(change(has_value, headers) or ())
     column = yield from _headers_array(pa, changed)
@@ -226,7 +226,7 @@ def read_headers(batch: RecordBatch, start: int, stop: int) -> Sequence[Headers 
     column = batch.column("headers")
     _check_headers_type(column.type)
     return [
-        row and [one and (one["key"], one["value"]) for one in row]
+        row and [header and (header["key"], header["value"]) for header in row]
         for row in column.slice(start, stop - start).to_pylist()
     ]
 
@@ -254,10 +254,10 @@ def _headers_array(pa: Any, headers: Sequence[Headers]) -> Generator[None, None,
     count = len(headers)
     if not any(headers):
         return pa.nulls(count, type_)
-    found = [one for row in headers for one in row]
-    keys = _binary_array(pa, pa.string(), [key.encode() for key, _ in found])
+    pairs = [pair for row in headers for pair in row]
+    keys = _binary_array(pa, pa.string(), [key.encode() for key, _ in pairs])
     yield
-    values = _binary_array(pa, pa.binary(), [value for _, value in found])
+    values = _binary_array(pa, pa.binary(), [value for _, value in pairs])
     yield
     offsets = array("i", [0])
     for row in headers:

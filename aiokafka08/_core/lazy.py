@@ -37,13 +37,13 @@ def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[]
         """Return the module of each name that the package's code imports from its own modules."""
         from dis import get_instructions  # slow, and asyncio imports it too
 
-        found, module = {}, ""
+        modules, module = {}, ""
         for step in get_instructions(code):
             if step.opname == "IMPORT_NAME":
                 module = step.argval
             elif step.opname == "IMPORT_FROM" and _is_in(module, package):
-                found[step.argval] = module
-        return found
+                modules[step.argval] = module
+        return modules
 
     def getattribute(name: str) -> object:
         if name == "__all__":

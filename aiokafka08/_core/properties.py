@@ -85,8 +85,8 @@ def expected_one_of(names: Iterable[str]) -> str:
 
 def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalArgumentError:
     """Return the error for an option's value; `detail` may be empty."""
-    what = f"{detail}; expected {expected}" if detail else f"expected {expected}"
-    return IllegalArgumentError(f"{show_option(option, text)}: {what}")
+    problem = f"{detail}; expected {expected}" if detail else f"expected {expected}"
+    return IllegalArgumentError(f"{show_option(option, text)}: {problem}")
 
 
 def unknown_option(option: str, known: str) -> IllegalArgumentError:
@@ -295,23 +295,26 @@ TLS_UNSUPPORTED: Final = (
 """TLS properties of Java's client that this one doesn't have: accepted without TLS only."""
 
 
-def is_tls(given: Mapping[str, str]) -> bool:
+def is_tls(properties: Mapping[str, str]) -> bool:
     """Return True if `security.protocol` is SSL."""
-    return given.get("security.protocol", "").strip().upper() == "SSL"
+    return properties.get("security.protocol", "").strip().upper() == "SSL"
 
 
-def tls_options(given: Mapping[str, str], prefix: str = "") -> TlsOptions:
+def tls_options(properties: Mapping[str, str], prefix: str = "") -> TlsOptions:
     """Return the TLS options among these properties: Java's names, and librdkafka's for PEM files.
 
     Args:
-        given: the properties, without a prefix.
+        properties: the properties, without a prefix.
         prefix: what errors put before a property's name (default "").
 
     Raises:
         IllegalArgumentError: a file isn't PEM, or an option has a wrong value.
     """
     for kind in ("truststore", "keystore"):
-        location, type_ = given.get(f"ssl.{kind}.location"), given.get(f"ssl.{kind}.type", "JKS")
+        location, type_ = (
+            properties.get(f"ssl.{kind}.location"),
+            properties.get(f"ssl.{kind}.type", "JKS"),
+        )
         if location is not None and type_.strip().upper() != "PEM":
             raise IllegalArgumentError(
                 f"{prefix}ssl.{kind}.location={shorten(location)} with {prefix}ssl.{kind}.type="
@@ -320,15 +323,17 @@ def tls_options(given: Mapping[str, str], prefix: str = "") -> TlsOptions:
                 f"{prefix}ssl.{kind}.type=PEM"
             )
     name = "ssl.endpoint.identification.algorithm"
-    algorithm = given.get(name, "https").strip().lower()
+    algorithm = properties.get(name, "https").strip().lower()
     if algorithm not in ("https", "none", ""):
         raise wrong_value(f"{prefix}{name}", algorithm, "", "https, or '' for no check")
     name = "enable.ssl.certificate.verification"
     return TlsOptions(
-        cafile=given.get("ssl.ca.location", given.get("ssl.truststore.location")),
-        certfile=given.get("ssl.certificate.location", given.get("ssl.keystore.location")),
-        keyfile=given.get("ssl.key.location"),
-        password=given.get("ssl.key.password"),
+        cafile=properties.get("ssl.ca.location", properties.get("ssl.truststore.location")),
+        certfile=properties.get(
+            "ssl.certificate.location", properties.get("ssl.keystore.location")
+        ),
+        keyfile=properties.get("ssl.key.location"),
+        password=properties.get("ssl.key.password"),
         check_hostname=algorithm == "https",
-        verify=parse_boolean(f"{prefix}{name}", given.get(name, "true")),
+        verify=parse_boolean(f"{prefix}{name}", properties.get(name, "true")),
     )

@@ -40,8 +40,8 @@ def creation_context(headers: Any) -> SpanContext | None:
     """Return the context of the span that created a message, if its headers have one."""
     if not headers or not isinstance(headers, tuple | list):
         return None
-    found = propagate.extract(_carrier(headers), Context())
-    context = trace.get_current_span(found).get_span_context()
+    extracted_context = propagate.extract(_carrier(headers), Context())
+    context = trace.get_current_span(extracted_context).get_span_context()
     return context if context.is_valid else None
 
 
@@ -78,8 +78,10 @@ def created_contexts(all_headers: Iterable[Any]) -> Collection[SpanContext]:
 
 def distinct(contexts: Iterable[SpanContext | None]) -> Collection[SpanContext]:
     """Return each context once, in order, up to `MAX_LINKS`."""
-    found = {(one.trace_id, one.span_id): one for one in contexts if one is not None}
-    return list(found.values())[:MAX_LINKS]
+    by_id = {
+        (context.trace_id, context.span_id): context for context in contexts if context is not None
+    }
+    return list(by_id.values())[:MAX_LINKS]
 
 
 def _carrier(headers: Iterable[Any]) -> dict[str, str]:

@@ -107,10 +107,10 @@ def _wrap_batch(
     ) -> Any:
         operation = MessagingOperation(recorder, self, "poll")
         with CallErrors(operation):
-            found = await original(
+            result = await original(
                 self, *partitions, timeout_ms=timeout_ms, max_records=max_records
             )
-        by_partition = count(found)
+        by_partition = count(result)
         by_topic: Counter[str] = Counter()
         for tp, messages in by_partition.items():
             by_topic[tp.topic] += messages
@@ -118,19 +118,19 @@ def _wrap_batch(
             if len(by_partition) == 1:
                 operation.note_place(*next(iter(by_partition)))
             operation.attributes["messaging.batch.message_count"] = by_topic.total()
-            operation.start_span(by_topic.keys(), created_contexts(headers_of(found)))
+            operation.start_span(by_topic.keys(), created_contexts(headers_of(result)))
         operation.end(by_topic)
-        return found
+        return result
 
     return poll
 
 
-def _count_records(found: dict[TopicPartition, list[Any]]) -> Counter[TopicPartition]:
-    return Counter({tp: len(records) for tp, records in found.items()})
+def _count_records(result: dict[TopicPartition, list[Any]]) -> Counter[TopicPartition]:
+    return Counter({tp: len(records) for tp, records in result.items()})
 
 
-def _record_headers(found: dict[TopicPartition, list[Any]]) -> Iterator[Any]:
-    return (record.headers for records in found.values() for record in records)
+def _record_headers(result: dict[TopicPartition, list[Any]]) -> Iterator[Any]:
+    return (record.headers for records in result.values() for record in records)
 
 
 def _row_headers(batch: RecordBatch) -> Iterator[Any]:
@@ -144,10 +144,10 @@ def wrap_commit(recorder: MessagingRecorder, original: Any) -> Any:
 
     async def commit(self: AIOKafkaConsumer[Any, Any], offsets: Any = None) -> None:
         operation = MessagingOperation(recorder, self, "commit")
-        given = self.assignment() if offsets is None else offsets
+        committed = self.assignment() if offsets is None else offsets
         partitions = (
-            [tp for tp in given if isinstance(tp, TopicPartition)]
-            if isinstance(given, Collection)
+            [tp for tp in committed if isinstance(tp, TopicPartition)]
+            if isinstance(committed, Collection)
             else []
         )
         topics = {tp.topic for tp in partitions}

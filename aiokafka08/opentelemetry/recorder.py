@@ -126,7 +126,7 @@ class MessagingOperation:
             self._recorder.all_names(
                 {**self._common, "messaging.client.id": config.client_id, **self.attributes}
             ),
-            [Link(one) for one in links],
+            [Link(span_context) for span_context in links],
             self._started_at,
         )
         return self._span

@@ -43,18 +43,18 @@ class ContextInjector:
 
     def __init__(self, span: trace.Span, *, embeds: bool) -> None:
         self._ours = context_headers(span) if embeds else []
-        self._found: list[SpanContext] = []
+        self._contexts: list[SpanContext] = []
 
     @property
-    def found(self) -> Collection[SpanContext]:
+    def contexts(self) -> Collection[SpanContext]:
         """The distinct contexts that messages had."""
-        return distinct(self._found)
+        return distinct(self._contexts)
 
     def change(self, has_value: bool, headers: Headers | None) -> Headers | None:
         """Return the headers to send; a null value can't have any, so it gets none."""
         own = creation_context(headers)
         if own is not None:
-            self._found.append(own)
+            self._contexts.append(own)
             return headers
         if not has_value or not self._ours:
             return headers
@@ -125,8 +125,8 @@ def wrap_send_many(recorder: MessagingRecorder, original: Any) -> Any:
             sent, all_headers = values, headers
             if self._engine is not None:
                 sent = values if isinstance(values, Collection) else list(values)
-                given = None if headers is None else list(headers)
-                steps = injector.change_all(sent, given)
+                headers_list = None if headers is None else list(headers)
+                steps = injector.change_all(sent, headers_list)
                 all_headers = await self._engine.loop_yield.run_steps(steps)
             deliveries: Deliveries = await original(
                 self, topic, sent, keys, partition, timestamps_ms, all_headers
@@ -172,7 +172,7 @@ async def _send_all(
     except BaseException as error:
         operation.end({}, cause=error)
         raise
-    for context in injector.found:
+    for context in injector.contexts:
         span.add_link(context)
     span.set_attribute("messaging.batch.message_count", len(deliveries))
     deliveries.add_done_callback(functools.partial(operation.end_deliveries, topic))
@@ -237,7 +237,7 @@ def wrap_send_batch(recorder: MessagingRecorder, original: Any) -> Any:
             count = batch.record_count()
             if batch in _injectors:
                 injector, created = _injectors[batch]
-                links = [*([created] if created.is_valid else []), *injector.found]
+                links = [*([created] if created.is_valid else []), *injector.contexts]
         span = operation.start_span([str(topic)], links)
         span.set_attribute("messaging.batch.message_count", count)
         try:

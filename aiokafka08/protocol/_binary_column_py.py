@@ -88,7 +88,7 @@ class BinaryColumn(Sequence[bytes | None]):
 
     def longest(self) -> int:
         """Return the size of the longest row; 0 if there is none, or all are null."""
-        return max((len(one) for one in self if one is not None), default=0)
+        return max((len(row) for row in self if row is not None), default=0)
 
     def __len__(self) -> int:
         return self._count
@@ -99,7 +99,7 @@ class BinaryColumn(Sequence[bytes | None]):
     def __getitem__(self, index: slice) -> list[bytes | None]: ...
     def __getitem__(self, index: int | slice) -> bytes | list[bytes | None] | None:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(self._count))]
+            return [self[row] for row in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(f"row {index}: there are {self._count} rows")
         row = self._first + index % self._count

@@ -27,13 +27,13 @@ def murmur2(data: bytes) -> int:
     Java's `int` has the same 32 bits (`org.apache.kafka.common.utils.Utils.murmur2`).
     """
     length = len(data)
-    whole = length & ~3
+    whole_bytes = length & ~3
     hash_ = 0x9747B28C ^ length
-    for (word,) in _LITTLE_WORDS.iter_unpack(data[:whole]):
+    for (word,) in _LITTLE_WORDS.iter_unpack(data[:whole_bytes]):
         word = word * 0x5BD1E995 & _MASK
         hash_ = (hash_ * 0x5BD1E995 ^ (word ^ word >> 24) * 0x5BD1E995) & _MASK
-    if whole != length:
-        hash_ = (hash_ ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & _MASK
+    if whole_bytes != length:
+        hash_ = (hash_ ^ int.from_bytes(data[whole_bytes:], "little")) * 0x5BD1E995 & _MASK
     hash_ = (hash_ ^ hash_ >> 13) * 0x5BD1E995 & _MASK
     return hash_ ^ hash_ >> 15
 

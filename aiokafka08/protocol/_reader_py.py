@@ -372,7 +372,9 @@ class MessageSetReader:
         finally:
             if isinstance(self._data, memoryview):
                 for column, count in zip(columns, counts, strict=True):
-                    column[count:] = [None if one is None else bytes(one) for one in column[count:]]
+                    column[count:] = [
+                        None if item is None else bytes(item) for item in column[count:]
+                    ]
             decoded.fill_up()
 
     def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:  # noqa: PLR0915
@@ -552,9 +554,9 @@ class MessageSetReader:
         elif magic == 1:
             # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
             inside = summarize_set(plain) if inside is None else inside
-            rest = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
-            if len(rest) == ENTRY_HEADER_BYTES:
-                size = _unpack_offset_size(rest)[1]
+            header = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
+            if len(header) == ENTRY_HEADER_BYTES:
+                size = _unpack_offset_size(header)[1]
                 if size < MIN_MESSAGE_BYTES[0]:  # the last message, hence its offset, isn't known
                     raise self._corrupt(offset, offset + 1, f"a size field inside it says {size}")
             if inside.next_offset is not None:

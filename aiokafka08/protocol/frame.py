@@ -200,6 +200,6 @@ class FrameReader:
                 self._begin(data[start:end])
                 return
         if pos:  # else the frame is in front already and isn't moved again
-            rest = bytes(data[pos:end])
-            data[: len(rest)] = rest
-            self._filled = len(rest)
+            partial_frame = bytes(data[pos:end])
+            data[: len(partial_frame)] = partial_frame
+            self._filled = len(partial_frame)

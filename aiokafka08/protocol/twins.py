@@ -96,15 +96,17 @@ def are_compiled(modules: Mapping[str, str]) -> bool:
 
 def describe(modules: Mapping[str, str]) -> str:
     """Return "c" or "python"; or, if the parts differ, "message_set:c,producer:python"."""
-    found = {part: "python" if one in _pure_reasons else "c" for part, one in modules.items()}
-    if len(set(found.values())) == 1:
-        return next(iter(found.values()))
-    return ",".join(f"{part}:{twin}" for part, twin in found.items())
+    twins = {part: "python" if module in _pure_reasons else "c" for part, module in modules.items()}
+    if len(set(twins.values())) == 1:
+        return next(iter(twins.values()))
+    return ",".join(f"{part}:{twin}" for part, twin in twins.items())
 
 
 def explain_pure(modules: Mapping[str, str]) -> str:
     """Return which parts run in pure Python, and why, as a sentence; "" if all are compiled."""
-    pure = {part: _pure_reasons[one] for part, one in modules.items() if one in _pure_reasons}
+    pure = {
+        part: _pure_reasons[module] for part, module in modules.items() if module in _pure_reasons
+    }
     if not pure:
         return ""
     parts, reasons = " and ".join(pure).replace("_", " "), "; ".join(dict.fromkeys(pure.values()))

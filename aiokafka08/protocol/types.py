@@ -89,9 +89,9 @@ class CompiledType(NamedTuple):
     write_items: Callable[[list[Any]], bytes] | None = None
 
 
-def cut_short(what: str, needed: int, left: int) -> KafkaProtocolError:
+def cut_short(field: str, needed: int, left: int) -> KafkaProtocolError:
     """Make the error for a value that would extend beyond its frame."""
-    return KafkaProtocolError(f"frame cut short: {what} needs {needed} bytes, {left} are left")
+    return KafkaProtocolError(f"frame cut short: {field} needs {needed} bytes, {left} are left")
 
 
 class TooManyItems(KafkaProtocolError):
@@ -228,38 +228,38 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
     packer = struct.Struct(">" + wire.code)
     size, unpack_from, pack = packer.size, packer.unpack_from, packer.pack
     text, nullable = wire.text, wire.nullable or (lenient and wire.text)
-    what = "a string" if text else "a byte field"
+    kind = "a string" if text else "a byte field"
     longest = (1 << (8 * size - 1)) - 1
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos < size:
-            raise cut_short(f"the length of {what}", size, end - pos)
+            raise cut_short(f"the length of {kind}", size, end - pos)
         length = unpack_from(data, pos)[0]
         pos += size
         if length < 0:
             if nullable:
                 return None, pos
-            raise KafkaProtocolError(f"{what}: length {length}; expected >= 0")
+            raise KafkaProtocolError(f"{kind}: length {length}; expected >= 0")
         if length > end - pos:
-            raise cut_short(what, length, end - pos)
+            raise cut_short(kind, length, end - pos)
         value: Any = data[pos : pos + length]
         if text:
             try:
                 value = str(value, "utf-8")
             except UnicodeDecodeError as error:
-                raise KafkaProtocolError(f"{what}: not UTF-8 ({error.reason})") from None
+                raise KafkaProtocolError(f"{kind}: not UTF-8 ({error.reason})") from None
         return value, pos + length
 
     def write(value: Any, out: list[Buffer]) -> None:
         if value is None:
             if not nullable:
-                raise ValueError(f"{what}: None; expected a value, this field isn't nullable")
+                raise ValueError(f"{kind}: None; expected a value, this field isn't nullable")
             out.append(pack(-1))
             return
         if text:
             value = value.encode()
         if len(value) > longest:
-            raise ValueError(f"{what}: {len(value)} bytes; expected at most {longest}")
+            raise ValueError(f"{kind}: {len(value)} bytes; expected at most {longest}")
         out.append(pack(len(value)))
         out.append(value)
 
@@ -304,8 +304,8 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
         if write_items is not None:
             out.append(write_items(value))
             return
-        for one in value:
-            write_item(one, out)
+        for element in value:
+            write_item(element, out)
 
     return CompiledType(_counted(read, item_size) if mode.limited else read, write, 4)
 

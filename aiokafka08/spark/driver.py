@@ -432,9 +432,9 @@ async def _offsets_by_time(
     strategy = options.no_match_strategy
     listed = await offsets_for_times(router, timestamps)
     exact = {
-        tp: min(one.offset, latest[tp])
-        for tp, one in listed.items()
-        if one is not None and one.timestamp is not None
+        tp: min(match.offset, latest[tp])
+        for tp, match in listed.items()
+        if match is not None and match.timestamp is not None
     }
     scans = asyncio.Semaphore(_MAX_CONCURRENT_SCANS)
 

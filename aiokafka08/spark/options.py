@@ -198,11 +198,11 @@ _TIME_UNITS_MS: Final = {
 }
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+def read_options(spark_options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """Check the options of a reader.
 
     Args:
-        given: the options as Spark passes them; names in any case.
+        spark_options: the options as Spark passes them; names in any case.
         streaming: True for a micro-batch query, which has other defaults and no end. None while
             Spark hasn't said yet: only what is wrong in both kinds of query raises.
 
@@ -210,8 +210,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         IllegalArgumentError: an unknown option, or a wrong value.
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
-    _check_not_empty(given)
-    options, kafka = _split_names(given, READ_OPTIONS)
+    _check_not_empty(spark_options)
+    options, kafka = _split_names(spark_options, READ_OPTIONS)
     client = reader_properties(kafka)
     topics = _topics(options)
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -268,10 +268,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     )
 
 
-def write_options(given: Mapping[str, str]) -> WriteOptions:
+def write_options(spark_options: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
-    _check_not_empty(given)
-    options, kafka = _split_names(given, WRITE_OPTIONS)
+    _check_not_empty(spark_options)
+    options, kafka = _split_names(spark_options, WRITE_OPTIONS)
     client = writer_properties(kafka)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
@@ -298,7 +298,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def is_create_table(given: Mapping[str, str]) -> bool:
+def is_create_table(spark_options: Mapping[str, str]) -> bool:
     """Return True if Spark asks for the columns of a table that it creates.
 
     It then passes the properties of the table, `provider` among them. A query of the table gets
@@ -307,10 +307,10 @@ def is_create_table(given: Mapping[str, str]) -> bool:
     Raises:
         IllegalArgumentError: a table is being created with an option of this format.
     """
-    if "provider" not in {name.lower() for name in given}:
+    if "provider" not in {name.lower() for name in spark_options}:
         return False
     own = {name.lower() for name in (*READ_OPTIONS, *WRITE_OPTIONS)}
-    for name in given:
+    for name in spark_options:
         if name.lower() in own or name.lower().startswith("kafka."):
             raise IllegalArgumentError(
                 f"CREATE TABLE with {hide_value(name)}: Spark doesn't pass the options of "
@@ -329,9 +329,9 @@ _SQL_WAYS: Final = (
 # --- single options -------------------------------------------------------------------------------
 
 
-def _check_not_empty(given: Mapping[str, str]) -> None:
+def _check_not_empty(spark_options: Mapping[str, str]) -> None:
     """Raise for a query without options, such as the query of a table without WITH."""
-    if not given:
+    if not spark_options:
         raise IllegalArgumentError(
             "no options: expected at least kafka.bootstrap.servers. In SQL, a query doesn't get "
             f"the options of CREATE TABLE. {_SQL_WAYS}"
@@ -339,13 +339,13 @@ def _check_not_empty(given: Mapping[str, str]) -> None:
 
 
 def _split_names(
-    given: Mapping[str, str], names: Iterable[str]
+    spark_options: Mapping[str, str], names: Iterable[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the options with their proper names, and those of `kafka.*` without the prefix."""
     known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
     kafka: dict[str, str] = {}
-    for given_name, value in given.items():
+    for given_name, value in spark_options.items():
         name = given_name.lower()
         if name.startswith("kafka."):
             kafka[name.removeprefix("kafka.")] = value
@@ -358,25 +358,25 @@ def _split_names(
 
 def _text(options: Mapping[str, str], defaults: Mapping[str, str | None], name: str) -> str:
     """Return the text of an option that has a default."""
-    found = options.get(name, defaults[name])
-    assert found is not None, name
-    return found
+    text = options.get(name, defaults[name])
+    assert text is not None, name
+    return text
 
 
 def _topics(options: Mapping[str, str]) -> TopicSelection:
     names = ("assign", "subscribe", "subscribePattern")
     chosen = [name for name in names if name in options]
     if len(chosen) != 1:
-        found = ", ".join(show_option(name, options[name]) for name in chosen) or "none of them"
+        shown = ", ".join(show_option(name, options[name]) for name in chosen) or "none of them"
         raise IllegalArgumentError(
-            f"topics to read: {found}; expected exactly one of the options {', '.join(names)}"
+            f"topics to read: {shown}; expected exactly one of the options {', '.join(names)}"
         )
     [name] = chosen
     text = options[name]
     if name == "assign":
         return TopicSelection(assign=parse_assign(text))
     if name == "subscribe":
-        topics = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
             raise wrong_value(name, text, "no topic is named", "topics like 'topicA,topicB'")
         return TopicSelection(subscribe=topics)
@@ -387,15 +387,15 @@ def _topics(options: Mapping[str, str]) -> TopicSelection:
     return TopicSelection(pattern=pattern)
 
 
-def _bound(options: Mapping[str, str], which: str, default: LogEnd) -> QueryBound:
+def _bound(options: Mapping[str, str], prefix: str, default: LogEnd) -> QueryBound:
     """Return the bound with the highest precedence: one timestamp, timestamps, offsets."""
-    name = f"{which}Timestamp"
+    name = f"{prefix}Timestamp"
     if name in options:
         return TimestampBound(name, integer(name, options[name]))
-    name = f"{which}OffsetsByTimestamp"
+    name = f"{prefix}OffsetsByTimestamp"
     if name in options:
         return TimestampBound(name, None, parse_timestamps(name, options[name]))
-    name = f"{which}Offsets"
+    name = f"{prefix}Offsets"
     if name not in options:
         return default
     text = options[name].strip()
@@ -403,7 +403,7 @@ def _bound(options: Mapping[str, str], which: str, default: LogEnd) -> QueryBoun
         if text.lower() == log_end.value:
             return log_end
     if not text.startswith("{"):
-        keywords = "earliest, latest" if which == "starting" else "latest"
+        keywords = "earliest, latest" if prefix == "starting" else "latest"
         raise wrong_value(
             name, text, "", f'{keywords}, or JSON like {{"topicA":{{"0":23,"1":-1}}}}'
         )

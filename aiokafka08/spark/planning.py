@@ -260,23 +260,23 @@ def apply_filters(
 ) -> list[OffsetRange]:
     """Return the parts of the ranges that all filters accept."""
     accepted = list(ranges)
-    for one in filters:
-        if one.column == "topic":
-            accepted = [part for part in accepted if part.topic in one.values]
-        elif one.column == "partition":
+    for column_filter in filters:
+        if column_filter.column == "topic":
+            accepted = [part for part in accepted if part.topic in column_filter.values]
+        elif column_filter.column == "partition":
             accepted = [
                 part
                 for part in accepted
                 if any(
                     _intersect(part.partition, part.partition + 1, interval)
-                    for interval in one.intervals
+                    for interval in column_filter.intervals
                 )
             ]
         else:
             accepted = [
                 OffsetRange(part.topic, part.partition, *common)
                 for part in accepted
-                for interval in one.intervals
+                for interval in column_filter.intervals
                 if (common := _intersect(part.start, part.end, interval)) is not None
             ]
     return accepted

@@ -130,23 +130,23 @@ READING: Final = tuple(sorted({*NETWORK, *FETCH, *WITHOUT_EFFECT, *TLS}))
 WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *WITHOUT_EFFECT, *TLS}))
 
 
-def reader_properties(given: Mapping[str, str]) -> ClientProperties:
+def reader_properties(properties: Mapping[str, str]) -> ClientProperties:
     """Check and map the `kafka.*` options of a reader; names come without the prefix.
 
     Raises:
         IllegalArgumentError: an unknown or refused name, or a wrong value.
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
-    return _map(given, FETCH, REFUSED_READING, READING)
+    return _map(properties, FETCH, REFUSED_READING, READING)
 
 
-def writer_properties(given: Mapping[str, str]) -> ClientProperties:
+def writer_properties(properties: Mapping[str, str]) -> ClientProperties:
     """Check and map the `kafka.*` options of a writer. Raises as `reader_properties`."""
-    return _map(given, PRODUCE, REFUSED_WRITING, WRITING)
+    return _map(properties, PRODUCE, REFUSED_WRITING, WRITING)
 
 
 def _map(
-    given: Mapping[str, str],
+    properties: Mapping[str, str],
     table: PropertyTable,
     refused: Mapping[str, str],
     known: tuple[str, ...],
@@ -155,7 +155,7 @@ def _map(
     network: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     ignored: list[str] = []
-    for name, text in given.items():
+    for name, text in properties.items():
         option = f"{_PREFIX}{name}"
         if name in refused:
             raise IllegalArgumentError(
@@ -171,15 +171,17 @@ def _map(
             settings[argument] = parse(option, text)
         elif name in WITHOUT_EFFECT:
             ignored.append(f"{show_option(option, text)} has no effect: {WITHOUT_EFFECT[name]}")
-        elif name in (*TLS, *TLS_UNSUPPORTED) and not is_tls(given):
+        elif name in (*TLS, *TLS_UNSUPPORTED) and not is_tls(properties):
             ignored.append(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
             )
         elif name not in TLS:
-            raise unknown_option(option, expected_one_of(f"kafka.{one}" for one in known))
+            raise unknown_option(
+                option, expected_one_of(f"kafka.{known_name}" for known_name in known)
+            )
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
-    tls = tls_options(given, _PREFIX) if is_tls(given) else None
+    tls = tls_options(properties, _PREFIX) if is_tls(properties) else None
     return ClientProperties(network, settings, tls, tuple(ignored))

@@ -210,8 +210,8 @@ class Kafka08PushdownReader(Kafka08Reader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters on topic, partition and offset; return all, for Spark to apply."""
-        converted = (to_column_filter(one) for one in filters)
-        self._filters = [one for one in converted if one is not None]
+        converted = (to_column_filter(spark_filter) for spark_filter in filters)
+        self._filters = [column_filter for column_filter in converted if column_filter is not None]
         return filters
 
 
@@ -340,13 +340,13 @@ def _message_sets_by_partition(
     """Yield for each partition a generator of its message sets, and the bytes that it may hold."""
     fetches = RangeFetches(router)
     by_partition: dict[TopicPartition, list[OffsetRange]] = {}
-    for one in ranges:
-        by_partition.setdefault(_partition_of(one), []).append(one)
+    for offset_range in ranges:
+        by_partition.setdefault(_partition_of(offset_range), []).append(offset_range)
     usual = options.client.settings.get("max_bytes", DEFAULT_FETCH_BYTES)
     for tp, parts in by_partition.items():
         max_bytes, in_flight = usual, MAX_IN_FLIGHT
         if len(by_partition) > 1:
-            expected = max(one.size for one in parts) * _EXPECTED_MESSAGE_BYTES
+            expected = max(offset_range.size for offset_range in parts) * _EXPECTED_MESSAGE_BYTES
             max_bytes = min(max(expected, _MIN_FETCH_BYTES), usual)
             in_flight = min(-(-expected // max_bytes), MAX_IN_FLIGHT)
         sizes = {"max_bytes": max_bytes, "in_flight": in_flight}
@@ -363,8 +363,8 @@ async def _read_partition(
 ) -> AsyncGenerator[tuple[TopicPartition, RawSet], None]:
     """Yield the message sets of one partition's ranges; what was lost after planning is skipped, or
     an error."""
-    for one in parts:
-        position, end = one.start, one.end
+    for offset_range in parts:
+        position, end = offset_range.start, offset_range.end
         while position < end:
             try:
                 async with aclosing(fetch(position, end)) as message_sets:

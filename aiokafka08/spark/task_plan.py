@@ -59,20 +59,22 @@ def divide_into_tasks(
     parts = split_ranges(ranges, min_partitions=min_partitions, max_records=max_records)
     count = TASKS_PER_CORE * parallelism if min_partitions is None else min_partitions
     if len(parts) <= count:
-        return [(one,) for one in parts]
+        return [(offset_range,) for offset_range in parts]
     by_leader: dict[int | None, list[OffsetRange]] = {}
-    for one in parts:
-        leader = leaders.get(TopicPartition(one.topic, one.partition))
-        by_leader.setdefault(leader, []).append(one)
+    for offset_range in parts:
+        leader = leaders.get(TopicPartition(offset_range.topic, offset_range.partition))
+        by_leader.setdefault(leader, []).append(offset_range)
     costs = {leader: sum(map(_cost, led)) for leader, led in by_leader.items()}
     groups = [
-        [one for leader in together for one in by_leader[leader]]
+        [offset_range for leader in together for offset_range in by_leader[leader]]
         for together in _balance(costs, count)
     ]
     limit = MAX_COMBINED_OFFSETS if max_records is None else min(max_records, MAX_COMBINED_OFFSETS)
     tasks: list[tuple[OffsetRange, ...]] = []
     for group, number in zip(groups, _share(groups, count), strict=True):
-        for combined in _balance({one: _cost(one) for one in group}, number):
+        for combined in _balance(
+            {offset_range: _cost(offset_range) for offset_range in group}, number
+        ):
             tasks += _cut(sorted(combined, key=_place), limit)
     return sorted(tasks, key=lambda task: _place(task[0]))
 
@@ -90,8 +92,13 @@ def split_ranges(
     Raises:
         IllegalArgumentError: the options need more than `MAX_TASKS` parts.
     """
-    parts = [1 if max_records is None else -(-one.size // max_records) for one in ranges]
-    count = max(sum(parts), min(min_partitions or 0, sum(one.size for one in ranges)))
+    parts = [
+        1 if max_records is None else -(-offset_range.size // max_records)
+        for offset_range in ranges
+    ]
+    count = max(
+        sum(parts), min(min_partitions or 0, sum(offset_range.size for offset_range in ranges))
+    )
     if count > MAX_TASKS:
         option = (
             f"minPartitions={min_partitions}"
@@ -102,8 +109,8 @@ def split_ranges(
     # Give each further part to the range whose parts are largest: no other choice reduces the size
     # of the largest part.
     largest = [
-        (-one.size / number, index)
-        for index, (one, number) in enumerate(zip(ranges, parts, strict=True))
+        (-offset_range.size / number, index)
+        for index, (offset_range, number) in enumerate(zip(ranges, parts, strict=True))
     ]
     heapq.heapify(largest)
     for _ in range(count - sum(parts)):
@@ -112,34 +119,34 @@ def split_ranges(
         heapq.heapreplace(largest, (-ranges[index].size / parts[index], index))
     return [
         OffsetRange(
-            one.topic,
-            one.partition,
-            one.start + one.size * part // number,
-            one.start + one.size * (part + 1) // number,
+            offset_range.topic,
+            offset_range.partition,
+            offset_range.start + offset_range.size * part // number,
+            offset_range.start + offset_range.size * (part + 1) // number,
         )
-        for one, number in zip(ranges, parts, strict=True)
+        for offset_range, number in zip(ranges, parts, strict=True)
         for part in range(number)
     ]
 
 
-def _cost(one: OffsetRange) -> int:
-    return one.size + _RANGE_COST
+def _cost(offset_range: OffsetRange) -> int:
+    return offset_range.size + _RANGE_COST
 
 
-def _place(one: OffsetRange) -> tuple[str, int, int]:
-    return (one.topic, one.partition, one.start)
+def _place(offset_range: OffsetRange) -> tuple[str, int, int]:
+    return (offset_range.topic, offset_range.partition, offset_range.start)
 
 
 def _cut(ranges: Iterable[OffsetRange], limit: int) -> Iterator[tuple[OffsetRange, ...]]:
     """Yield runs of ranges with at most `limit` offsets in total, or a single larger range."""
     task: list[OffsetRange] = []
     total = 0
-    for one in ranges:
-        if task and total + one.size > limit:
+    for offset_range in ranges:
+        if task and total + offset_range.size > limit:
             yield tuple(task)
             task, total = [], 0
-        task.append(one)
-        total += one.size
+        task.append(offset_range)
+        total += offset_range.size
     yield tuple(task)
 
 

@@ -87,7 +87,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     Raises:
         IllegalArgumentError: a column is missing, or has a wrong type.
     """
-    types = {one.name: one.dataType for one in schema.fields}
+    types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise IllegalArgumentError(
             f"schema: no column 'value', columns: {', '.join(types) or 'none'}; expected a "
@@ -100,7 +100,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         )
     for name, allowed in _COLUMNS.items():
         if name in types and not isinstance(types[name], allowed):
-            names = " or ".join(one().simpleString() for one in allowed)
+            names = " or ".join(type_().simpleString() for type_ in allowed)
             raise IllegalArgumentError(
                 f"column {name!r}: type {types[name].simpleString()}; expected {names}"
             )

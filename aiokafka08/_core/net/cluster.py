@@ -155,7 +155,7 @@ class PartitionLeaders:
         return PartitionLeaders(
             leaders,
             {node_id: broker for node_id, broker in self.brokers.items() if node_id in nodes},
-            {node_id: found for node_id, found in self.versions.items() if node_id in nodes},
+            {node_id: version for node_id, version in self.versions.items() if node_id in nodes},
         )
 
     def snapshot(self) -> ClusterSnapshot:
@@ -199,19 +199,19 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
         partitions = known.partitions
     else:
         partitions = {
-            one.partition: PartitionInfo(
-                one.partition,
+            partition.partition: PartitionInfo(
+                partition.partition,
                 # Error code 9 (ReplicaNotAvailable) with a leader is normal while a replica is
                 # down (docs/brokers.md 4.7).
-                one.leader
-                if one.leader >= 0
-                and one.error_code in (NoError.errno, ReplicaNotAvailableError.errno)
+                partition.leader
+                if partition.leader >= 0
+                and partition.error_code in (NoError.errno, ReplicaNotAvailableError.errno)
                 else None,
-                tuple(one.replicas),
-                tuple(one.isr),
-                one.error_code,
+                tuple(partition.replicas),
+                tuple(partition.isr),
+                partition.error_code,
             )
-            for one in sorted(state.partitions, key=lambda one: one.partition)
+            for partition in sorted(state.partitions, key=lambda partition: partition.partition)
         }
     merged = TopicInfo(
         state.topic,
@@ -286,10 +286,10 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
         raise TypeError(f"partitions={_shortened(partitions)}: {expected}")
     checked = []
-    for one in partitions:
-        if not isinstance(one, tuple) or len(one) != 2:
-            raise TypeError(f"partitions: {_shortened(one)} in the list; {expected}")
-        topic, partition = one
+    for item in partitions:
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise TypeError(f"partitions: {_shortened(item)} in the list; {expected}")
+        topic, partition = item
         check_topic_name(topic)
         if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
             raise IllegalArgumentError(

@@ -127,7 +127,7 @@ def net_config(
         raise IllegalArgumentError(
             f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
         )
-    for option, given in (
+    for option, value in (
         ("sasl_mechanism", sasl_mechanism),
         ("sasl_plain_username", sasl_plain_username),
         ("sasl_plain_password", sasl_plain_password),
@@ -136,7 +136,7 @@ def net_config(
         ("sasl_oauth_token_provider", sasl_oauth_token_provider),
     ):
         # The value may be a secret: the text leaves it out.
-        if given != NETWORK_DEFAULTS[option]:
+        if value != NETWORK_DEFAULTS[option]:
             raise UnsupportedVersionError(
                 f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
                 "doesn't support; expected no SASL options"
@@ -269,9 +269,9 @@ def _host(where: object, host: str) -> str:
                 "commas"
             ) from None
         return host
-    if found := re.search(_NOT_IN_HOST, host):
+    if match := re.search(_NOT_IN_HOST, host):
         raise IllegalArgumentError(
-            f"bootstrap_servers: {where!r} has {found[0]!r} in the host name; expected "
+            f"bootstrap_servers: {where!r} has {match[0]!r} in the host name; expected "
             "'host:port'. Separate addresses by commas"
         )
     try:

@@ -119,7 +119,9 @@ async def list_reachable_offsets(
 
     results = await request_from_leaders(router, tps, send, limit_s)
     failed = [
-        tp for tp, one in results.items() if isinstance(one, KafkaError) and not is_final(one)
+        tp
+        for tp, result in results.items()
+        if isinstance(result, KafkaError) and not is_final(result)
     ]
     if failed:
         try:
@@ -129,10 +131,10 @@ async def list_reachable_offsets(
         else:
             results |= await request_from_leaders(router, failed, send, limit_s)
     return {
-        tp: one
-        if isinstance(one, KafkaError)
-        else (one[0] if one else KafkaProtocolError("the leader listed no offset"))
-        for tp, one in results.items()
+        tp: result
+        if isinstance(result, KafkaError)
+        else (result[0] if result else KafkaProtocolError("the leader listed no offset"))
+        for tp, result in results.items()
     }
 
 
@@ -161,9 +163,9 @@ async def find_first_messages(
         return _find_on_leader(router, leader, tps, timestamps_ms, timeout_s)
 
     return {
-        tp: OffsetAndTimestamp(one.offset, one.timestamp) if one.offset >= 0 else None
-        for tp, one in (await _request_until_complete(router, timestamps_ms, send)).items()
-        if one is not None
+        tp: OffsetAndTimestamp(result.offset, result.timestamp) if result.offset >= 0 else None
+        for tp, result in (await _request_until_complete(router, timestamps_ms, send)).items()
+        if result is not None
     }
 
 
@@ -183,28 +185,28 @@ async def _request_until_complete(
         return {}
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     deadline = asyncio.get_running_loop().time() + limit_s
-    found: dict[TopicPartition, T] = {}
+    results: dict[TopicPartition, T] = {}
     errors: dict[TopicPartition, KafkaError] = {}
 
     async def attempt(attempt_s: float) -> dict[TopicPartition, T] | KafkaError:
-        missing = [tp for tp in tps if tp not in found]
+        missing = [tp for tp in tps if tp not in results]
         for tp, result in (await request_from_leaders(router, missing, send, attempt_s)).items():
             if not isinstance(result, KafkaError):
-                found[tp] = result
+                results[tp] = result
             elif is_final(result):
                 return result
             else:
                 errors[tp] = result
-        if len(found) == len(tps):
-            return found
+        if len(results) == len(tps):
+            return results
         router.metadata.request_refresh()
-        return next(errors[tp] for tp in missing if tp not in found)
+        return next(errors[tp] for tp in missing if tp not in results)
 
     def timed_out(last: KafkaError | None) -> KafkaError:
         reasons = [
             f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no response')}"
             for tp in tps
-            if tp not in found
+            if tp not in results
         ]
         return KafkaTimeoutError(
             f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
@@ -285,8 +287,8 @@ async def list_offsets_of_leader(
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {
-        tp: one if isinstance(one, KafkaError) else one.offsets or []
-        for tp, one in _results(leader, tps, response).items()
+        tp: result if isinstance(result, KafkaError) else result.offsets or []
+        for tp, result in _results(leader, tps, response).items()
     }
 
 
@@ -313,8 +315,8 @@ async def _find_on_leader(
     except KafkaError as error:
         return dict.fromkeys(tps, error)
     return {
-        tp: None if isinstance(one, _NOT_SUPPORTED) else one
-        for tp, one in _results(leader, tps, response).items()
+        tp: None if isinstance(result, _NOT_SUPPORTED) else result
+        for tp, result in _results(leader, tps, response).items()
     }
 
 
@@ -330,9 +332,11 @@ def _results(
 ) -> PartitionResults[ListedOffsets]:
     results: PartitionResults[ListedOffsets] = {}
     for topic in response.topics:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.topic, one.partition)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.topic, partition.partition)
             where = f"ListOffsets of {tp.topic}/{tp.partition}"
-            results[tp] = broker_error(one.error_code, where) if one.error_code else one
+            results[tp] = (
+                broker_error(partition.error_code, where) if partition.error_code else partition
+            )
     missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
     return {tp: results.get(tp, missing) for tp in tps}

@@ -253,7 +253,7 @@ class Metadata:
             info = self.snapshot.topics.get(topic)
             if info is not None:
                 if info.partitions and (
-                    leaders(one.leader is not None for one in info.partitions.values())
+                    leaders(partition.leader is not None for partition in info.partitions.values())
                     or loop.time() >= leaders_by
                 ):
                     return info
@@ -285,14 +285,18 @@ class Metadata:
 
     def _unknown_s(self) -> float:
         versions = (node.version for node in self._nodes)
-        if any(one is not None and one.line >= BrokerLine.V0_10 for one in versions):
+        if any(version is not None and version.line >= BrokerLine.V0_10 for version in versions):
             return self._config.limits.topic_creating_s
         return self._config.limits.topic_unknown_s
 
     def _unusable_error(self, info: TopicInfo) -> KafkaError:
         if info.error_code:
             return info.error
-        leaderless = [one.partition for one in info.partitions.values() if one.leader is None]
+        leaderless = [
+            partition.partition
+            for partition in info.partitions.values()
+            if partition.leader is None
+        ]
         return LeaderNotAvailableError(
             f"topic {info.topic!r}: partitions {leaderless} have no leader"
         )

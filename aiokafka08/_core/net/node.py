@@ -1,9 +1,7 @@
 """One broker: open and close its connections, find its version, back off after failures.
 
-A lane is a connection with one purpose. A broker processes one request at a time per connection,
-and a Produce with acks=all or a long poll can take seconds. Urgent requests have a lane of their
-own, so that they don't queue behind such a request (docs/brokers.md 3.1). A lane opens on demand,
-and is closed when it is idle. `node_registry` creates and closes the nodes; `router` and
+A node has up to one connection per `Lane`, the purpose of the connection. It opens on demand, and
+is closed when it is idle. `node_registry` creates and closes the nodes; `router` and
 `metadata_fetcher` send requests to them.
 
 Invariant: for each lane, at most one attempt to open it runs at a time. All callers that need the
@@ -44,13 +42,19 @@ _TIMER_SLACK_S: Final = 0.0005
 
 
 class Lane(enum.Enum):
-    """The purpose of a connection."""
+    """The purpose of a connection to a broker; a client has at most one connection per lane.
+
+    A broker processes one request at a time per connection, and a Produce with acks=all, a long
+    poll or a JoinGroup can take seconds. So these have lanes of their own: the requests of another
+    lane don't queue behind them (docs/brokers.md 3.1).
+    """
 
     PRODUCE = "produce"
     FETCH = "fetch"
     """Long polls, and reads of a bounded range."""
     URGENT_FETCH = "urgent-fetch"
-    """Fetches without a wait, while a long poll hangs."""
+    """Fetches without a wait, beside a long poll in flight. A fetch is urgent if the log may have
+    messages for it now, and the long poll doesn't return them."""
     CONTROL = "control"
     """Short requests only: Metadata, ListOffsets, commits, heartbeats."""
     JOIN = "join"

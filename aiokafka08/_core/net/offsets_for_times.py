@@ -61,10 +61,10 @@ async def offsets_for_times(
     Otherwise it is the offset of the first such message, with its timestamp; or the start of a
     segment, with None as the timestamp.
     """
-    found = await find_first_messages(router, timestamps_ms)
-    unsure = {tp: at for tp, at in timestamps_ms.items() if found.get(tp) is None}
+    first_messages = await find_first_messages(router, timestamps_ms)
+    unsure = {tp: at for tp, at in timestamps_ms.items() if first_messages.get(tp) is None}
     if not unsure:
-        return found
+        return first_messages
     before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in unsure.items()}
     older = await list_offsets(router, before)
     listed = await list_offsets(
@@ -74,10 +74,12 @@ async def offsets_for_times(
     lasts = {
         tp: segment
         for tp, segment in segments.items()
-        if tp in found and segment is not None and segment == _start_offset([], listed[tp][:2])
+        if tp in first_messages
+        and segment is not None
+        and segment == _start_offset([], listed[tp][:2])
     }
     with_timestamps = await _partitions_with_timestamps(router, lasts)
-    return found | {
+    return first_messages | {
         tp: None if segment is None or tp in with_timestamps else OffsetAndTimestamp(segment, None)
         for tp, segment in segments.items()
     }
@@ -146,12 +148,12 @@ async def _partitions_with_timestamps(
             response = await router.request(request, node_id=leader, timeout_s=timeout_s)
         except KafkaError as error:
             return dict.fromkeys(tps, error)
-        found = {
+        by_partition = {
             TopicPartition(topic.topic, part.partition): _has_timestamp(part)
             for topic in response.topics
             for part in topic.partitions
         }
-        return {tp: found.get(tp, False) for tp in tps}
+        return {tp: by_partition.get(tp, False) for tp in tps}
 
     results = await request_from_leaders(router, offsets, send, router.config.request_timeout_s)
     return {tp for tp, has_timestamp in results.items() if has_timestamp is True}

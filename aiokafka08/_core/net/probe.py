@@ -68,8 +68,8 @@ async def probe_version(
                 frame = await probing.request(probe)
                 try:
                     probe = steps.send(frame)
-                except StopIteration as found:
-                    version: BrokerVersion = found.value
+                except StopIteration as stop:
+                    version: BrokerVersion = stop.value
                     return version
     except TimeoutError:
         if probing.timeout_reason is None:

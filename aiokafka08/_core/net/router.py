@@ -208,7 +208,7 @@ class Router:
         return PartitionLeaders(
             by_partition,
             dict(snapshot.brokers),
-            {node_id: found for node_id, found in versions.items() if found is not None},
+            {node_id: version for node_id, version in versions.items() if version is not None},
         )
 
     def version(self, node_id: int | None = None) -> BrokerVersion | None:
@@ -261,10 +261,10 @@ class Router:
                 nodes = [node for node in known if not node.is_backing_off] or known
             else:
                 nodes = [self._node(node_id)]
-            found = await asyncio.gather(*(ask(node, left_s) for node in nodes))
-            versions = [one for one in found if isinstance(one, BrokerVersion)]
+            results = await asyncio.gather(*(ask(node, left_s) for node in nodes))
+            versions = [result for result in results if isinstance(result, BrokerVersion)]
             if not versions:
-                errors = [one for one in found if isinstance(one, KafkaError)]
+                errors = [result for result in results if isinstance(result, KafkaError)]
                 unknown = KafkaUnavailableError("no broker's version is known yet")
                 return errors[0] if errors else unknown
             oldest = min(versions, key=lambda version: version.line)
@@ -291,7 +291,7 @@ class Router:
         node = None if node_id is None else self.nodes.get(node_id)
         if node is not None and node.round_trip_s is not None:
             return node.round_trip_s
-        known = (one.round_trip_s for one in self.nodes)
+        known = (node.round_trip_s for node in self.nodes)
         return min((seconds for seconds in known if seconds is not None), default=0.0)
 
     def _check(self) -> None:

@@ -41,9 +41,9 @@ def ssl_context(
             "client certificate": tls.certfile,
             "private key": tls.keyfile,
         }
-        given = ", ".join(f"{kind} {path!r}" for kind, path in files.items() if path is not None)
+        shown = ", ".join(f"{kind} {path!r}" for kind, path in files.items() if path is not None)
         raise KafkaConfigurationError(
-            f"{prefix}ssl.*: {given}: {error}; expected readable PEM files{hint}"
+            f"{prefix}ssl.*: {shown}: {error}; expected readable PEM files{hint}"
         ) from error
     context.check_hostname = tls.check_hostname and tls.verify
     if not tls.verify:

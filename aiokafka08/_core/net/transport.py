@@ -367,7 +367,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._blocked_since = None
         if self._silence_timer is not None:
             self._silence_timer.cancel()
-        waiters = [self._pending[one].waiter for one in self._protocol.eof()]
+        waiters = [self._pending[correlation_id].waiter for correlation_id in self._protocol.eof()]
         self._pending.clear()
         # A cancelled request, such as the long poll of a consumer that stops, has lost nothing.
         lost = sum(not waiter.done() for waiter in waiters)
@@ -422,7 +422,10 @@ async def open_connection(
     try:
         async with asyncio.timeout(config.request_timeout_s):
             return await connect_to_any_ip(
-                address, config, connect, lambda one: one.close("another address was faster")
+                address,
+                config,
+                connect,
+                lambda connection: connection.close("another address was faster"),
             )
     except TimeoutError:
         raise KafkaTimeoutError(timeout_text(address, config, config.request_timeout_s)) from None

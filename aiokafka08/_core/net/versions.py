@@ -360,7 +360,7 @@ def _fits(request: type[Request[Any]], version: int, frame: memoryview) -> bool:
 
 def _from_api_versions(frame: memoryview) -> BrokerVersion:
     response = decode_response(ApiVersionsRequest, 0, frame)
-    offered = {one.api_key: one for one in response.api_versions}
+    offered = {api.api_key: api for api in response.api_versions}
     # Check Fetch, not Produce: 4.x still lists Produce 0, but rejects it. It lists exactly the
     # Fetch versions that it supports (docs/brokers.md 2.4).
     fetch = offered.get(ApiKey.FETCH)
@@ -378,7 +378,7 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
             for key, ours in LINE_APIS[BrokerLine.V0_10].items()
             if key in offered
         },
-        release_of({key: one.max_version for key, one in offered.items()}),
+        release_of({key: api.max_version for key, api in offered.items()}),
     )
 
 

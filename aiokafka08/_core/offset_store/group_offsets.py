@@ -53,8 +53,8 @@ async def fetch_group_offsets(
     """
     version = router.version()
     if version is not None and version.line < BrokerLine.V0_9:
-        found = await KafkaOffsetStore(router, coordinator).fetch(known)
-        return {tp: one for tp, one in found.items() if one is not None}
+        committed = await KafkaOffsetStore(router, coordinator).fetch(known)
+        return {tp: offset for tp, offset in committed.items() if offset is not None}
     limit_s = router.config.request_timeout_s
     what_failed = f"committed offsets of group {coordinator.group!r} not fetched"
 
@@ -97,10 +97,10 @@ async def _fetch(
     version = 2 if connection.version.supports(OffsetFetchRequest, 2) else 1
     request = fetch_all_request(group, version)
     response = await connection.request(request, version=version, timeout_s=timeout_s)
-    found = read_fetch_all_response(response)
-    if version == 1 and not found and known:
-        one = next(iter(known))
-        named = fetch_request(group, [one])
+    committed = read_fetch_all_response(response)
+    if version == 1 and not committed and known:
+        tp = next(iter(known))
+        named = fetch_request(group, [tp])
         # Pipelined: the broker carries them out in this order.
         before, response, after = await asyncio.gather(
             *(
@@ -109,8 +109,8 @@ async def _fetch(
             )
         )
         for confirmation in (before, after):
-            result = read_fetch_response(confirmation, [one])[one]
+            result = read_fetch_response(confirmation, [tp])[tp]
             if isinstance(result, KafkaError):
                 return result
-        found = read_fetch_all_response(response)
-    return found
+        committed = read_fetch_all_response(response)
+    return committed

@@ -74,9 +74,9 @@ def read_commit_response(
     """Return for each partition None if it is committed, otherwise its error."""
     results: dict[TopicPartition, KafkaError | None] = {}
     for topic in response.topics:
-        for one in topic.partitions:
-            error = broker_error(one.error_code) if one.error_code else None
-            results[TopicPartition(topic.topic, one.partition)] = error
+        for partition in topic.partitions:
+            error = broker_error(partition.error_code) if partition.error_code else None
+            results[TopicPartition(topic.topic, partition.partition)] = error
     return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
 
 
@@ -96,13 +96,13 @@ def read_fetch_all_response(
     """Return all offsets that a group has committed, or the error."""
     if response.error_code:
         return broker_error(response.error_code)
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    committed: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, result in _fetch_results(response).items():
         if isinstance(result, KafkaError):
             return result
         if result is not None:
-            found[tp] = result
-    return found
+            committed[tp] = result
+    return committed
 
 
 def _fetch_results(
@@ -110,17 +110,17 @@ def _fetch_results(
 ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
     results: dict[TopicPartition, CommittedOffset | KafkaError] = {}
     for topic in response.topics:
-        for one in topic.partitions:
+        for partition in topic.partitions:
             result: CommittedOffset | KafkaError
-            if one.error_code not in (0, UnknownTopicOrPartitionError.errno):
-                result = broker_error(one.error_code)
-            elif one.offset < 0:  # no offset is -1; version 0 also stores other negative ones (8.4)
-                result = None
-            elif one.error_code:
-                result = broker_error(one.error_code)
+            if partition.error_code not in (0, UnknownTopicOrPartitionError.errno):
+                result = broker_error(partition.error_code)
+            elif partition.offset < 0:
+                result = None  # no offset is -1; version 0 also stores other negative ones (8.4)
+            elif partition.error_code:
+                result = broker_error(partition.error_code)
             else:
-                result = OffsetAndMetadata(one.offset, one.metadata or "")
-            results[TopicPartition(topic.topic, one.partition)] = result
+                result = OffsetAndMetadata(partition.offset, partition.metadata or "")
+            results[TopicPartition(topic.topic, partition.partition)] = result
     return results
 
 

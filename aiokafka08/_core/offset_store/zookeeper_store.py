@@ -90,10 +90,10 @@ class ZookeeperOffsetStore:
         async def read(left_s: float) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
             return await self._nodes.read(partitions, left_s)
 
-        for tp, found in (await self._retry(read, "fetched", timeout_s)).items():
-            if isinstance(found, KafkaError):
-                raise found
-            committed[tp] = None if found is None else OffsetAndMetadata(found, "")
+        for tp, offset in (await self._retry(read, "fetched", timeout_s)).items():
+            if isinstance(offset, KafkaError):
+                raise offset
+            committed[tp] = None if offset is None else OffsetAndMetadata(offset, "")
         return committed
 
     async def commit(
@@ -130,7 +130,7 @@ class ZookeeperOffsetStore:
     async def _retry(
         self,
         attempt: Callable[[float], Awaitable[T | KafkaError]],
-        what: str,
+        verb: str,
         timeout_s: float | None,
     ) -> T:
         """Repeat an attempt until it succeeds or the time is over.
@@ -142,7 +142,7 @@ class ZookeeperOffsetStore:
         def timed_out(last: KafkaError | None) -> KafkaError:
             reason = "no response" if last is None else last.nested_text(KafkaTimeoutError)
             return KafkaTimeoutError(
-                f"{self._what_failed(what)} within {limit_s * 1000:.0f} ms: {reason}"
+                f"{self._what_failed(verb)} within {limit_s * 1000:.0f} ms: {reason}"
             )
 
         return await retry(
@@ -152,5 +152,5 @@ class ZookeeperOffsetStore:
             timed_out=timed_out,
         )
 
-    def _what_failed(self, what: str) -> str:
-        return f"offsets of group {self._group!r} not {what} in ZooKeeper {self._connect}"
+    def _what_failed(self, verb: str) -> str:
+        return f"offsets of group {self._group!r} not {verb} in ZooKeeper {self._connect}"

@@ -144,27 +144,27 @@ class NextFetch:
                 have contained other partitions (it wasn't sent with `alone`).
             hides_large: whether this broker may show nothing at all of a message that doesn't fit.
         """
-        found = summarize_set(message_set)
-        if found.next_offset is not None and found.next_offset > self.offset:
-            if found.next_offset > high_watermark >= 0:
+        summary = summarize_set(message_set)
+        if summary.next_offset is not None and summary.next_offset > self.offset:
+            if summary.next_offset > high_watermark >= 0:
                 return self._use_below_watermark(message_set, high_watermark)
-            if found.next_offset > LAST_OFFSET:
+            if summary.next_offset > LAST_OFFSET:
                 return FetchFinding(FetchStep.CORRUPT)
-            self.offset = found.next_offset
-            self._shrink(found.whole_bytes)
+            self.offset = summary.next_offset
+            self._shrink(summary.whole_bytes)
             self.reset_search()
             return FetchFinding(FetchStep.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
             self.reset_search()
             return _END
-        rest = len(message_set) - found.whole_bytes
-        if found.tail_size is not None:
-            return self._grow_to_partial(found, requested_bytes, limit_bytes)
-        if rest >= _OFFSET_SIZE.size and not _is_filler(message_set, found.whole_bytes):
+        rest_bytes = len(message_set) - summary.whole_bytes
+        if summary.tail_size is not None:
+            return self._grow_to_partial(summary, requested_bytes, limit_bytes)
+        if rest_bytes >= _OFFSET_SIZE.size and not _is_filler(message_set, summary.whole_bytes):
             return FetchFinding(FetchStep.CORRUPT)
-        if found.whole_bytes or rest >= _OFFSET_SIZE.size:
-            if found.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
+        if summary.whole_bytes or rest_bytes >= _OFFSET_SIZE.size:
+            if summary.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
                 # The response was cut at the requested size, which may still grow: more messages
                 # may follow.
                 self.size_bytes = min(2 * requested_bytes, limit_bytes)
@@ -204,13 +204,13 @@ class NextFetch:
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _grow_to_partial(
-        self, found: SetSummary, requested_bytes: int, limit_bytes: int
+        self, summary: SetSummary, requested_bytes: int, limit_bytes: int
     ) -> FetchFinding:
         """Grow to the size that a partial message states."""
-        assert found.tail_size is not None
-        needed = found.whole_bytes + found.tail_size
+        assert summary.tail_size is not None
+        needed = summary.whole_bytes + summary.tail_size
         if needed > limit_bytes or requested_bytes >= limit_bytes:
-            return FetchFinding(FetchStep.TOO_LARGE, found.tail_size)
+            return FetchFinding(FetchStep.TOO_LARGE, summary.tail_size)
         self.size_bytes = min(max(2 * requested_bytes, needed), limit_bytes)
         return _RETRY
 

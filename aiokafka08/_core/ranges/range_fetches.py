@@ -104,7 +104,7 @@ class _LeaderFetches:
         self._due.append(fetch)
 
     def _send_due(self) -> None:
-        due, self._due = [one for one in self._due if not one.response.done()], []
+        due, self._due = [fetch for fetch in self._due if not fetch.response.done()], []
         while due and not self._is_alone:
             if due[0].alone:
                 self._is_alone = True
@@ -112,12 +112,12 @@ class _LeaderFetches:
                 due = due[1:]
                 continue
             request: dict[TopicPartition, _DueFetch] = {}
-            for one in due:
-                if not one.alone:
-                    request.setdefault(one.tp, one)
+            for fetch in due:
+                if not fetch.alone:
+                    request.setdefault(fetch.tp, fetch)
             self._start_request(list(request.values()))
             sent = set(request.values())
-            due = [one for one in due if one not in sent]
+            due = [fetch for fetch in due if fetch not in sent]
         self._due = due
 
     def _start_request(self, fetches: Sequence[_DueFetch]) -> None:
@@ -134,16 +134,16 @@ class _LeaderFetches:
         def ended(_: object) -> None:
             self._requests.discard(task)
             error = None if task.cancelled() else task.exception()
-            for one in fetches:
-                if error is not None and not one.response.done():
-                    one.response.set_exception(error)
-                one.response.cancel()  # no effect after the response
+            for fetch in fetches:
+                if error is not None and not fetch.response.done():
+                    fetch.response.set_exception(error)
+                fetch.response.cancel()  # no effect after the response
             if fetches[0].alone:
                 self._is_alone = False
                 self._send_due()
 
-        for one in fetches:
-            one.response.add_done_callback(caller_left)
+        for fetch in fetches:
+            fetch.response.add_done_callback(caller_left)
         task.add_done_callback(ended)
 
     async def _request(self, fetches: Sequence[_DueFetch]) -> None:
@@ -151,16 +151,16 @@ class _LeaderFetches:
         if fetches[0].alone and len(self._requests) > 1:
             await asyncio.wait(self._requests - {asyncio.current_task()})
         responses, elapsed_s = await self._exchange(fetches)
-        for one in fetches:
-            fetched = responses.get(one.tp)
-            if one.response.done():
+        for fetch in fetches:
+            fetched = responses.get(fetch.tp)
+            if fetch.response.done():
                 continue  # the caller is gone
             if fetched is None:
-                where = f"{one.tp.topic}/{one.tp.partition}"
+                where = f"{fetch.tp.topic}/{fetch.tp.partition}"
                 error = f"node {self._node_id} left {where} out of its response"
-                one.response.set_exception(KafkaProtocolError(error))
+                fetch.response.set_exception(KafkaProtocolError(error))
             else:
-                one.response.set_result((fetched, elapsed_s))
+                fetch.response.set_result((fetched, elapsed_s))
 
     async def _exchange(
         self, fetches: Sequence[_DueFetch]
@@ -170,11 +170,11 @@ class _LeaderFetches:
         A fetch alone is sent again until the event loop runs all the time until its response.
         """
         loop = asyncio.get_running_loop()
-        timeout_s = max(one.timeout_s for one in fetches)
+        timeout_s = max(fetch.timeout_s for fetch in fetches)
         wait_s = WAIT_S if fetches[0].alone else 0.0
         partitions = (
-            (one.tp.topic, FetchPartition(one.tp.partition, one.offset, one.max_bytes))
-            for one in fetches
+            (fetch.tp.topic, FetchPartition(fetch.tp.partition, fetch.offset, fetch.max_bytes))
+            for fetch in fetches
         )
         request = FetchRequest(-1, round(wait_s * 1000), 1, by_topic(partitions))
         connection = await self._router.connection(self._node_id, Lane.FETCH, timeout_s=timeout_s)
@@ -185,7 +185,7 @@ class _LeaderFetches:
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return {
-            TopicPartition(topic.topic, one.partition): one
+            TopicPartition(topic.topic, partition.partition): partition
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }, elapsed_s

@@ -65,8 +65,8 @@ def members_of(client: KazooClient, connect: str, group: str, timeout_s: float) 
     ids = f"{_ROOT}/{group}/ids"
     with translate_errors(connect):
         requests = {ids: client.get_children_async(ids)}
-        found: dict[str, list[str]] = results_of(requests, environment.monotonic() + timeout_s)
-        return sorted(found.get(ids, ()))
+        children: dict[str, list[str]] = results_of(requests, environment.monotonic() + timeout_s)
+        return sorted(children.get(ids, ()))
 
 
 class GroupNodes:
@@ -120,8 +120,8 @@ class GroupNodes:
         """
         offsets: dict[str, dict[TopicPartition, int]] = {group: {} for group in _checked(groups)}
         with self._session() as client:
-            found = self._partition_nodes(client, [f"{_ROOT}/{one}/offsets" for one in offsets])
-        for path, tp, data in found:
+            nodes = self._partition_nodes(client, [f"{_ROOT}/{group}/offsets" for group in offsets])
+        for path, tp, data in nodes:
             try:
                 offset = decode_offset(self._connect, path, data)
             except KafkaUnavailableError as error:
@@ -148,17 +148,17 @@ class GroupNodes:
         [name] = _checked([group])
         path, ids = f"{_ROOT}/{name}", f"{_ROOT}/{name}/ids"
         with self._session() as client:
-            found = self._children(client, [path, ids])
-            if members := found.get(ids):
+            children = self._children(client, [path, ids])
+            if members := children.get(ids):
                 raise NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
-            if path not in found:
+            if path not in children:
                 return False
             # `ids` goes first, and it and the group's node only if they are empty: so a member that
             # registers from now on is never deleted, and its group's deletion fails.
             try:
                 with suppress(NoNodeError):
                     client.delete(ids)
-                for child in found[path]:
+                for child in children[path]:
                     if child != "ids":
                         client.delete(f"{path}/{child}", recursive=True)
                 with suppress(NoNodeError):
@@ -225,8 +225,8 @@ class GroupNodes:
 
     def _data(self, client: KazooClient, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the data of each node; missing nodes are left out."""
-        found = self._request_all(client.get_async, paths)
-        return {path: data for path, (data, _) in found.items()}
+        results = self._request_all(client.get_async, paths)
+        return {path: data for path, (data, _) in results.items()}
 
     def _request_all(self, send: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
         waiting = list(paths)

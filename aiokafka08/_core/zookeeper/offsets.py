@@ -101,7 +101,7 @@ class OffsetNodes:
             KafkaUnavailableError: ZooKeeper refuses.
             GroupAuthorizationFailedError: a node's ACL refuses this client.
         """
-        found = await self._run(
+        nodes = await self._run(
             lambda client, deadline: results_of(
                 {tp: client.get_async(self._path(tp)) for tp in partitions}, deadline
             ),
@@ -109,10 +109,10 @@ class OffsetNodes:
         )
         offsets: dict[TopicPartition, int | KafkaUnavailableError | None] = {}
         for tp in partitions:
-            if tp not in found:
+            if tp not in nodes:
                 offsets[tp] = self._versions[tp] = None
                 continue
-            data, stat = found[tp]
+            data, stat = nodes[tp]
             self._versions[tp] = stat.version
             try:
                 offsets[tp] = decode_offset(self._connect, self._path(tp), data)
@@ -124,13 +124,13 @@ class OffsetNodes:
         """Find out the versions of these nodes, as far as they aren't known; raises as `read`."""
         unknown = [tp for tp in partitions if tp not in self._versions]
         if unknown:
-            found = await self._run(
+            stats = await self._run(
                 lambda client, deadline: results_of(
                     {tp: client.exists_async(self._path(tp)) for tp in unknown}, deadline
                 ),
                 timeout_s,
             )
-            for tp, stat in found.items():
+            for tp, stat in stats.items():
                 self._versions[tp] = None if stat is None else stat.version
 
     async def write(

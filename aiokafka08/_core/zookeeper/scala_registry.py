@@ -98,19 +98,19 @@ class ScalaRegistry:
             deadline = environment.monotonic() + self._timeout_s
             self._register(topics, deadline)
             members = self._read_members(deadline)
-            if not any(one.member == self.member for one in members):
+            if not any(registration.member == self.member for registration in members):
                 self.member = ""  # another client has deleted the node
                 self._register(topics, deadline)
                 members = self._read_members(deadline)
             all_topics: list[str] = []
-            if any(one.is_wildcard for one in members):
+            if any(registration.is_wildcard for registration in members):
                 all_topics = self._children("/brokers/topics", deadline)
             threads: dict[str, list[str]] = {}
-            for one in members:
+            for registration in members:
                 try:
-                    by_topic = one.threads(all_topics)
+                    by_topic = registration.threads(all_topics)
                 except ValueError as error:
-                    self._warn(f"{self._root}/ids/{one.member}", error)
+                    self._warn(f"{self._root}/ids/{registration.member}", error)
                     continue
                 for topic, names in by_topic.items():
                     threads.setdefault(topic, []).extend(names)

@@ -269,8 +269,8 @@ def _open(
         with translate_errors(connect):
             client.start(timeout=timeout_s)
             if chroot:
-                found = client.exists_async(f"/{chroot}")
-                if result_of(found, environment.monotonic() + timeout_s) is None:
+                request = client.exists_async(f"/{chroot}")
+                if result_of(request, environment.monotonic() + timeout_s) is None:
                     raise KafkaUnavailableError(
                         f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
                     )

@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "errors of a commit are ignored",
         "_core/offset_store/responses.py",
-        "            error = broker_error(one.error_code) if one.error_code else None\n",
+        "            error = broker_error(partition.error_code) if partition.error_code else None\n",
         "            error = None\n",
     ),
     Mutant(
