@@ -156,6 +156,7 @@ async def test_node_that_its_acl_protects_is_refused_at_once(
                 await store.fetch([hidden])
         finally:
             await store.stop()
+            session.delete(node(group, hidden))  # other tests read all nodes of this cluster
 
 
 @pytest.mark.release("0.8.0")
