@@ -1,7 +1,7 @@
 """`AIOKafkaClient`, the type of `producer.client` and `consumer._client`, for annotations.
 
 In aiokafka it is the network layer, which programs can construct too. Here `net` is that layer, and
-`net.client_attributes` makes the only instances.
+`_core.net.client_attributes` makes the only instances.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ this client never raises. Each class that is `retriable` in aiokafka is retriabl
 9 and 13 are retriable here, but not there.
 
 Invariant: no other module of the package names an error code by its number (except 0, no error);
-they use `SomeError.errno`. This module decides no retries: `net.retry`, `producer`, `consumer`,
-`offset_store` and `admin` do.
+they use `SomeError.errno`. This module decides no retries: `_core.net.retry`, `producer`,
+`consumer`, `offset_store` and `admin` do.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class QuotaViolationError(KafkaError):
 class BrokerResponseError(KafkaError):
     """A broker's response holds an error code. Unknown codes are instances of this very class.
 
-    `action` is for `net.retry` and for code that handles a response, `retriable` is for code that
-    catches the exception. They may differ: an unknown code has BACK_OFF, but isn't retriable.
+    `action` is for `_core.net.retry` and for code that handles a response, `retriable` is for code
+    that catches the exception. They may differ: an unknown code has BACK_OFF, but isn't retriable.
     """
 
     errno: int = -1

@@ -1,7 +1,7 @@
 """The calls of `AIOKafkaAdminClient` that describe brokers, topics and positions in logs.
 
 `ClusterCalls` has them; the client's methods of the same names document arguments and errors.
-`zookeeper.topic_states` reads what ZooKeeper knows about topics.
+`_core.zookeeper.topic_states` reads what ZooKeeper knows about topics.
 
 Invariant: no call changes anything. No call creates a topic: the metadata of a topic is never
 requested by its name, since on 0.8 that would create it. A broker that doesn't respond hides no

@@ -2,7 +2,8 @@
 
 `GroupChanges` has them; the client's methods of the same names document arguments and errors.
 `offset_reset` computes the offsets of a reset. Groups are deleted by a request (`group_requests`),
-by the expiry of their offsets (`offset_store.kafka_store`), or in ZooKeeper (`zookeeper.groups`).
+by the expiry of their offsets (`_core.offset_store.kafka_store`), or in ZooKeeper
+(`_core.zookeeper.group_nodes`).
 
 Invariant: no group is reset or deleted if a member of it is found. The calls ask the coordinator on
 brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a change on 0.8, or of offsets

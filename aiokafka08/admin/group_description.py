@@ -1,7 +1,7 @@
 """`GroupDescriptions`: what `describe_consumer_groups` returns.
 
 Groups and members are tuples in the order of aiokafka's, and have names besides. `groups` makes
-them of the responses of brokers, and of what `zookeeper.groups` has read.
+them of the responses of brokers, and of what `_core.zookeeper.group_nodes` has read.
 """
 
 from __future__ import annotations

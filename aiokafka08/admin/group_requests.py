@@ -2,7 +2,7 @@
 
 `admin.groups`, `admin.stored_groups` and `admin.group_changes` call these functions. Brokers from
 0.9 on coordinate groups, and those from 1.1 on delete them. Groups of 0.8 are in ZooKeeper:
-`zookeeper.groups`.
+`_core.zookeeper.group_nodes`.
 
 Invariant: a retriable error is retried until `request_timeout_ms` is over, any other is raised at
 once. A response without the group is a retriable error, not a dead group.

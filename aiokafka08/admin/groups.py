@@ -2,7 +2,8 @@
 
 `GroupCalls` has them; the client's methods of the same names document arguments and errors. Brokers
 from 0.9 on coordinate groups (`group_requests`); the groups of 0.8 are in ZooKeeper
-(`zookeeper.groups`). `offset_store` knows where offsets are kept. `group_changes` changes them.
+(`_core.zookeeper.group_nodes`). `offset_store` knows where offsets are kept. `group_changes`
+changes them.
 
 Invariant: no call creates a group, or changes one.
 """

@@ -1,7 +1,7 @@
 """Check the topics that a caller wants to create, and place their replicas.
 
 Pure. Class names and arguments are aiokafka's. `topic_changes` calls these functions and then
-writes the result with `zookeeper.topics`.
+writes the result with `_core.zookeeper.topic_nodes`.
 
 Invariant: each partition of a returned assignment has the same number of replicas, on different
 live brokers.

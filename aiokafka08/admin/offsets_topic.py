@@ -189,7 +189,7 @@ class OffsetsTopicReader:
     async def _read_to(
         self, tp: TopicPartition, partition: _ReadPartition, end: int, fetches: RangeFetches
     ) -> None:
-        """Read up to an offset, past corrupt messages; raises as `consumer.range.read_range`."""
+        """Read up to an offset, past corrupt messages; raises as `read_range` does."""
         while partition.position < end:
             try:
                 await self._read_sound(tp, partition, end, fetches)

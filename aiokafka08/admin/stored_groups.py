@@ -2,9 +2,9 @@
 
 `StoredGroupCalls` has them; the client's methods of the same names document arguments and errors.
 A group may be in both stores: a Scala group of 0.8.2 may commit to either, and a group that moves
-commits to both. `group_lag` has the values that the calls return, `offset_store.group_offsets`
-fetches what a group has committed to Kafka, `zookeeper.groups` reads ZooKeeper, `offsets_topic`
-finds idle groups.
+commits to both. `group_lag` has the values that the calls return,
+`_core.offset_store.group_offsets` fetches what a group has committed to Kafka,
+`_core.zookeeper.group_nodes` reads ZooKeeper, `offsets_topic` finds idle groups.
 
 Invariant: no call here creates or changes anything. No coordinator is looked up unless
 `__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group

@@ -2,7 +2,8 @@
 
 `TopicChanges` has them; the client's methods of the same names document arguments and errors. Of
 the releases that this client supports, none before 0.10.1 has requests for changes of topics.
-`new_topic` and `topic_config` check topics and configs, `zookeeper.topics` writes the nodes.
+`new_topic` and `topic_config` check topics and configs, `_core.zookeeper.topic_nodes` writes the
+nodes.
 
 Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
 `TopicErrors`, and the call continues with the remaining topics. Any other error, and an error

@@ -4,11 +4,11 @@
     from aiokafka08.bridge.spark_copy import copy_with_spark
     copy_with_spark(spark, read_config("bridge.toml"))
 
-The driver claims the bridge and reads its positions, as `bridge run` does at its start (`copy`).
-Each round reads from the positions to the ends of the logs, with one Spark job per producer of the
-bridge. A job has one task, which writes its rows by `spark_task`, in the transactions that hold the
-positions, too. So a round needs no checkpoint, and `bridge run` of the same file goes on where the
-last job ended.
+The driver claims the bridge and reads its positions, as `bridge run` does at its start
+(`copy.copy_session`). Each round reads from the positions to the ends of the logs, with one Spark
+job per producer of the bridge. A job has one task, which writes its rows by `spark_task`, in the
+transactions that hold the positions, too. So a round needs no checkpoint, and `bridge run` of the
+same file goes on where the last job ended.
 
 Invariant: a partition of the source is always written with the transactional id that
 `claims.producer_of` gives it. So a task that Spark took for dead is fenced before another one reads

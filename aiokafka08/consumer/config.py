@@ -1,8 +1,8 @@
 """Check the consumer's options once, when `AIOKafkaConsumer` is made.
 
-`net.config` checks the options of the network, `membership.choose` the assignors. Invariant: every
-wrong value raises an error that names the option, the value and what is expected; an option that
-needs a newer protocol raises `UnsupportedVersionError`, which names the request that it needs.
+`_core.net.config` checks the options of the network, `membership.choose` the assignors. Invariant:
+every wrong value raises an error that names the option, the value and what is expected; an option
+that needs a newer protocol raises `UnsupportedVersionError`, which names the request that it needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Make the fetch request of a plan, exchange it for its response, and sort the response.
 
 `fetcher` calls these functions for each request, long poll or urgent. Invariant: a request has one
-timer, which reports a response that is overdue and ends the wait at the deadline (`net.watchdog`).
-An idle consumer does little else than this.
+timer, which reports a response that is overdue and ends the wait at the deadline
+(`_core.net.watchdog`). An idle consumer does little else than this.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The membership writes it, `consumer.commits` reads it. Two other modules deal with generations, and
 are separate on purpose:
 
-- `offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit takes the
-  copy when `Committer.commit` is called, because it may wait through a rebalance before it is sent.
-  With the state at the time of sending, the old positions would carry the new generation, and the
-  broker couldn't fence the commit.
+- `_core.offset_store.CommitIdentity` is an immutable copy of generation and member id. A commit
+  takes the copy when `Committer.commit` is called, because it may wait through a rebalance before
+  it is sent. With the state at the time of sending, the old positions would carry the new
+  generation, and the broker couldn't fence the commit.
 - `membership.generation` has no state. It decides what a member does next after an error code.
 
 Invariant: after a generation is lost, its number stays here until the next one is joined and

@@ -1,8 +1,8 @@
 """Encode and decode the protocol type "consumer": members' subscriptions and assignments.
 
 A member sends its metadata to the leader, and the leader sends an assignment to each member;
-brokers pass both on as opaque bytes. `consumer.membership`, the assignors and `zookeeper.groups`
-use these classes.
+brokers pass both on as opaque bytes. `consumer.membership`, the assignors and
+`_core.zookeeper.group_nodes` use these classes.
 
 Invariant: these classes write version 0, which the Java consumers of 0.9 to 3.9 understand. They
 read the fields of version 0 from every version, because every version begins with them. They ignore

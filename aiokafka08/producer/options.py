@@ -1,7 +1,7 @@
 """Parse and check the producer's own options.
 
 `AIOKafkaProducer` calls `producer_options` at construction; the options of the network are checked
-by `net.config`. All other modules of this package only read the resulting `ProducerOptions`.
+by `_core.net.config`. All other modules of this package only read the resulting `ProducerOptions`.
 
 Invariant: a wrong value raises at construction, with the option, the value and what is expected. An
 option that this client's protocol can't serve is refused there too, with the broker version that it

@@ -1,8 +1,8 @@
 """Send the due batches of one broker: connect, drain, write, and match responses to batches.
 
 `sender` creates a `Sink` for each leader. It calls `send_due` in its passes, and `retry_moved` when
-the metadata changes. Batches come from `accumulator`, connections from `net.router`; responses and
-failures go to `outcome`.
+the metadata changes. Batches come from `accumulator`, connections from `_core.net.router`;
+responses and failures go to `outcome`.
 
 Invariants:
 
@@ -12,8 +12,8 @@ Invariants:
   is sent while the `SendWindow` is full. No two of them carry batches of the same partition, unless
   acks=0.
 - One request at a time is compressed, and requests are written in the order in which they were
-  drained. A large one is compressed in a thread (`concurrency.offload`), and no other request is
-  drained meanwhile. Between two smaller ones the event loop runs.
+  drained. A large one is compressed in a thread (`_core.concurrency.offload`), and no other request
+  is drained meanwhile. Between two smaller ones the event loop runs.
 - Until `stop`, the sink hands each drained batch to `BatchResolver` exactly once per request: by
   `resolve`, `retry` or `fail`. With acks=0 it calls `acknowledge_written` when the request is
   written, and `finish` when the request ends.

@@ -1,5 +1,5 @@
-# The compiled twin of `_binary_column_py`: `BinaryColumn`, a binary column in Arrow's layout. Part of
-# `_message_set_c.pyx`. `aiokafka08._core.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
+# The compiled twin of `_binary_column_py`: `BinaryColumn`, a binary column in Arrow's layout. Part
+# of `_message_set_c.pyx`. `_core.arrow` constructs it; `_builder_c.pxi` and `partitions_of` call
 # `find`.
 #
 # Invariant: the constructor checks all offsets and the instance holds the buffers, so `find` reads

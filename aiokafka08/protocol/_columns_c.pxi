@@ -1,6 +1,6 @@
 # The compiled twin of `_columns_py` (`Columns`); part of `_message_set_c.pyx`. `_reader_c.pxi`
-# calls `reserve`, `full` and `add`, `consumer.record_buffer` calls `extend`, `aiokafka08._core.arrow`
-# reads the columns.
+# calls `reserve`, `full` and `add`, `consumer.record_buffer` calls `extend`, `_core.arrow` reads
+# the columns.
 #
 # Invariants: once a column is read, no message is appended, so the returned buffers never move. The
 # callers of `add` check this, not `add` itself. `ColumnMemory` lends a buffer again only when

@@ -1,4 +1,5 @@
-# What other files use of the builder (`producer._producer_c`) and of `BinaryColumn` (those included here).
+# What other files use of the builder (`producer._producer_c`) and of `BinaryColumn` (the included
+# ones).
 
 from libc.stdint cimport int64_t
 

@@ -3,11 +3,11 @@
 """The compiled twin of the message set.
 
 Each included file is the compiled twin of one pure module: `_builder_c.pxi` of `_builder_py`,
-`_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_binary_column_c.pxi` of `_binary_column_py`.
-This file has the hashes: `crc32`, which equals zlib's, and `murmur2` and `partitions_of`, the twins
-of `_murmur2_py`. The pure modules have the docstrings and the reasons, `message_format` has the
-layout; both twins pass the same tests. Python code uses this module by way of `twins` and
-`message_set` only; `producer._producer_c` uses the builder in C.
+`_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_binary_column_c.pxi` of
+`_binary_column_py`. This file has the hashes: `crc32`, which equals zlib's, and `murmur2` and
+`partitions_of`, the twins of `_murmur2_py`. The pure modules have the docstrings and the reasons,
+`message_format` has the layout; both twins pass the same tests. Python code uses this module by way
+of `twins` and `message_set` only; `producer._producer_c` uses the builder in C.
 
 All of it is one extension module, because calls across a module boundary would be slower: for each
 message the reader calls `Columns` and the builder calls `BinaryColumn`.

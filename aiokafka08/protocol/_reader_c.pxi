@@ -1,6 +1,7 @@
-# The compiled twins of `_reader_py` (`summarize_set`, `MessageSetReader`); part of `_message_set_c.pyx`.
-# `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers;
-# `consumer.next_fetch` and `consumer.range` call `summarize_set`.
+# The compiled twins of `_reader_py` (`summarize_set`, `MessageSetReader`), a part of
+# `_message_set_c.pyx`.
+# `_core.ranges.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers;
+# `_core.ranges.next_fetch` and `_core.ranges.range_reader` call `summarize_set`.
 #
 # Invariant: whatever the bytes are, nothing outside of the message set is read, and the messages
 # before a corrupt one are returned before its error is raised.

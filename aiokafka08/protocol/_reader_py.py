@@ -2,8 +2,9 @@
 read.
 
 This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from
-here). `consumer.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
-`consumer.next_fetch` and `consumer.range` call `summarize_set`, all by way of `message_set`.
+here). `_core.ranges.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
+`_core.ranges.next_fetch` and `_core.ranges.range_reader` call `summarize_set`, all by way of
+`message_set`.
 
 Invariants: whatever the bytes are, reading them returns messages or raises
 `CorruptRecordException`. Returned offsets never fall. A wrapper that decompresses to more than

@@ -4,7 +4,7 @@ Spark calls the data source from threads that run no event loop. `BlockingClient
 that runs only during a call; its connections and metadata stay open between calls. `DriverClient`
 uses it on the Spark driver: which partitions exist, where their logs begin and end, and which
 offset a timestamp stands for. `fetch_message_sets` and `message_set_reader` apply the query's
-options to `consumer.range` and to the decoder.
+options to `_core.ranges.range_reader` and to the decoder.
 
 Invariant: once connected and without retries, a call of `DriverClient` costs one Metadata request,
 or one ListOffsets request per broker, however many partitions there are. A search by timestamp
@@ -323,7 +323,7 @@ class DriverClient:
     def _attempts(self) -> Iterator[int]:
         """Yield the number of retries left for each attempt, with a sleep between attempts.
 
-        `net.retry` doesn't fit: Spark's options limit the number of retries, not their time.
+        `_core.net.retry` doesn't fit: Spark's options limit the number of retries, not their time.
         """
         for retries_left in range(self._options.fetch_offset_retries, -1, -1):
             yield retries_left

@@ -44,7 +44,7 @@ class ClientProperties:
     """The `kafka.*` options as keyword arguments of this client."""
 
     network: Mapping[str, Any]
-    """Arguments of `net.config.net_config`, without TLS."""
+    """Arguments of `_core.net.config.net_config`, without TLS."""
     settings: Mapping[str, Any]
     """In a writer: arguments of the producer. In a reader: values by the setting's name in `FETCH`,
     such as `max_bytes`."""

@@ -2,7 +2,7 @@
 
 `Kafka08Reader` is the reader of a batch query. `plan_tasks`, `resolve_bound` and `read_task` serve
 micro-batches, too. The rules of planning are in `planning` and `task_plan`, the requests of the
-driver in `driver`, and the fetching of a range in `consumer.range`.
+driver in `driver`, and the fetching of a range in `_core.ranges.range_reader`.
 
 Invariant: a task reads its own ranges and nothing else, each partition in the order of its offsets,
 and needs only the options, the ranges and their leaders, all small and picklable. While leaders

@@ -1,7 +1,8 @@
 """Request metadata: choose a broker, limit its time, and request bad topics alone.
 
 A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
-all topics of the request into errors. `metadata` decides when to refresh and merges the responses.
+all topics of the request into errors. `metadata_cache` decides when to refresh and merges the
+responses.
 
 Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with no
 brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A

@@ -1,9 +1,9 @@
 """All known brokers by node id, and the bootstrap addresses for when no known broker responds.
 
-`metadata` passes each new snapshot to `follow()`. The router creates the registry, and registers
-the coordinators of groups, whose addresses come from lookup responses: if the client tracks no
-topic, the snapshots may not name any broker. `request_any()` is for requests that any broker can
-process: the router's without a node id, and `metadata_fetcher`'s.
+`metadata_cache` passes each new snapshot to `follow()`. The router creates the registry, and
+registers the coordinators of groups, whose addresses come from lookup responses: if the client
+tracks no topic, the snapshots may not name any broker. `request_any()` is for requests that any
+broker can process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at

@@ -1,8 +1,8 @@
 """Choose the offset store by the options and the broker line.
 
-A broker line is a release series of brokers (`net.versions.BrokerLine`). The router finds it out
-once it has started. Then the consumer chooses a store, and the admin client chooses one for each
-call.
+A broker line is a release series of brokers (`_core.net.versions.BrokerLine`). The router finds it
+out once it has started. Then the consumer chooses a store, and the admin client chooses one for
+each call.
 
 Invariant: a consumer chooses once. Its store stays through an upgrade of the brokers, because the
 stores don't see each other's commits.

@@ -4,7 +4,7 @@ For brokers from 0.8.2 on; `choose` picks it. The router picks the highest versi
 broker know: OffsetFetch 1, and OffsetCommit 1 on 0.8.2 or 2 from 0.9 on. OffsetCommit 2 has a field
 for the retention time, which the store leaves to the broker's setting.
 
-Invariant: every request goes to the node that `net.coordinator_lookup` names. The node is
+Invariant: every request goes to the node that `_core.net.coordinator_lookup` names. The node is
 forgotten, and looked up again, when it doesn't respond or responds that it isn't the coordinator.
 """
 

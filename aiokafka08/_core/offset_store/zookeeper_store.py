@@ -1,8 +1,8 @@
 """Committed offsets in ZooKeeper, read and written directly, without going through a broker.
 
-This module implements `OffsetStore` with `zookeeper.offsets`, which reads and writes the nodes, as
-the Scala consumer does. `choose` picks it where `zookeeper_connect` is given. The nodes have no
-place for metadata, and ZooKeeper doesn't fence members of an older generation.
+This module implements `OffsetStore` with `_core.zookeeper.offsets`, which reads and writes the
+nodes, as the Scala consumer does. `choose` picks it where `zookeeper_connect` is given. The nodes
+have no place for metadata, and ZooKeeper doesn't fence members of an older generation.
 
 Why not through brokers: any broker writes a commit to ZooKeeper (`zookeeper_v0_store`). If it hangs
 with the request, the commit is repeated at another broker; once the first one goes on, it writes

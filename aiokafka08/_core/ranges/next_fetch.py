@@ -1,7 +1,7 @@
 """Decide where the next fetch of one partition begins and how many bytes it requests.
 
-Pure, and the only place of this algorithm: `cursor` (the consumer) and `range` (bounded reads) each
-own a `NextFetch` per partition and pass every fetch response to `apply_response`.
+Pure, and the only place of this algorithm: `cursor` (the consumer) and `range_reader` (bounded
+reads) each own a `NextFetch` per partition and pass every fetch response to `apply_response`.
 
 A response may bring no whole message at or after the fetch offset, although the high watermark is
 above it. What it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8,

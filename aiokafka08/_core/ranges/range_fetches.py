@@ -1,9 +1,9 @@
 """Send the fetches of several bounded reads, with one request per leader for all that are due.
 
-`range` has one reader per range, and each reader sends its fetches through the `RangeFetches` that
-it shares with the others. Fetches of the same event-loop iteration that go to the same leader leave
-in one request, or in several if they name a partition more than once. Several requests may be in
-flight.
+`range_reader` has one reader per range, and each reader sends its fetches through the
+`RangeFetches` that it shares with the others. Fetches of the same event-loop iteration that go to
+the same leader leave in one request, or in several if they name a partition more than once. Several
+requests may be in flight.
 
 Invariant: a request waits for no data, so a partition without new messages delays no other one. The
 exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only

@@ -9,11 +9,11 @@ Invariant: the sets come in offset order, and each message of the range is in ex
 counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
 last offset is passed or with an error, also if offsets are empty.
 
-The caller chooses an end that isn't above the high watermark. If `range` nevertheless reaches the
-watermark before the end, it fetches at the end of the range, to see whether the log itself is long
-enough. If the broker refuses that offset, the log is shorter than the range, and the missing
-messages are gone. If it doesn't refuse, the messages exist, and `range` waits for the watermark to
-rise: it lags for a moment after a failover (docs/brokers.md 9.5).
+The caller chooses an end that isn't above the high watermark. If `range_reader` nevertheless
+reaches the watermark before the end, it fetches at the end of the range, to see whether the log
+itself is long enough. If the broker refuses that offset, the log is shorter than the range, and the
+missing messages are gone. If it doesn't refuse, the messages exist, and `range_reader` waits for
+the watermark to rise: it lags for a moment after a failover (docs/brokers.md 9.5).
 
 The offset after a set is known only when the set is there. To have several requests in flight
 anyway, each further request begins at a guessed offset. The guess assumes that each set spans as

@@ -2,7 +2,7 @@
 
 The node `/consumers/<group>/offsets/<topic>/<partition>` holds the offset in decimal digits. The
 Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same format, which has
-no place for metadata. `offset_store.zookeeper_store` builds an `OffsetStore` on these nodes.
+no place for metadata. `_core.offset_store.zookeeper_store` builds an `OffsetStore` on these nodes.
 
 Invariants:
 

@@ -1,8 +1,8 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
 A consumer's membership or offset store opens a `ZookeeperSession` in its `start()` and closes it in
-its `stop()`, both in the event loop. `groups` and `topics` open a `temporary_session` for one
-block, in a thread. The other modules of `_core.zookeeper` read and write the nodes.
+its `stop()`, both in the event loop. `group_nodes` and `topic_nodes` open a `temporary_session` for
+one block, in a thread. The other modules of `_core.zookeeper` read and write the nodes.
 
 Invariant: only `_core.zookeeper` imports kazoo, and at run time only inside functions, because
 kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.

@@ -4,7 +4,7 @@
 - `/brokers/topics/<topic>/partitions/<partition>/state`: leader and in-sync replicas.
 - `/config/topics/<topic>`: the topic's own settings.
 
-`admin.cluster_calls` and the bridge call it in a thread, because it blocks. `topics` changes
+`admin.cluster_calls` and the bridge call it in a thread, because it blocks. `topic_nodes` changes
 topics.
 
 Invariant: nothing is written, and the session ends with the call.

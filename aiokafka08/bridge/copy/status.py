@@ -1,6 +1,6 @@
 """`CopyStatus`: what a run has done, and how far it is behind. Written by the loop, read by pages.
 
-Pure: `copy` updates it, `pages` and the command `bridge status` show it.
+Pure: `copy_session` updates it, `status_pages` and the command `bridge status` show it.
 """
 
 from __future__ import annotations

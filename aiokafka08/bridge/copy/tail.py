@@ -1,7 +1,7 @@
 """Find a lost position by the target's own tail: where in the source are its last records?
 
-The last resort of `copy`, when neither the bridge's group nor the offsets topic knows a partition.
-It reads the partition of the source once, from its beginning.
+The last resort of `copy_session`, when neither the bridge's group nor the offsets topic knows a
+partition. It reads the partition of the source once, from its beginning.
 
 Invariant: a position is returned only if the last records of the target's partition, in order, are
 in the source's log exactly once. Pure but for `find_by_tail`.

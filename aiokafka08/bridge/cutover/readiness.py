@@ -1,7 +1,7 @@
 """The steps of a cut-over, and whether each is ready now.
 
 Each method of `Readiness` looks at one condition and returns a `Step`. `bridge plan` shows all
-of them; `cutover` goes through them in order.
+of them; `cutover.steps` goes through them in order.
 
 Invariant: a look changes nothing, at neither cluster.
 """

@@ -44,7 +44,7 @@ class RangeRecords:
         """Yield the records from `start` to before `end`, in slices.
 
         Raises:
-            KafkaError: as `consumer.range.read_range`.
+            KafkaError: as `_core.ranges.range_reader.read_range`.
         """
         if start >= end:
             return

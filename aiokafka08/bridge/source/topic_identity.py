@@ -1,10 +1,11 @@
 """`TopicIdentities`: notice topics of the source that were deleted and created again.
 
 A log that is shorter than the position shows by itself that it isn't the one that was copied
-(`source`). One that has grown past the position doesn't: then only the topic's identity tells. This
-is the id of the ZooKeeper transaction that created the topic, if the bridge's file names ZooKeeper,
-or else the topic id that brokers from 2.8 on give. Without either, nothing is noticed. In another
-ZooKeeper (a wrong chroot, or one that was built anew) each topic looks as if it was created again:
+(`source_reader`). One that has grown past the position doesn't: then only the topic's identity
+tells. This is the id of the ZooKeeper transaction that created the topic, if the bridge's file
+names ZooKeeper, or else the topic id that brokers from 2.8 on give. Without either, nothing is
+noticed. In another ZooKeeper (a wrong chroot, or one that was built anew) each topic looks as if it
+was created again:
 so the identity has the creation of the node above the topics, too, and no topic begins anew if that
 has changed.
 

@@ -1,6 +1,6 @@
 """`TargetTopics`: create and grow topics of the target as those of the source do.
 
-`topics` decides what to do; this asks both clusters, and does it.
+`topic_plan` decides what to do; this asks both clusters, and does it.
 """
 
 from __future__ import annotations

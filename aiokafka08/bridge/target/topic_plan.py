@@ -1,4 +1,4 @@
-"""The topics of the target: which to create or grow, with which settings. Pure but for `apply`.
+"""The topics of the target: which to create or grow, with which settings. Pure but `apply_plan`.
 
 `plan_topics` compares the two clusters, and `TopicPlan` says what to do; `plan` of the command line
 shows it, and a run applies it at each refresh.

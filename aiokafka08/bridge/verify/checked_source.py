@@ -28,7 +28,7 @@ class SourceChecksums:
         """Yield the messages from `start` to before `end`, in portions.
 
         Raises:
-            KafkaError: as `consumer.range.read_range`.
+            KafkaError: as `_core.ranges.range_reader.read_range`.
         """
         async with aclosing(self._records.read(tp, start, end)) as slices:
             async for records in slices:

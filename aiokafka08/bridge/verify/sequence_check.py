@@ -8,7 +8,7 @@ Invariant: two sequences are equal if and only if they have the same checksums i
 and, if timestamps are compared, the same timestamp wherever the source's is above 0: a copy keeps
 no other. After the first difference the sides are only counted.
 
-Pure. `checked_source` and `checked_target` fill the portions, and `verify` passes them on.
+Pure. `checked_source` and `checked_target` fill the portions, and `verification` passes them on.
 """
 
 from __future__ import annotations

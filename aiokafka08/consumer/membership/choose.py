@@ -1,6 +1,6 @@
 """Choose the kind of group membership by the options and the broker line.
 
-A broker line is a release series of brokers (`net.versions.BrokerLine`). Brokers from 0.9 on
+A broker line is a release series of brokers (`_core.net.versions.BrokerLine`). Brokers from 0.9 on
 coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs ZooKeeper's address.
 The router knows the line once it has started, so `ConsumerEngine.start()` chooses after that.
 `check_group_options` checks the options that don't depend on the line, at construction.

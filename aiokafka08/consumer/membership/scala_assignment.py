@@ -4,7 +4,7 @@ Pure. Groups in ZooKeeper have no leader: each member computes the assignment on
 same `GroupSnapshot`, here and in Scala, and then claims its partitions. Partitions are assigned to
 threads: each member has one or more, named "<member>-<number>" and sorted as strings.
 `zookeeper_group` calls this module, and `choose` checks the option with `scala_strategy`;
-`zookeeper.scala_registry` reads the snapshot and writes the claims.
+`_core.zookeeper.scala_registry` reads the snapshot and writes the claims.
 
 Invariant: for one snapshot, this module and the Scala consumer compute the same assignment. Source:
 kafka.consumer.PartitionAssignor of 0.8.2.2; 0.8.0 and 0.8.1 have only range.

@@ -14,7 +14,7 @@ ended if ZooKeeper couldn't be reached for `DISCONNECTED_PART` of the session ti
 process was suspended or the event loop blocked for `SAFE_PART` of it.
 
 kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
-`zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
+`_core.zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
 `ZookeeperGroup` for brokers before 0.9; the consumer's engine starts and stops it.
 """
 

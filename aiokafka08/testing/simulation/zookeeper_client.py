@@ -76,7 +76,7 @@ class SimulatedResult:
         Raises:
             KazooTimeoutError: there is none.
             KafkaTimeoutError: there is none, and the call has no timeout: so does
-                `zookeeper.session.temporary_session`, which alone makes such calls.
+                `_core.zookeeper.session.temporary_session`, which alone makes such calls.
         """
         if not self._done:
             from kazoo.handlers.threading import KazooTimeoutError

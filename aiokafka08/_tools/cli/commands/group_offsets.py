@@ -1,7 +1,7 @@
 """`group reset`, `group export`, `group import`: move the committed offsets of groups.
 
 `reset` and `import` first make a plan, all of it, and print it; with `--execute` they then carry it
-out (`cli.group_moves`). `cli.group_files` reads and writes the files.
+out (`_tools.cli.group_moves`). `_tools.cli.group_files` reads and writes the files.
 
 Invariant: nothing is changed without `--execute`, and nothing if a group that the call is about has
 live members, or a part of the plan isn't possible. If a commit fails all the same, the rows show
