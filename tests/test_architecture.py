@@ -42,6 +42,25 @@ def test_design_names_existing_files() -> None:
     assert not missing
 
 
+_NAMED = re.compile(r"`(_core|_tools|[a-z]+)((?:\.[a-z_]+)+)")
+_ATTRIBUTES = {"producer.client", "consumer._client"}  # of a client, not modules
+
+
+def test_modules_that_docstrings_name_exist() -> None:
+    """`bridge.sink.worker` in a module's first paragraphs is a module, or a name of one."""
+    missing = []
+    for path in sources(PACKAGE):
+        for folder, names in _NAMED.findall(ast.get_docstring(parse(path)) or ""):
+            place, parts = PACKAGE / folder, names[1:].split(".")
+            while parts and (place / parts[0]).is_dir():
+                place /= parts.pop(0)
+            modules = [place / f"{parts[0]}{suffix}" for suffix in (".py", ".pyx")] if parts else []
+            is_known = f"{folder}{names}" in _ATTRIBUTES or not (PACKAGE / folder).is_dir()
+            if modules and not is_known and not any(module.exists() for module in modules):
+                missing.append((relative(path), folder + names))
+    assert missing == []
+
+
 # --- error codes ----------------------------------------------------------------------------------
 
 _CODE_NAME = re.compile(r"(^|_)(?<!size_)(code|errno)$", re.I)  # `size_code` is one of lz4's

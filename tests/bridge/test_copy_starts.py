@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from unittest.mock import create_autospec
 
 import pytest
@@ -51,15 +51,23 @@ def config_of(more: str = "") -> BridgeConfig:
     )
 
 
-def starts_of(config: BridgeConfig, run: BridgeRun, ever_had_records: HadRecords) -> CopyStarts:
-    """A session's starts, at a target without positions."""
+def starts_of(
+    config: BridgeConfig,
+    run: BridgeRun,
+    ever_had_records: HadRecords,
+    *,
+    committed: Mapping[TopicPartition, int] | None = None,
+    begun_anew: Iterable[TopicPartition] = (),
+) -> CopyStarts:
+    """A session's starts, at a target without positions but for those given."""
     source = create_autospec(SourceReader, instance=True)
     target = create_autospec(Target, instance=True)
     identities = create_autospec(TopicIdentities, instance=True)
     source.reachable_bounds = bounds_of
-    target.committed.return_value, target.ever_had_records = {}, ever_had_records
+    target.committed.return_value = dict(committed or {})
+    target.ever_had_records = ever_had_records
     target.log_ends.return_value = {}
-    identities.reason.return_value = None
+    identities.begun_anew, identities.reason.return_value = set(begun_anew), None
     return CopyStarts(config, source, target, identities, run, find_by_tail=nothing)
 
 
@@ -90,6 +98,17 @@ async def test_partition_without_a_commit_begins_again() -> None:
     run.begun.clear()  # a commit
     starts = starts_of(config, run, has_records)
     assert (await starts.find(pairs, runs, has_run=False, wait_s=0)).left_out.keys() == {FILLED}
+
+
+async def test_recreated_topic_begins_at_0_whatever_is_committed() -> None:
+    """A target before 2.5 may still return the former position: it doesn't wait for the markers."""
+    committed = {FIRST: 5, EMPTY: 7}
+    starts = starts_of(
+        config_of(), BridgeRun(), has_records, committed=committed, begun_anew=[FIRST]
+    )
+    pairs = {tp: tp for tp in committed}
+    found = await starts.find(pairs, StoredRuns(ends_only=True), has_run=True, wait_s=0)
+    assert found.positions == {FIRST: CopyStart(0, True), EMPTY: CopyStart(7, False)}
 
 
 async def nowhere(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:

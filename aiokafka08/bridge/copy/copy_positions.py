@@ -36,7 +36,7 @@ from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere"]
+Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 
 MOST_DAMAGED: Final = 100

@@ -112,6 +112,8 @@ class CopyStarts:
         # A topic that comes later may be filled at the target: the start has only looked at others.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
+        begun_anew = positions.keys() & self._identities.begun_anew
+        positions |= {tp: FoundPosition(0, "anew") for tp in begun_anew}
         starts = FoundStarts()
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
@@ -151,7 +153,8 @@ class CopyStarts:
                 "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
         is_chosen = offset > 0 or self._config.copy.start == "latest"
-        return CopyStart(offset, position.origin != "group" and is_chosen)
+        commit = position.origin == "anew" or (position.origin != "group" and is_chosen)
+        return CopyStart(offset, commit)
 
     async def _by_tail(self, tp: TopicPartition, copy: TopicPartition) -> int | None:
         try:

@@ -87,6 +87,11 @@ class TopicIdentities:
         timeout_s: how long the source may take.
         result_s: how long librdkafka may take to report what the source says.
         read_creations: reads the creations of topics in ZooKeeper.
+
+    Attributes:
+        begun_anew: Partitions of the source whose positions `start` has set to 0. Don't read them
+            back: a target before 2.5 may return the former position, until it has written the
+            markers of the transaction that set them.
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class TopicIdentities:
         self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
+        self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
@@ -206,6 +212,7 @@ class TopicIdentities:
             tp: [encode_runs_key(RunsKey(*tp, source)) for source in stored.pop(tp)] for tp in tps
         }
         await self._sink.begin_anew(pairs, stale)
+        self.begun_anew |= pairs.keys()
         for topic in topics:
             _log.warning(
                 "%s: topic %r was deleted and created again at the source; it is copied from its "

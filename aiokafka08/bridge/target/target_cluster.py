@@ -330,7 +330,8 @@ class Target:
     ) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; a partition without one is left out.
 
-        Offsets of a transaction in progress are waited for.
+        Brokers from 2.5 on wait for the offsets of a transaction in progress (KIP-447,
+        `require_stable`); before, they return the former ones.
 
         Raises:
             TargetError: the target doesn't respond.
