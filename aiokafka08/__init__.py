@@ -4,7 +4,7 @@ The names of this module are those of aiokafka 0.14, and the two types of what `
 `send_many()` return: `DeliveryFuture` and `Deliveries`. The rest of this package's public API is in
 `aiokafka08.abc`, `.admin`, `.coordinator`, `.errors`, `.helpers`, `.partitioner`, `.structs`,
 `.telemetry` (events) and `.testing` (an embedded cluster). Each name is imported on first use; see
-`lazy`.
+`_core.lazy`.
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,7 @@
 where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
 
 Invariant: after `import aiokafka08`, the only modules of `aiokafka08` in `sys.modules` are
-`aiokafka08` and this one; after `import aiokafka08.testing`, also that one.
+`aiokafka08`, `_core` and this one; after `import aiokafka08.testing`, also that one.
 
 Each of the two packages lists its public names once, as imports under `if TYPE_CHECKING`. Type
 checkers, editors and import-linter read them there. Python compiles the block and doesn't run it:

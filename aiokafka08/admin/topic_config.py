@@ -41,7 +41,8 @@ def _ratio(text: str) -> bool:
     return bool(re.fullmatch(r"[0-9]+(\.[0-9]+)?", text)) and float(text) <= 1
 
 
-_INT, _LONG = _integer(0, 32), _integer(0, 64)
+_INT: Final = _integer(0, 32)
+_LONG: Final = _integer(0, 64)
 _ANY_LONG: Final = _integer(-(2**63), 64)
 _BOOLEAN: Final = _pattern("true|false", "true or false")
 _REPLICAS: Final = _pattern(r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?", "partition:node,… or *")

@@ -34,7 +34,7 @@ from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08.consumer.cursor import Cursor
-from aiokafka08.consumer.limits import DEFAULT_LIMITS
+from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.consumer.record_buffer import Record
 from aiokafka08.errors import ConsumerStoppedError, CorruptRecordException
@@ -105,7 +105,7 @@ class Collector:
         observer: ConsumerObserver,
         offload: Offload,
         *,
-        call_decompressed_bytes: int = DEFAULT_LIMITS.call_decompressed_bytes,
+        call_decompressed_bytes: int = CONSUMER_LIMITS.call_decompressed_bytes,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
         self.changed = Notifier()

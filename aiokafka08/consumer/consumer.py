@@ -541,11 +541,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     ) -> arrow.RecordBatch:
         """As `getmany`, but return one `pyarrow.RecordBatch`; it is empty if nothing came.
 
-        The columns are those of Spark's Kafka source (`aiokafka08._core.arrow.schema`), and
-        `headers` at the end if `headers="embedded"`: a list of structs of key and value, or null.
-        There are fewer rows than `max_records` if they have over 4 MiB of keys and values (64 KiB,
-        and at most 1,000 rows, with embedded headers), or if more would hold the event loop for
-        more than a few milliseconds. The first call imports pyarrow, in a thread.
+        The columns are those of Spark's Kafka source: key, value, topic, partition, offset,
+        timestamp (microseconds, UTC) and timestampType, and `headers` at the end if
+        `headers="embedded"`: a list of structs of key and value, or null. There are fewer rows than
+        `max_records` if they have over 4 MiB of keys and values (64 KiB, and at most 1,000 rows,
+        with embedded headers), or if more would hold the event loop for more than a few
+        milliseconds. The first call imports pyarrow, in a thread.
 
         The caller may keep batches. The memory of a batch is reused for a later one only when
         nothing refers to it any more.

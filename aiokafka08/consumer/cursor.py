@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.ranges.next_fetch import FetchStep, NextFetch, not_a_message, too_large
-from aiokafka08.consumer.limits import DEFAULT_LIMITS
+from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
     Action,
@@ -184,7 +184,7 @@ class Cursor:
         topic_partition: TopicPartition,
         decoding: Decoding,
         backoff: tuple[float, float],
-        max_tries: int = DEFAULT_LIMITS.max_tries,
+        max_tries: int = CONSUMER_LIMITS.max_tries,
     ) -> None:
         self.topic_partition = topic_partition
         self.buffer = RecordBuffer(topic_partition, decoding)

@@ -36,7 +36,7 @@ from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetcher import Fetcher
-from aiokafka08.consumer.limits import DEFAULT_LIMITS, ConsumerLimits
+from aiokafka08.consumer.limits import CONSUMER_LIMITS, ConsumerLimits
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Membership
 from aiokafka08.consumer.membership.choose import (
@@ -86,7 +86,7 @@ class ConsumerEngine:
         subscription: Subscription,
         lifecycle: Lifecycle,
         *,
-        limits: ConsumerLimits = DEFAULT_LIMITS,
+        limits: ConsumerLimits = CONSUMER_LIMITS,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
         new_offload: Callable[[], Offload] = Offload,
     ) -> None:

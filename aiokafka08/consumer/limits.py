@@ -25,4 +25,4 @@ class ConsumerLimits(NamedTuple):
     """How long the start waits for positions at most: a leader may be away."""
 
 
-DEFAULT_LIMITS: Final = ConsumerLimits()
+CONSUMER_LIMITS: Final = ConsumerLimits()

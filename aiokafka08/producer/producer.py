@@ -31,8 +31,7 @@ from aiokafka08._core.net.config import (
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
-from aiokafka08.embedded_headers import Headers as HeaderPairs
-from aiokafka08.embedded_headers import HeadersMode, embed, headers_mode
+from aiokafka08.embedded_headers import Headers, HeadersMode, embed, headers_mode
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -77,8 +76,6 @@ _COUNTERS: Final = (
     "metadata_changes",
     "metadata_failures",
 )
-
-Headers = HeaderPairs | None
 
 
 class AIOKafkaProducer:
@@ -424,7 +421,7 @@ class AIOKafkaProducer:
         key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = None,
+        headers: Headers | None = None,
     ) -> DeliveryFuture:
         """Buffer a message; return a future for its acknowledgement.
 
@@ -484,7 +481,7 @@ class AIOKafkaProducer:
         key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = None,
+        headers: Headers | None = None,
     ) -> RecordMetadata:
         """Send a message and wait until it is acknowledged.
 
@@ -509,7 +506,7 @@ class AIOKafkaProducer:
         keys: Iterable[Any] | None = None,
         partition: int | None = None,
         timestamps_ms: Iterable[int] | None = None,
-        headers: Iterable[Headers] | None = None,
+        headers: Iterable[Headers | None] | None = None,
     ) -> Deliveries:
         """Buffer many messages at once, far cheaper than by `send` for each.
 
@@ -777,7 +774,7 @@ class AIOKafkaProducer:
         key: Any,
         partition: int | None,
         timestamp_ms: int | None,
-        headers: Headers,
+        headers: Headers | None,
     ) -> DeliveryFuture:
         """Send a serialized message that the fast path has left to the slow one."""
         self._check()
@@ -796,8 +793,8 @@ class AIOKafkaProducer:
         return future
 
     def _prepare(
-        self, key: Any, value: Any, headers: Headers
-    ) -> tuple[bytes | None, bytes | None, Headers]:
+        self, key: Any, value: Any, headers: Headers | None
+    ) -> tuple[bytes | None, bytes | None, Headers | None]:
         """Serialize a message, and embed its headers in that mode.
 
         Returns the headers that are left: `_send` refuses or drops them.

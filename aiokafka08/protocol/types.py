@@ -1,9 +1,8 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a dataclass whose fields are annotated with the wire types below.
-`requests`, `coordinator.protocol` and the sticky assignor declare structs; `compiled(struct,
-version)` compiles each once per version. Neighbouring fixed-width fields become one
-`struct.Struct`.
+A struct is a dataclass whose fields are annotated with the wire types below. `requests`,
+`coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
+each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for

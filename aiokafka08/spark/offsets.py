@@ -29,7 +29,8 @@ OffsetDict = dict[str, dict[str, int]]
 T = TypeVar("T")
 
 _PARTITION: Final = re.compile("0|[1-9][0-9]{0,9}")
-_MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
+_MAX_INT32: Final = 2**31 - 1
+_MAX_INT64: Final = 2**63 - 1
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:

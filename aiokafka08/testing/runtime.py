@@ -35,7 +35,8 @@ from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
 DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20
-_FIRST_RETENTION_S, _RETENTION_S = 30.0, 300.0
+_FIRST_RETENTION_S: Final = 30.0
+_RETENTION_S: Final = 300.0
 """When real brokers delete old messages: the time from their start to the first check, and between
 two checks (`log.retention.check.interval.ms`)."""
 

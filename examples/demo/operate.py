@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08._tools.cli.main import main
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.cli.main import main
 from aiokafka08.errors import KafkaConfigurationError
 from examples.demo.run import DemoError, Run, on_loop
 

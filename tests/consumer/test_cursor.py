@@ -13,7 +13,7 @@ from aiokafka08.consumer.cursor import (
     ResponseTime,
     StartPosition,
 )
-from aiokafka08.consumer.limits import DEFAULT_LIMITS
+from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.record_buffer import Decoding
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -183,7 +183,7 @@ def test_back_off_doubles_and_ends_with_a_good_response() -> None:
 @pytest.mark.parametrize("code", [-1, 7, 99])
 def test_other_codes_raise_after_max_tries(code: int) -> None:
     cursor = make()
-    for _ in range(DEFAULT_LIMITS.max_tries - 1):
+    for _ in range(CONSUMER_LIMITS.max_tries - 1):
         assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.RETRY
     assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.ERROR
     assert not cursor.can_fetch(SHARE, SHARE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.lifecycle import Lifecycle
-from aiokafka08._core.net.limits import DEFAULT_LIMITS, NetLimits
+from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.router import Router
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.consumer.config import ConsumerConfig
@@ -40,7 +40,7 @@ class OpenConsumer(AIOKafkaConsumer[Any, Any]):
     def __init__(
         self,
         *topics: str,
-        net_limits: NetLimits = DEFAULT_LIMITS,
+        net_limits: NetLimits = NET_LIMITS,
         decoding: Mapping[str, Any] = NO_PARTS,
         parts: Mapping[str, Any] = NO_PARTS,
         **options: Any,
@@ -81,7 +81,7 @@ class OpenProducer(AIOKafkaProducer):
     def __init__(
         self,
         *,
-        net_limits: NetLimits = DEFAULT_LIMITS,
+        net_limits: NetLimits = NET_LIMITS,
         parts: Mapping[str, Any] = NO_PARTS,
         **options: Any,
     ) -> None:

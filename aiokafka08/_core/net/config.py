@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
-from aiokafka08._core.net.limits import DEFAULT_LIMITS, NetLimits
+from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
@@ -76,7 +76,7 @@ class NetConfig:
     pinned_version: BrokerVersion | None
     ssl_context: ssl.SSLContext | None
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-    limits: NetLimits = DEFAULT_LIMITS
+    limits: NetLimits = NET_LIMITS
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
         """Return new retry delays as configured.

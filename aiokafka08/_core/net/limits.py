@@ -37,4 +37,4 @@ class NetLimits(NamedTuple):
     and nothing tells them from others (docs/brokers.md 4.2)."""
 
 
-DEFAULT_LIMITS: Final = NetLimits()
+NET_LIMITS: Final = NetLimits()

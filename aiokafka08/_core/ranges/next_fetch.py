@@ -87,7 +87,8 @@ class FetchFinding(NamedTuple):
     """CORRUPT: the offset of the next message, if it is known."""
 
 
-_END, _RETRY = FetchFinding(FetchStep.END), FetchFinding(FetchStep.RETRY)
+_END: Final = FetchFinding(FetchStep.END)
+_RETRY: Final = FetchFinding(FetchStep.RETRY)
 
 
 class NextFetch:

@@ -353,8 +353,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         exchange = Exchange(self, len(frame))
         self._pending.append(exchange)
         self._pending_bytes += len(frame)
-        work = self._handler.handle(frame, exchange)
-        return Job(self._account, work, self._handled, self._failed)
+        return Job(self._account, self._work(frame, exchange), self._handled, self._failed)
+
+    def _work(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        # The scheduler calls the handler. If `_begin` called it, a handler that isn't a generator
+        # and responds at once would begin the next frame in front of this one's job.
+        yield from self._handler.handle(frame, exchange)
 
     def _handled(self) -> None:
         self._job = None

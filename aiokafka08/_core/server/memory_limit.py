@@ -6,8 +6,7 @@ responses that the client hasn't read. All listeners of a server share one `Memo
 Invariant: the reported bytes are within the limit after each report. To get there, `MemoryLimit`
 first lets all connections drop the buffers that they keep for later requests, then closes those
 that hold the most, until a thirty-second is free: it looks at all connections, so it must not do so
-at each report, and to close many at a time would take long. Real brokers have no such limit
-(docs/brokers.md 13.1).
+at each report, and to close many at a time would take long.
 """
 
 from __future__ import annotations

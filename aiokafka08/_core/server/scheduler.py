@@ -1,10 +1,9 @@
 """`FairScheduler`: share the event loop's time among the connections of a server.
 
 The connections (`connection`) pass the work for a request as `Work`. Small requests are done at
-once.
-When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for the
-next iterations. Among those that wait, the connection that has used the least time is next, so a
-client with small requests hardly notices the others' large ones. Time is counted as in fair
+once. When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for
+the next iterations. Among those that wait, the connection that has used the least time is next, so
+a client with small requests hardly notices the others' large ones. Time is counted as in fair
 schedulers of operating systems: a connection that has had nothing to do gets credit for one slice,
 and a new one is served soon, but comes last as soon as its first request isn't a small one.
 

@@ -38,7 +38,8 @@ class Need(enum.Enum):
     ALONE = "no other large request at the same time"
 
 
-PAUSE, ALONE = Need.PAUSE, Need.ALONE
+PAUSE: Final = Need.PAUSE
+ALONE: Final = Need.ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@
 `commands/` by its name. `declare` has the decorators with which a command states its options, its
 examples and the fields of its rows. `settings` merges flags, environment, profile and
 configuration files; `connection` opens clients with the result; `output` prints rows.
-`records/` has the formats of messages, `moving/` what produces and consumes them, `doctor/` the
-rules of `doctor`, `kcat/` what is kcat's own.
+`records/` has the formats of messages, `moving/` what produces and consumes them, `kcat/` what is
+kcat's own. The rules of the command `doctor` are in `_tools.doctor`.
 
 Rules for all commands:
 

@@ -1,6 +1,6 @@
 """`Refresher`: take samples of a cluster in the background, and keep the newest metrics ready.
 
-The command `exporter` runs it in the event loop; `endpoint` reads `status` in its threads.
+The command `exporter` runs it in the event loop; the endpoint reads `status` in its threads.
 
 Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
 and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. Each

@@ -71,7 +71,7 @@ class CopiedPartition:
     def lacks_copies_from(self, offset: int) -> bool:
         """Return whether the source's log has offsets from this one on that weren't copied.
 
-        It may have no messages there: see `groups.without_head_holes`.
+        It may have no messages there: see `carry_over.without_head_holes`.
         """
         first = self.known.first_source
         if first is None or offset >= first:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from aiokafka08._core.zookeeper.scala_registry import GroupSnapshot
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
-RANGE, ROUNDROBIN = "range", "roundrobin"
+RANGE: Final = "range"
+ROUNDROBIN: Final = "roundrobin"
 
 
 def scala_strategy(strategies: Sequence[object]) -> str:

@@ -34,7 +34,8 @@ from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
 
 DEBUGGING_CONSUMER: Final = -2
-LATEST, EARLIEST = -1, -2
+LATEST: Final = -1
+EARLIEST: Final = -2
 
 
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[HandlerResult]:

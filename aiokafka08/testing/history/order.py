@@ -163,7 +163,7 @@ def between_polls(history: History) -> Iterator[Anomaly]:
     """`poll-skip` and `nonmonotonic-poll`: a call doesn't go on where the last one ended.
 
     A seek sets the place where the next call must go on. A new assignment by a group may move it
-    anywhere (`groups` checks where); so does the end of a subscription.
+    anywhere (`group_checks` checks where); so does the end of a subscription.
     """
     for operations in history.by_process().values():
         positions: dict[str, _Position] = {}

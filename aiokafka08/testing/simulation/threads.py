@@ -13,12 +13,13 @@ import functools
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SHORTEST_S, _LONGEST_S = 0.00005, 0.002
+_SHORTEST_S: Final = 0.00005
+_LONGEST_S: Final = 0.002
 
 
 class Threads:

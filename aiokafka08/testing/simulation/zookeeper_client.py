@@ -1,8 +1,8 @@
 """What the package takes for kazoo's client: the calls that it makes, on a simulated server.
 
-`_core.zookeeper` makes these calls in functions that it runs in threads. A simulation runs
-such a function at once, inside the loop; so a request has its result when it is made. While the
-network is away it has none: then `get` raises kazoo's timeout error at once, and tells
+`_core.zookeeper` makes these calls in functions that it runs in threads. A simulation runs such a
+function at once, inside the loop; so a request has its result when it is made. While the network is
+away it has none: then `get` raises kazoo's timeout error at once, and tells
 `SimulatedZookeeper.spend` how long a thread would have been blocked. The request itself stays
 queued, as kazoo's do, and takes effect when the network is back within the session: for its caller
 that is a response that came too late.

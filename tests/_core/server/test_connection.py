@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from aiokafka08._core.server.connection import (
 )
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.resources import ServerResources
-from aiokafka08._core.server.work import PAUSE, Work, offload
+from aiokafka08._core.server.work import PAUSE, Work, finish, offload
 from tests._core.server.frames import frame, read_frame
 from tests.support.waiting import until
 
@@ -235,3 +236,48 @@ async def test_late_response_to_a_lost_client_is_dropped(
         client.handler.respond(1)
         assert client.handler.log == ["lost", "ended"]
         assert not client.listener.connections
+
+
+class Immediate(ConnectionHandler):
+    """Its `handle` is a plain function that has responded, or failed, when it returns."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.depth = 0
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        self.depth += 1
+        self.log.append(f"{bytes(frame).decode()} at depth {self.depth}")
+        if bytes(frame) == b"fail":
+            raise ValueError("a bug")
+        exchange.respond([len(frame).to_bytes(4, "big"), frame])
+        self.depth -= 1
+        return finish(None)
+
+    def failed(self, error: Exception) -> None:
+        self.log.append(f"failed: {error}")
+
+    def ended(self) -> None:
+        self.log.append("ended")
+
+
+async def test_plain_function_that_responds_at_once_keeps_the_order() -> None:
+    log: list[str] = []
+    resources = ServerResources(1 << 20, "max_held_bytes", lambda: None)
+    options = ConnectionOptions(max_frame_bytes=1 << 16)
+    listener = Listener("plain", resources, options, lambda connection: Immediate(log))
+    listener.open("127.0.0.1", 0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"".join(frame(body) for body in (b"1", b"2", b"3")))
+        assert [await read_frame(reader) for _ in range(3)] == [b"1", b"2", b"3"]
+        writer.write(frame(b"fail"))
+        await until(lambda: log[-1:] == ["ended"])
+        assert log == [*(f"{n} at depth 1" for n in (1, 2, 3, "fail")), "failed: a bug", "ended"]
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    finally:
+        listener.close()
+        await listener.wait_closed()
+        await resources.close()
