@@ -46,7 +46,7 @@ _ATTRIBUTES = {"producer.client", "consumer._client"}  # of a client, not module
 
 
 def test_modules_that_docstrings_name_exist() -> None:
-    """`bridge.sink.worker` in a module's first paragraphs is a module, or a name of one."""
+    """`bridge.sink.worker` or `bridge.sink.worker.X` in a docstring: the module is there."""
     missing = []
     for path in sources(PACKAGE):
         for folder, names in _NAMED.findall(ast.get_docstring(parse(path)) or ""):

@@ -66,12 +66,10 @@ def endure_request(frame: bytes, seen: Endured) -> None:
 
 def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> None:
     """Read and summarize a set, with and without CRC checks, and read on after each damage."""
-    surveyed = twin.summarize_set(message_set)
-    assert 0 <= surveyed.whole_bytes <= len(message_set)
-    assert surveyed.next_offset is None or 0 < surveyed.next_offset <= 2**63
-    assert (
-        surveyed.tail_size is None or surveyed.tail_size >= len(message_set) - surveyed.whole_bytes
-    )
+    summary = twin.summarize_set(message_set)
+    assert 0 <= summary.whole_bytes <= len(message_set)
+    assert summary.next_offset is None or 0 < summary.next_offset <= 2**63
+    assert summary.tail_size is None or summary.tail_size >= len(message_set) - summary.whole_bytes
     try:
         for _ in entries(message_set):
             pass

@@ -541,7 +541,7 @@ def test_wrapper_over_the_decompression_limit_is_corrupt(codec: Codec, magic: in
 # ---------------------------------------------------------------------------------
 
 
-def test_survey_returns_the_next_fetch_offset() -> None:
+def test_summary_returns_the_next_fetch_offset() -> None:
     data = numbered(5, 6) + wrapper(9, numbered(7, 8, 9))
     assert twin.summarize_set(data) == SetSummary(
         next_offset=10, whole_bytes=len(data), tail_size=None
@@ -550,19 +550,19 @@ def test_survey_returns_the_next_fetch_offset() -> None:
 
 
 @pytest.mark.parametrize("shown", [12, 13, 25, 26, 60])
-def test_survey_returns_the_size_of_a_cut_off_message(shown: int) -> None:
+def test_summary_returns_the_size_of_a_cut_off_message(shown: int) -> None:
     whole, tail = numbered(5), plain(6, bytes(100))
     assert twin.summarize_set(whole + tail[:shown]) == SetSummary(6, len(whole), len(tail))
     assert twin.summarize_set(tail[:shown]) == SetSummary(None, 0, len(tail))
 
 
 @pytest.mark.parametrize("shown", range(12))
-def test_survey_of_less_than_a_header_has_no_size(shown: int) -> None:
+def test_summary_of_less_than_a_header_has_no_size(shown: int) -> None:
     whole = numbered(5)
     assert twin.summarize_set(whole + numbered(6)[:shown]) == SetSummary(6, len(whole), None)
 
 
-def test_survey_ignores_the_filler_of_modern_brokers() -> None:
+def test_summary_ignores_the_filler_of_modern_brokers() -> None:
     whole = numbered(5)
     for filler in (entry(-1, bytes(10), size=61), entry(-1, b"", size=100_000)):
         assert twin.summarize_set(whole + filler) == SetSummary(6, len(whole), None)
@@ -570,14 +570,14 @@ def test_survey_ignores_the_filler_of_modern_brokers() -> None:
 
 
 @pytest.mark.parametrize("size", [-(2**31), -12, -1, 0, 13])
-def test_survey_stops_at_an_impossible_size(size: int) -> None:
+def test_summary_stops_at_an_impossible_size(size: int) -> None:
     whole = numbered(5)
     assert twin.summarize_set(whole + entry(6, bytes(20), size=size)) == SetSummary(
         6, len(whole), None
     )
 
 
-def test_survey_never_returns_a_lower_offset() -> None:
+def test_summary_never_returns_a_lower_offset() -> None:
     """Whatever a broker sends, the next fetch offset is above all offsets received."""
     assert twin.summarize_set(numbered(5, 9, 7)).next_offset == 10
     assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None)
@@ -589,7 +589,7 @@ def test_survey_never_returns_a_lower_offset() -> None:
     cut=st.integers(0, 61),
     kind=st.sampled_from([bytes, bytearray, memoryview]),
 )
-def test_survey_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
+def test_summary_agrees_with_the_reader(sizes: list[int], cut: int, kind: type) -> None:
     data = b"".join(plain(offset, bytes(size)) for offset, size in enumerate(sizes))
     tail = plain(77, bytes(50))[:cut]
     seen = twin.summarize_set(kind(data + tail))
