@@ -24,7 +24,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from aiokafka08 import environment
+from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
 from aiokafka08.errors import (
@@ -223,7 +223,10 @@ class BatchResolver:
             return
         self._emit_retried(batch, error, may_be_stored=may_be_stored)
         batch.last_error = error
-        self._accumulator.put_back(batch, now, self._backoff_s(batch.attempts))
+        wait_s = delay_s(
+            batch.attempts, self._config.retry_backoff_s, self._config.retry_backoff_max_s
+        )
+        self._accumulator.put_back(batch, now, wait_s)
 
     def fail(self, batch: Batch, error: KafkaError, now: float) -> None:
         """Fail a batch."""
@@ -290,8 +293,3 @@ class BatchResolver:
         self._telemetry.emit(
             BatchRetried(batch.queue.topic_partition, batch.count, str(error), may_be_stored)
         )
-
-    def _backoff_s(self, attempts: int) -> float:
-        backoff_s = self._config.retry_backoff_s * 2.0 ** min(attempts, 30)
-        jitter = environment.random.uniform(0.8, 1.2)
-        return min(backoff_s, self._config.retry_backoff_max_s) * jitter
