@@ -10,12 +10,14 @@ cdef struct Headers:
     int64_t highest
     Py_ssize_t whole_bytes
     int64_t tail_size  # -1: none
+    bint rises
 
 
 cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcept nogil:
     cdef Py_ssize_t pos = 0
     cdef int64_t offset, size
     found.highest = found.tail_size = -1
+    found.rises = True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset = get_int64(data + pos)
         size = get_int32(data + pos + 8)
@@ -27,6 +29,8 @@ cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcep
             break
         if offset > found.highest:
             found.highest = offset
+        else:
+            found.rises = False
         pos += ENTRY_HEADER_BYTES + size
     found.whole_bytes = pos
 
@@ -67,6 +71,7 @@ def summarize_set(message_set):
         None if found.highest < 0 else <object>found.highest + 1,
         found.whole_bytes,
         None if found.tail_size < 0 else found.tail_size,
+        found.rises,
     )
 
 

@@ -64,12 +64,14 @@ class SetSummary(NamedTuple):
     tail_size: int | None
     """The size of the cut-off entry after them, if its header is there and isn't the filler of
     modern brokers (offset -1, docs/brokers.md 7.8); else None."""
+    rises: bool = True
+    """Whether the offset of each complete entry is >= 0 and above those before."""
 
 
 def summarize_set(message_set: Buffer) -> SetSummary:
     """Walk the headers of a fetched message set, up to a cut-off tail or a corrupt size field."""
     pos, end, highest = 0, len(message_set), -1
-    tail_size = None
+    tail_size, rises = None, True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset, size = _unpack_offset_size(message_set, pos)
         stop = pos + ENTRY_HEADER_BYTES + size
@@ -80,8 +82,10 @@ def summarize_set(message_set: Buffer) -> SetSummary:
             break
         if offset > highest:  # offsets rise; if they don't, the next fetch must not go back
             highest = offset
+        else:
+            rises = False
         pos = stop
-    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size)
+    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size, rises)
 
 
 class InnerSet(NamedTuple):

@@ -674,10 +674,17 @@ def test_summary_stops_at_an_impossible_size(size: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("offsets", "rises"), [((), True), ((0, 5), True), ((5, 5), False), ((5, 4), False)], ids=str
+)
+def test_summary_says_whether_offsets_rise(offsets: tuple[int, ...], rises: bool) -> None:
+    assert twin.summarize_set(numbered(*offsets)).rises is rises
+
+
 def test_summary_never_returns_a_lower_offset() -> None:
     """Whatever a broker sends, the next fetch offset is above all offsets received."""
     assert twin.summarize_set(numbered(5, 9, 7)).next_offset == 10
-    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None)
+    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None, rises=False)
     assert twin.summarize_set(numbered(5) + plain(-1)).next_offset == 6
 
 
