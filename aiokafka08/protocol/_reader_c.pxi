@@ -381,7 +381,8 @@ cdef class MessageSetReader:
                     self._pos = pos
                     return END
                 self._inner = self._inside(offset, magic, attributes, m, plain)
-                self._fetch_offset = offset + 1
+                if not self._has_offset:
+                    self._fetch_offset = offset + 1
                 return WRAPPER
             m.offset = <int64_t>offset
             if not self._has_offset:
@@ -434,12 +435,11 @@ cdef class MessageSetReader:
         cdef MessageSetReader inner
         cdef InnerHeaders inside
         cdef int128 relative_to, lowest
-        cdef bint has_offsets
+        cdef bint has_offsets, is_whole
         walk_inner_headers(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), &inside)
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
-        if inside.whole_bytes == 0 or (
-            inside.whole_bytes < PyBytes_GET_SIZE(plain) and not has_offsets
-        ):
+        is_whole = inside.whole_bytes == PyBytes_GET_SIZE(plain)
+        if inside.whole_bytes == 0 or not (is_whole or has_offsets):
             raise self._corrupt(offset, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
@@ -464,7 +464,7 @@ cdef class MessageSetReader:
             self._nesting
             or not inside.rises
             or relative_to + inside.first < lowest
-            or relative_to + inside.last > offset
+            or (relative_to + inside.last != offset and is_whole)
         ):
             inner._has_offset = True
             inner._offset = <int64_t>offset

@@ -216,9 +216,9 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
-    message is a corrupt one. If the offsets inside a wrapper don't rise, or don't lie between those
-    of the entry before and of the wrapper, all its messages get that of the wrapper, as those of
-    nested wrappers do. After a corrupt
+    message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
+    up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
+    a corrupt
     message each further call raises: the consumer has to seek past that message and make a new
     reader.
 
@@ -516,7 +516,8 @@ class MessageSetReader:
                     return
                 self._pos = stop
                 self._inner = self._inside(offset, magic, attributes, timestamp, *opened)
-                self._fetch_offset = offset + 1
+                if fixed_offset is None:
+                    self._fetch_offset = offset + 1
                 return
             if timestamp is not None:
                 if len(timestamps) < len(offsets):
@@ -600,7 +601,8 @@ class MessageSetReader:
         """
         inside = walk_inner_set(plain) if inside is None else inside
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
-        if not inside.whole_bytes or (inside.whole_bytes < len(plain) and not has_offsets):
+        is_whole = inside.whole_bytes == len(plain)
+        if not inside.whole_bytes or not (is_whole or has_offsets):
             raise self._corrupt(offset, offset + 1, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
@@ -628,7 +630,7 @@ class MessageSetReader:
             # offset, or hide later messages: these would be lost.
             or not inside.rises
             or inside.first + relative_to < lowest
-            or inside.last + relative_to > offset
+            or (inside.last + relative_to != offset and is_whole)
         ):
             inner._offset = offset
         else:
