@@ -158,8 +158,8 @@ class NextFetch:
                 return self._use_below_watermark(message_set, high_watermark)
             if summary.next_offset > LAST_OFFSET:
                 return FetchFinding(FetchStep.CORRUPT)
-            if not summary.rises and (fall := _first_fall(message_set)) is not None:
-                return self._use_around_fall(message_set, *fall)
+            if not summary.rises and (falls := _falls(message_set)):
+                return self._use_around_falls(message_set, falls)
             if self._damaged_at == self.offset:
                 first = _first_offset(message_set, self.offset)
                 if first != self.offset:
@@ -177,7 +177,7 @@ class NextFetch:
             return self._grow_to_partial(summary, requested_bytes, limit_bytes)
         if rest_bytes >= _OFFSET_SIZE.size and not _is_filler(message_set, summary.whole_bytes):
             return FetchFinding(FetchStep.CORRUPT)
-        if not summary.rises and _first_fall(message_set) is not None:
+        if not summary.rises and _falls(message_set):
             return self._retry_damaged(None)
         if summary.whole_bytes or rest_bytes >= _OFFSET_SIZE.size:
             if summary.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
@@ -211,32 +211,29 @@ class NextFetch:
             return self._retry_damaged(first)
         return self._use(usable, last + 1)
 
-    def _use_around_fall(self, message_set: Buffer, fall_at: int, low: int) -> FetchFinding:
-        """Use the messages before an offset that falls to `low`, or those from it on.
+    def _use_around_falls(self, message_set: Buffer, falls: list[int]) -> FetchFinding:
+        """Use the messages between two places where offsets fall.
 
-        If it falls to one above the fetch offset, those before end where offsets reach `low`: the
-        higher one may be the damaged one. Otherwise messages may be missing, unless the first one
-        is at the fetch offset.
+        If the second one falls to an offset above the fetch offset, the messages end where they
+        reach that one: a higher offset may be the damaged one. Messages may be missing, unless the
+        first one is at the fetch offset.
         """
         entries = list(_whole_entries(message_set))
-        stop = fall_at
-        if low > self.offset:
-            stop = next(pos for pos, _, offset in entries if offset >= low)
-        rest = message_set[fall_at:]
-        again = _first_fall(rest)
-        may_have_gap = low > self.offset != self._damaged_at
-        for usable, has_gap, falls_behind in (
-            (message_set[:stop], may_have_gap, True),
-            (rest if again is None else rest[: again[0]], False, again is not None),
-        ):
+        offsets = {pos: offset for pos, _, offset in entries}
+        for begin, fall in zip([0, *falls], [*falls, None], strict=True):
+            end = len(message_set) if fall is None else fall
+            if fall is not None and offsets[fall] > self.offset:
+                end = next(pos for pos in offsets if pos >= begin and offsets[pos] >= offsets[fall])
+            usable = message_set[begin:end]
             next_offset = summarize_set(usable).next_offset
             if next_offset is None or next_offset <= self.offset:
                 continue
-            if has_gap or _first_offset(usable, self.offset) == self.offset:
+            may_have_gap = not begin and end != falls[0] and self._damaged_at != self.offset
+            if may_have_gap or _first_offset(usable, self.offset) == self.offset:
                 finding = self._use(usable, next_offset)
-                self._damaged_at = next_offset if falls_behind else -1
+                self._damaged_at = -1 if fall is None else next_offset
                 return finding
-        later = (offset for _, _, offset in entries if offset > self.offset)
+        later = (offset for offset in offsets.values() if offset > self.offset)
         return self._retry_damaged(min(later, default=None))
 
     def _use(self, usable: Buffer, next_offset: int) -> FetchFinding:
@@ -366,19 +363,22 @@ def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
         pos = end
 
 
-def _first_fall(message_set: Buffer) -> tuple[int, int] | None:
-    """Return position and offset of the first whole entry whose offset isn't above those before.
+def _falls(message_set: Buffer) -> list[int]:
+    """Return the positions of the whole entries whose offsets aren't above the one before.
 
     An entry that repeats an earlier one doesn't count.
     """
-    found: dict[int, bytes] = {}
+    falls: list[int] = []
+    seen: dict[int, bytes] = {}
     highest = -1
     for pos, end, offset in _whole_entries(message_set):
-        if offset <= highest and found.get(offset) != message_set[pos:end]:
-            return pos, offset
-        highest = max(highest, offset)
-        found[offset] = bytes(message_set[pos:end])
-    return None
+        if offset > highest:
+            highest = offset
+        elif seen.get(offset) != message_set[pos:end]:
+            falls.append(pos)
+            highest = offset
+        seen[offset] = bytes(message_set[pos:end])
+    return falls
 
 
 def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
