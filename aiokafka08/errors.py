@@ -281,8 +281,8 @@ class CorruptRecordException(BrokerResponseError):
     """A message fails its CRC or has impossible lengths.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
-    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message (None if the
-    corrupt bytes hide it).
+    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. None: the
+    corrupt bytes hide it; `seek()` to a clearly later offset.
     """
 
     errno = 2

@@ -198,7 +198,7 @@ class Acks0Unknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed(Event):
-    """A fetch of a partition failed.
+    """A fetch of a partition failed, or its next message can't be deserialized.
 
     The consumer retries it, or raises the error in the next call that returns messages.
     """

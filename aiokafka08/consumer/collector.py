@@ -14,11 +14,11 @@ Invariants:
   the next call. A call that names partitions serves them in the order of the names.
 - A call that decodes much yields to the event loop between its slices; `get_columns` returns early
   instead. Compressed messages that take long to open are opened in a thread, while the call waits.
-- The error of a partition is raised after the messages before it were taken: by `get_one` when it
-  is the partition's turn, by `get_many` and `get_columns` only if they have no message to return.
-  It is raised once; then the partition is fetched again. A damaged message is such an error after
-  its second fetch. An error of a deserializer or an envelope of headers is raised again by each
-  call that reaches it.
+- The error of a partition is raised by the next call that reads the partition, after the messages
+  before it were returned, and before the call takes messages of other partitions. Those stay in
+  their buffers. Then the partition is tried again: fetched, or its next message deserialized. If
+  that fails in the same way (`Cursor.is_new`), the error is raised again only by a call that has no
+  messages to return. A damaged message is an error only after its second fetch.
 - A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
   calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
 """
@@ -26,6 +26,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from operator import length_hint
 from typing import Final, NamedTuple, TypeVar
@@ -54,6 +55,9 @@ messages than its limit: that bounds how long it decodes, and the memory that is
 RecordsByPartition = dict[TopicPartition, list[Record]]
 
 T = TypeVar("T")
+
+KnownErrors = list[tuple[Cursor, Exception]]
+"""The errors that a call has met and that aren't new, with their cursors."""
 
 
 class CollectedColumns(NamedTuple):
@@ -116,7 +120,8 @@ class Collector:
         self._cursors = cursors
         self._observer = observer
         self._offload = offload
-        self._ready: dict[Cursor, None] = {}  # with output; the first one is served next
+        # With output; the first one is served next. Those with a new error are in front.
+        self._ready: OrderedDict[Cursor, None] = OrderedDict()
         self._served: Cursor | None = None  # whose messages `remaining` returns
         self._slice: LoopSlice
         self._call_decompressed_bytes = call_decompressed_bytes
@@ -131,7 +136,7 @@ class Collector:
 
         The consumer counts as stopped by now: `ConsumerObserver.check` raises from now on.
         """
-        self._served, self.remaining = None, iter(())
+        self._stop_serving()
         self.changed.notify()
 
     def add_ready(self, cursor: Cursor) -> None:
@@ -143,13 +148,14 @@ class Collector:
             and self._cursors.get(cursor.topic_partition) is cursor
         ):
             self._ready.setdefault(cursor)
+            self._advance_failing(cursor)
         self.changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
         """Return nothing more of this cursor until it is added again."""
         self._ready.pop(cursor, None)
         if self._served is cursor:
-            self._served, self.remaining = None, iter(())
+            self._stop_serving()
 
     async def get_one(self, partitions: Collection[TopicPartition]) -> Record:
         """Wait for the next message of these partitions, or of all if there are none."""
@@ -280,7 +286,9 @@ class Collector:
         if not partitions:
             return list(self._ready)
         named = (self._cursors.get(tp) for tp in partitions)
-        return [cursor for cursor in named if cursor is not None and cursor in self._ready]
+        ready = [cursor for cursor in named if cursor is not None and cursor in self._ready]
+        ready.sort(key=lambda cursor: not cursor.fails_next)
+        return ready
 
     def _pending(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether there is more to decode.
@@ -291,53 +299,77 @@ class Collector:
         return any(cursor.buffer.pending for cursor in self._selected(partitions))
 
     def _requeue(self, cursor: Cursor) -> None:
-        """Serve the cursor after all others, if it still has output."""
+        """Serve the cursor after all others, if it still has output, or before if that is a new
+        error. No effect if it was removed."""
+        if cursor not in self._ready:
+            return
         del self._ready[cursor]
         if cursor.has_output:
             self._ready[cursor] = None
+            self._advance_failing(cursor)
+
+    def _advance_failing(self, cursor: Cursor) -> None:
+        """Serve the cursor next if a new error comes next."""
+        if cursor.fails_next:
+            self._ready.move_to_end(cursor, last=False)
+            self._stop_serving()
+
+    def _stop_serving(self) -> None:
+        """End `remaining`; what is left of the slice stays in the buffer."""
+        self._served, self.remaining = None, iter(())
 
     # --- one message ------------------------------------------------------------------------------
 
     def _next_record(self, partitions: Collection[TopicPartition]) -> Record | None:
+        """Return the next message; None if there is none yet, or more to decode (`_pending`).
+
+        Raises:
+            Exception: a partition's error that is new; any, if there is nothing else.
+        """
+        known: KnownErrors = []
         if partitions:
             for cursor in self._selected(partitions):
-                if self._begin_slice(cursor):
+                if self._begin_slice(cursor, known):
                     return next(cursor.buffer.remaining)
-                if cursor.buffer.pending:
-                    break  # the next step decodes more of it
-            return None
-        for record in self.remaining:
-            return record
-        if self._served is not None:  # with 1,000 partitions, their last slices take much memory
-            self._served.buffer.drop_returned()
-            self._served, self.remaining = None, iter(())
-        while self._ready:
-            cursor = next(iter(self._ready))
-            if self._begin_slice(cursor):
-                self._served, self.remaining = cursor, cursor.buffer.remaining
-                return next(self.remaining)
-            if cursor.buffer.pending:
-                break  # the next step decodes more of it
+                if cursor.buffer.pending and not cursor.buffer.fails_next:
+                    return None  # the next step decodes more of it
+        else:
+            for record in self.remaining:
+                return record
+            if (
+                self._served is not None
+            ):  # with 1,000 partitions, their last slices take much memory
+                self._served.buffer.drop_returned()
+                if self._served in self._ready:
+                    self._advance_failing(self._served)
+                self._stop_serving()
+            tried = set[Cursor]()
+            while self._ready and (cursor := next(iter(self._ready))) not in tried:
+                tried.add(cursor)
+                if self._begin_slice(cursor, known):
+                    self._served, self.remaining = cursor, cursor.buffer.remaining
+                    return next(self.remaining)
+                if cursor.buffer.pending and not cursor.buffer.fails_next:
+                    return None
+        self._raise_known(known)
         return None
 
-    def _begin_slice(self, cursor: Cursor) -> bool:
+    def _begin_slice(self, cursor: Cursor, known: KnownErrors) -> bool:
         """Make `remaining` of the cursor's buffer have a message; False if there is none.
 
         Raises:
-            Exception: the cursor's error, or that of its next message.
+            Exception: as `_decode`, which also says what `known` is.
         """
-        del self._ready[cursor]
         buffer = cursor.buffer
         try:
             if length_hint(buffer.remaining) or buffer.start_next_slice():
                 return True
-            began = self._decode(cursor, SLICE_RECORDS) and buffer.start_next_slice()
-            if not began and not buffer.pending:
-                cursor.raise_error()
-            return began
+            if self._decode(cursor, SLICE_RECORDS, known) and buffer.start_next_slice():
+                return True
+            self._find_error(cursor, known)
+            return False
         finally:
-            if cursor.has_output:
-                self._ready[cursor] = None
+            self._requeue(cursor)
             self._observer.messages_returned(cursor)
 
     # --- many messages ----------------------------------------------------------------------------
@@ -348,16 +380,16 @@ class Collector:
         """Decode enough, yielding in between; then take all at once, or raise an error."""
         await self._yield_if_due()
         cursors = self._selected(partitions)
-        error: Exception | None = None
+        known: KnownErrors = []
         missing = limit
         decompressed_bytes = 0
         has_records = False
         for cursor in cursors:
             buffer = cursor.buffer
-            goal = buffer.end  # without what comes meanwhile, or the call might never end
+            goal = buffer.added_sets  # without what comes meanwhile, or the call might never end
             count = buffer.decoded_count
             while (
-                buffer.decoded_end < goal
+                buffer.has_undecoded(goal)
                 and (missing is None or count < missing)
                 and not (has_records and decompressed_bytes >= self._call_decompressed_bytes)
             ):
@@ -365,11 +397,8 @@ class Collector:
                     await self._open(cursor)
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
-                    if not self._decode(cursor, room):
+                    if not self._decode(cursor, room, known):
                         break
-                except Exception as failure:
-                    error = error or failure
-                    break
                 finally:
                     # Report a step without messages too: it may have freed a set in the buffer.
                     self._observer.messages_returned(cursor)
@@ -378,15 +407,14 @@ class Collector:
                 decompressed_bytes += buffer.decompressed_bytes
                 if self._slice.is_over():
                     await self._yield_if_due()
+            self._find_error(cursor, known)
             if missing is not None:
                 missing -= count
                 if missing <= 0:
                     break
         records = self._pop_records(cursors, limit)
         if not records:
-            if error is not None:
-                raise error
-            self._raise_errors(cursors)
+            self._raise_known(known)
         return records
 
     def _pop_records(self, cursors: Iterable[Cursor], limit: int | None) -> RecordsByPartition:
@@ -414,6 +442,7 @@ class Collector:
         collected = self._no_columns(max_bytes)
         columns = collected.columns
         is_over = self._slice.is_over
+        known: KnownErrors = []
         # Small steps for few bytes, since the pure twin asks `is_full` only before each step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
@@ -436,19 +465,63 @@ class Collector:
             self._observer.messages_returned(cursor)
             if not collected.runs and cursor.buffer.long_wrapper is not None:
                 return collected  # its turn: else others could keep it waiting for ever
+            if not collected.runs:
+                self._find_error(cursor, known)
+            elif cursor in self._ready:
+                self._advance_failing(cursor)  # the next call raises the error
         if not collected.runs and not self._pending(partitions):
-            self._raise_errors(cursors)
+            self._raise_known(known)
         return collected
 
-    def _decode(self, cursor: Cursor, max_records: int) -> bool:
-        """As `RecordBuffer.decode`, but False if the next message is damaged."""
+    # --- errors -----------------------------------------------------------------------------------
+
+    def _decode(self, cursor: Cursor, max_records: int, known: KnownErrors) -> bool:
+        """As `RecordBuffer.decode`, but False also if an error comes next that isn't new.
+
+        Args:
+            cursor: whose buffer to decode.
+            max_records: see there.
+            known: gets the error that isn't new, for `_raise_known`.
+
+        Raises:
+            Exception: the new error that comes next.
+        """
         try:
             return cursor.buffer.decode(max_records)
-        except CorruptRecordException as error:
-            if not cursor.buffer.is_damaged:
-                raise  # an envelope of headers is, whose CRC is right or isn't checked
-            self._drop_damaged(cursor, error)
+        except Exception as error:
+            if isinstance(error, CorruptRecordException) and cursor.buffer.is_damaged:
+                self._drop_damaged(cursor, error)
+            elif cursor.is_new(error):
+                self._observer.decoding_failed(cursor, error)
+                self._note_raised(cursor, error)
+                raise
+            else:
+                known.append((cursor, error))
             return False
+
+    def _find_error(self, cursor: Cursor, known: KnownErrors) -> None:
+        """Raise the cursor's error if it comes next and is new; if it isn't, append it."""
+        error = cursor.error
+        if error is None or cursor.buffer.pending or cursor not in self._ready:
+            return
+        if cursor.has_new_error:
+            self._note_raised(cursor, error)
+            raise error
+        known.append((cursor, error))
+
+    def _raise_known(self, known: KnownErrors) -> None:
+        """Raise the first one of these errors, since the call has no messages to return."""
+        for cursor, error in known:
+            self._note_raised(cursor, error)
+            raise error
+
+    def _note_raised(self, cursor: Cursor, error: Exception) -> None:
+        """Have the partition tried again, after the others: a call raises its error now."""
+        if cursor.error is error:
+            cursor.error = None
+        cursor.note_raised(error)
+        self._requeue(cursor)
+        self._observer.messages_returned(cursor)
 
     def _drop_damaged(self, cursor: Cursor, error: CorruptRecordException) -> None:
         cursor.drop_damaged(error, asyncio.get_running_loop().time())
@@ -456,13 +529,3 @@ class Collector:
 
     def _no_columns(self, max_bytes: int) -> CollectedColumns:
         return CollectedColumns(Columns(max_bytes, self._column_memory), [], {})
-
-    def _raise_errors(self, cursors: Iterable[Cursor]) -> None:
-        """Raise the error of the first cursor that has nothing but an error."""
-        for cursor in cursors:
-            if cursor in self._ready and not cursor.buffer.pending:
-                try:
-                    cursor.raise_error()
-                finally:
-                    del self._ready[cursor]
-                    self._observer.messages_returned(cursor)

@@ -102,8 +102,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
             if it is null; the result is the `key` or `value` of the record. What they raise is
-            raised by the call that would return the message, each time until you `seek()` past it.
-            None leaves bytes as they are (default None).
+            raised by the call that would return the message (see `getone`). They are called for it
+            again until they return, or until you `seek()` past it. None leaves bytes as they are
+            (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
             on (default 500). Brokers 0.8.0 and 0.8.1 hold back the error of a partition, and
             sometimes data, until the whole wait is over; so a client with a `group_id` lets them
@@ -496,14 +497,20 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         `ready()` returns False at once, and `on_event` and the log give the reason
         (`PartitionFailed`).
 
+        The error of a partition is raised by the next call, before it returns messages of other
+        partitions; those come with the calls after it. (In aiokafka the others' messages come
+        first.) Until you `seek()`, the consumer tries the partition again. If that fails in the
+        same way, the error is raised again only when the other partitions have no messages.
+
         Args:
             partitions: the partitions to read; by default all that are assigned.
 
         Raises:
             ConsumerStoppedError: the consumer was stopped.
             CorruptRecordException: the next message is damaged in two fetches, or its envelope of
-                headers is damaged (`EmbeddedHeadersError`). The error has its offset; `seek()` past
-                it.
+                headers is damaged (`EmbeddedHeadersError`). The error has its offset, and as
+                `next_offset` where to `seek()`. If that is None, `seek()` to a clearly later
+                offset: brokers may not find those close behind the damage.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: a deserializer raised it for the next message. Its `__notes__` give the
@@ -530,7 +537,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             max_records: the most messages to return, from 1 on; None: `max_poll_records`
                 (default None).
 
-        Raises as `getone`, but only if there are no messages to return.
+        Raises as `getone`, and then returns no messages. Those stay for the next call.
         """
         check_partitions(partitions)
         timeout_s = _seconds(timeout_ms)
@@ -579,10 +586,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         for tp, cursor in cursors.items():
             cursor.unreturned.append(taken[tp])  # a commit in between commits their position
 
-        def rewind(tp: TopicPartition, offset: int) -> None:
+        def rewind(tp: TopicPartition, offset: int, error: Exception | None = None) -> None:
             cursor = cursors[tp]
             if taken[tp] in cursor.unreturned and self._engine.assigned.get(tp) is cursor:
                 self._engine.rewind(cursor, offset)
+                if error is not None:
+                    self._engine.fail(cursor, error)
 
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)
@@ -602,19 +611,24 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self,
         received: arrow.RecordBatch,
         collected: CollectedColumns,
-        rewind: Callable[[TopicPartition, int], None],
+        rewind: Callable[[TopicPartition, int, Exception | None], None],
     ) -> arrow.RecordBatch:
-        """Return each partition's rows before its first damaged envelope, and rewind to that."""
+        """Return each partition's rows before its first damaged envelope, and rewind to that. The
+        next call raises the error; this one does if it has no rows."""
         counts = [count for _, count in collected.runs]
         steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)
         if error is not None:
             if not batch.num_rows:
+                assert error.partition is not None
+                self._engine.cursor(error.partition).note_raised(error)
                 raise error
             start = 0
             for (tp, count), left in zip(collected.runs, kept, strict=True):
                 if left < count:
-                    rewind(tp, received["offset"][start + left].as_py())
+                    is_of_this = error.partition == tp
+                    offset = received["offset"][start + left].as_py()
+                    rewind(tp, offset, error if is_of_this else None)
                 start += count
         return batch
 

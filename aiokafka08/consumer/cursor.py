@@ -10,7 +10,9 @@ Invariant: a response is applied only if its fetch is still `in_flight`, and onl
 bytes count (`superseded_bytes`) until it has come. So each fetch that was begun must end in one
 call of `apply_response` or `abandon_fetch`. An error never moves the position. A message that is
 damaged, or states a size above the limit, is an error only if a second fetch brings it so too,
-since it may have been damaged on the way.
+since it may have been damaged on the way. After a call has raised an error, the partition is tried
+again. If that fails in the same way at the same position, the error isn't new (`is_new`): it keeps
+the partition from nothing, and a call raises it only if it has no messages to return.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from aiokafka08.errors import (
     Action,
     CorruptRecordException,
     OffsetOutOfRangeError,
+    UnknownError,
     action_for,
     broker_error,
 )
+from aiokafka08.protocol.message_set import corrupt
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
@@ -139,7 +143,7 @@ class Cursor:
         paused: the user has paused the partition; what is buffered stays.
         unreturned: what calls have taken and not returned yet; empty after the position was moved.
         revoked: the partition is being revoked; its messages aren't returned any more.
-        error: raised by the next call that reaches it.
+        error: raised by the next call if it is new, else by the next one without messages.
         high_watermark: that of the last response; -1: not known yet.
         polled_at_ms: when that response came, in milliseconds since the epoch.
         not_before: loop time at which the back-off ends.
@@ -159,6 +163,7 @@ class Cursor:
         "_backoff",
         "_damaged_offsets",
         "_max_tries",
+        "_raised",
         "_tries",
         "borrowed_bytes",
         "buffer",
@@ -204,6 +209,7 @@ class Cursor:
         self.borrowed_bytes = 0
         self.part_bytes = 0
         self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
+        self._raised: tuple[type[Exception], int] | None = None  # the last error, and its position
         self._backoff = Backoff(*backoff)
         self._tries = 0
         self._max_tries = max_tries
@@ -240,6 +246,25 @@ class Cursor:
         return self.buffer.pending or self.error is not None
 
     @property
+    def fails_next(self) -> bool:
+        """Whether a new error comes next, with no message before it, or is likely to."""
+        buffer = self.buffer
+        if not buffer.pending:
+            return self.has_new_error
+        if buffer.has_records:
+            return False
+        if buffer.is_damaged:
+            return True  # it is fetched again, or is an error then
+        position = buffer.position
+        was_raised = self._raised is not None and self._raised[1] == position
+        return not was_raised and (buffer.fails_next or position in self._damaged_offsets)
+
+    @property
+    def has_new_error(self) -> bool:
+        """Whether `error` is one that no call has raised yet."""
+        return self.error is not None and self.is_new(self.error)
+
+    @property
     def requested_bytes(self) -> int:
         """What responses may still bring, also those that will be dropped."""
         in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
@@ -249,13 +274,10 @@ class Cursor:
 
     def seek(self, offset: int) -> None:
         """Continue at `offset`. Drops the buffer, the error and the back-off; a fetch in flight
-        is superseded."""
-        self.start = None
-        self.next_fetch = NextFetch(offset)
-        self.buffer.reset(offset)
-        self._supersede_fetch()
-        self.error = None
+        is superseded. An error that comes again is new."""
+        self.rewind(offset)
         self._damaged_offsets = set()
+        self._raised = None
         self._reset_backoff()
 
     def restart(self, start: StartPosition) -> None:
@@ -265,11 +287,18 @@ class Cursor:
 
     def drop_buffer(self) -> None:
         """Free the buffer, and end iterators over it. The position stays."""
-        start, position, damaged_offsets = self.start, self.position, self._damaged_offsets
-        self.seek(position or 0)
-        self._damaged_offsets = damaged_offsets
+        start, position = self.start, self.position
+        self.rewind(position or 0)
         if position is None:
             self.start = start
+
+    def rewind(self, offset: int) -> None:
+        """Continue at `offset`, as `seek` does, but keep what is known about errors there."""
+        self.start = None
+        self.next_fetch = NextFetch(offset)
+        self.buffer.reset(offset)
+        self._supersede_fetch()
+        self.error = None
 
     def resume(self) -> None:
         """Fetch and return messages again after a pause."""
@@ -288,7 +317,7 @@ class Cursor:
         return (
             self.start is None
             and self.in_flight is None
-            and self.error is None
+            and not self.has_new_error
             and not self.paused
             and not self.revoked
         )
@@ -344,7 +373,6 @@ class Cursor:
             return self._apply_error_code(fetched.error_code, context.now)
         self.high_watermark = fetched.high_watermark
         self.polled_at_ms = context.now_ms
-        self._reset_backoff()
         offset, limit_bytes = fetch.offset, context.limit_bytes
         finding = self.next_fetch.apply_response(
             fetched.message_set,
@@ -355,6 +383,10 @@ class Cursor:
             hides_large=context.hides_large,
         )
         self.urgent = self.urgent and self.next_fetch.offset < fetched.high_watermark
+        if finding.step not in (FetchStep.TOO_LARGE, FetchStep.CORRUPT):
+            if self.error is None:  # else decoding may find it again
+                self._reset_backoff()
+            self.error = None
         if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
             self._adapt_growth(fetch, len(fetched.message_set), context.response_time)
@@ -366,8 +398,8 @@ class Cursor:
                 return self.fail(error, context.now)
             return self._fail_if_again(error, offset, context.now)
         if finding.step is FetchStep.CORRUPT:
-            corrupt = not_a_message(self.topic_partition, offset, finding.next_offset)
-            return self._fail_if_again(corrupt, offset, context.now)
+            damage = not_a_message(self.topic_partition, offset, finding.next_offset)
+            return self._fail_if_again(damage, offset, context.now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)
         return FetchResult.EMPTY
@@ -385,8 +417,8 @@ class Cursor:
         self.not_before = 0.0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
-        """Keep `error` for the next call. Fetch again only after a call has raised it and the
-        back-off, which begins now, is over."""
+        """Keep `error` for a call. Fetch again when the back-off, which begins now, is over, and
+        a call has raised the error if it is new."""
         self.error = error
         self.back_off(now)
         return FetchResult.ERROR
@@ -397,12 +429,26 @@ class Cursor:
         self.drop_buffer()
         # Tracebacks refer to the set, and so to the frame in which it came.
         error.__traceback__ = error.__context__ = None
-        return self._fail_if_again(error, self.buffer.position, now)
+        position = self.buffer.position
+        if error.next_offset is not None and error.next_offset <= position:
+            # Damage at the end of a wrapper whose messages were all returned: a fetch at the
+            # position doesn't bring the wrapper again.
+            return self.fail(error, now)
+        return self._fail_if_again(error, position, now)
+
+    def is_new(self, error: Exception) -> bool:
+        """Return whether the last error that a call has raised was another one, or elsewhere."""
+        return self._raised != (type(error), self.buffer.position)
+
+    def note_raised(self, error: Exception) -> None:
+        """Record that a call raises `error` now, which isn't new from now on."""
+        self._raised = type(error), self.buffer.position
 
     def raise_error(self) -> None:
         """Raise the error, if there is one, and clear it."""
         error, self.error = self.error, None
         if error is not None:
+            self.note_raised(error)
             raise error
 
     def _fail_if_again(self, error: Exception, offset: int, now: float) -> FetchResult:
@@ -462,10 +508,19 @@ class Cursor:
         if action is Action.REFRESH:
             self.back_off(now)
             return FetchResult.REFRESH
+        if isinstance(error, UnknownError) and offset in self._damaged_offsets:
+            # The broker reads over the damage to find the offset, and fails (docs/brokers.md 7.17).
+            self._tries = 0
+            why = "it is damaged, and the broker fails to read it too (error -1)"
+            return self.fail(corrupt(self.topic_partition, offset, None, why), now)
         if action is Action.FINAL or self._tries >= self._max_tries:
             self._tries = 0
             if isinstance(error, CorruptRecordException):
                 error.partition, error.offset = self.topic_partition, offset
+            elif isinstance(error, UnknownError):
+                error = UnknownError(
+                    f"{error.text}. If the log is damaged there, seek() to a clearly later offset"
+                )
             return self.fail(error, now)
         self.back_off(now)
         return FetchResult.RETRY

@@ -49,7 +49,7 @@ from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import Event, Rebalanced, join_names
+from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced, join_names
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
 _LOGGERS: Final = ("net", "consumer")
@@ -315,6 +315,7 @@ class ConsumerEngine:
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user: what calls have taken doesn't count any more."""
         cursor.unreturned.clear()
+        cursor.seek(offset)
         self.rewind(cursor, offset)
 
     def rewind(self, cursor: Cursor, offset: int) -> None:
@@ -324,9 +325,17 @@ class ConsumerEngine:
         """
         self.collector.remove(cursor)
         cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
-        cursor.seek(offset)
+        cursor.rewind(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
+
+    def fail(self, cursor: Cursor, error: Exception) -> None:
+        """Have the next call raise `error`, which comes next in the partition."""
+        if cursor.is_new(error):
+            self.decoding_failed(cursor, error)
+        cursor.fail(error, asyncio.get_running_loop().time())
+        self._cursor_changed(cursor)
+        self.collector.add_ready(cursor)
 
     def restart(self, cursor: Cursor, start: StartPosition) -> None:
         """Give up the position, and find it anew in this way."""
@@ -496,6 +505,12 @@ class ConsumerEngine:
     def damage_found(self, cursor: Cursor) -> None:
         """See `ConsumerObserver`."""
         self.fetcher.report_damage(cursor)
+
+    def decoding_failed(self, cursor: Cursor, error: Exception) -> None:
+        """See `ConsumerObserver`."""
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        reason = f"{type(error).__name__}: {error}" + (f"; {notes}" if notes else "")
+        self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, reason))
 
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """See `ConsumerObserver`."""

@@ -57,6 +57,12 @@ class ConsumerObserver(Protocol):
         Called by `collector`, after `Cursor.drop_damaged`.
         """
 
+    def decoding_failed(self, cursor: Cursor, error: Exception) -> None:
+        """Report that the next message can't be deserialized, or its envelope of headers read.
+
+        Called by `collector`, before a call raises the error for the first time.
+        """
+
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """Take back memory that no call reads from.
 

@@ -4,9 +4,12 @@ Pure: no event loop, no clock. A `RecordBuffer` owns the partition's position, w
 of the next record to return. `cursor` adds message sets, `collector` decodes and removes records.
 
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
-Decoding ahead, an error of a deserializer and a cancelled caller don't move it. An error is raised
-when its record is the next one to return, and again each time that point is reached. If the fetched
-bytes themselves are damaged (`is_damaged`), `Cursor.drop_damaged` drops them.
+It passes an offset only when all records of that offset were returned: those of a nested wrapper
+share one (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled caller
+don't move it. An error is raised when its record is the next one to return, and again each time
+that point is reached. If the fetched bytes themselves are damaged (`is_damaged`),
+`Cursor.drop_damaged` drops them. A set stays until its reader has shown that nothing is left, be
+it damage behind its last record.
 
 Records of the current slice are returned through one list iterator, `remaining`. `collector` and
 `consumer` step that iterator directly, so `async for` costs one iterator step per message. The
@@ -199,6 +202,7 @@ class RecordBuffer:
     """
 
     __slots__ = (
+        "_added_sets",
         "_current",
         "_current_end",
         "_current_start",
@@ -222,9 +226,10 @@ class RecordBuffer:
         self._slices: deque[_Slice] = deque()
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
-        self._undeserialized: list[Record] = []  # decoded, come after the slices
+        self._undeserialized: list[Record] = []  # decoded, come after the slices; see `_read`
         self._failed = False  # a deserializer failed on the first undeserialized one
         self._end = 0
+        self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
         self.buffered_bytes = self.decompressed_bytes = 0
         self.remaining: Iterator[Record] = iter(self._current)
@@ -237,7 +242,7 @@ class RecordBuffer:
             return self._current_end
         if left == len(self._current):
             return self._current_start
-        return self._current[-left - 1].offset + 1
+        return min(self._current[-left - 1].offset + 1, self._current[-left].offset)
 
     @property
     def pending(self) -> bool:
@@ -268,6 +273,16 @@ class RecordBuffer:
         )
 
     @property
+    def fails_next(self) -> bool:
+        """Whether decoding has found that an error comes next, with no record before it."""
+        if self.has_records:
+            return False
+        if self._undeserialized:
+            return self._failed
+        reader = self._sets[0].reader if self._sets else None
+        return reader is not None and reader.error is not None
+
+    @property
     def returned_count(self) -> int:
         """How many records the user has got from this buffer."""
         left = length_hint(self.remaining)
@@ -279,9 +294,13 @@ class RecordBuffer:
         return self._end
 
     @property
-    def decoded_end(self) -> int:
-        """The offset after the decoded records."""
-        return self._slices[-1].end_offset if self._slices else self._current_end
+    def added_sets(self) -> int:
+        """How many sets were added so far."""
+        return self._added_sets
+
+    def has_undecoded(self, added_sets: int) -> bool:
+        """Return whether there is something to decode of what was there with so many sets."""
+        return bool(self._undeserialized) or self._added_sets - len(self._sets) < added_sets
 
     @property
     def decoded_count(self) -> int:
@@ -329,6 +348,7 @@ class RecordBuffer:
         self._end = next_offset
         fetched = FetchedSet(message_set, fetch_offset, next_offset, charged, frame)
         self._sets.append(fetched)
+        self._added_sets += 1
         if frame is not None:
             frame.add_set(fetched, len(message_set))
 
@@ -351,10 +371,10 @@ class RecordBuffer:
                 is.
             Exception: a deserializer raised it for the next record to return.
         """
-        reader = self._sets[0].reader if self._sets else None
         if self._undeserialized:
             failed = self._failed
         else:
+            reader = self._sets[0].reader if self._sets else None
             failed = reader is not None and reader.error is not None
         if failed and self.has_records:
             return False  # the error is raised after the records before it were returned
@@ -428,80 +448,115 @@ class RecordBuffer:
         if self.has_records:
             return count
         while self._undeserialized and count < max_records and not columns.is_full:
-            # getone() or getmany() has left these, after a damaged envelope or many headers.
+            # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
             records = self._undeserialized[: min(max_records - count, _STEP_COLUMN_RECORDS)]
             del self._undeserialized[: len(records)]
             self._failed = False
             columns.extend(records)
             count += len(records)
             self._started_count += len(records)
-            self._current_end = records[-1].offset + 1
-        while self._sets and count < max_records and not columns.is_full:
+            self._current_end = self._end_after(records[-1].offset)
+        while self._sets and not self._undeserialized:
             fetched = self._sets[0]
-            reader = self._reader_of(fetched)
-            try:
-                moved = reader.read_columns(columns, max_records - count)
-            except CorruptRecordException:
-                if not count:
-                    raise
-                break
-            if moved:
-                count += moved
-                self._started_count += moved
-                self._current_end = columns.last_offset + 1
-                if count == max_records and self._current_end < fetched.next_offset:
+            if not (full := count >= max_records or columns.is_full):
+                reader = self._reader_of(fetched)
+                try:
+                    moved = reader.read_columns(columns, max_records - count)
+                except CorruptRecordException:
+                    if not count:
+                        raise
                     break
-            self.decompressed_bytes += reader.decompressed_bytes
-            if reader.error is not None or reader.paused or columns.is_full:
+                if moved:
+                    count += moved
+                    self._started_count += moved
+                    self._current_end = self._end_after(columns.last_offset)
+            elif fetched.reader is not None:
+                reader = fetched.reader
+                self._read_ahead(reader, columns.last_offset)
+            else:
                 break
+            self.decompressed_bytes += reader.decompressed_bytes
+            if reader.error is not None or reader.paused or self._undeserialized:
+                break
+            if not full and (count >= max_records or columns.is_full):
+                continue  # read ahead
             self._remove_first_set()
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
             if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
         return count
 
+    def _read_ahead(self, reader: MessageSetReader, last_offset: int) -> None:
+        """Read one record more than the call takes, as `_read` does."""
+        try:
+            self._undeserialized = reader.read(1)
+        except CorruptRecordException:
+            pass  # it is raised when it is next
+        self._current_end = self._end_after(last_offset)
+
     def _decode_slice(self, max_records: int) -> bool:
         """As `decode`, but raise an error also if records before it aren't returned yet."""
         self.decompressed_bytes = 0
-        records = self._undeserialized or self._read(max_records)
+        records = self._read(max_records)
         if not records:
             return bool(self._sets)
-        self._undeserialized, self._failed = [], False
+        self._failed = False
         if self._decoding.changes_records:
             count, error = self._deserialize(records)
             if count < len(records):
-                self._undeserialized, self._failed = records[count:], error is not None
+                self._undeserialized[:0] = records[count:]
+                self._failed = error is not None
                 if error is not None and not count:
                     raise error
-                records = records[:count]
-        if self._undeserialized:
-            end_offset = self._undeserialized[0].offset
-        elif self._sets and self._sets[0].reader is None:
-            end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
+                del records[count:]
+        if self._undeserialized or not self._sets or self._sets[0].reader is not None:
+            end_offset = self._end_after(records[-1].offset)
         else:
-            end_offset = records[-1].offset + 1 if self._sets else self._end
+            end_offset = self._sets[0].fetch_offset  # one set is finished, the next isn't begun
+        if not self._undeserialized and not self._sets:
+            end_offset = self._end
         self._slices.append(_Slice(records, end_offset))
         return True
 
     def _read(self, max_records: int) -> list[Record]:
-        """Decode up to `max_records` of the next set that has any."""
-        while self._sets:
+        """Decode up to `max_records` of the next set that has any.
+
+        One more is read and kept in `_undeserialized`. It shows whether the set has more, and
+        whether of the same offset.
+        """
+        records, self._undeserialized = self._undeserialized, []
+        missing = 0 if self._failed else max_records + 1 - len(records)
+        while self._sets and missing > 0:
             fetched = self._sets[0]
             reader = self._reader_of(fetched)
-            records: list[Record] = reader.read(max_records)
+            try:
+                records += reader.read(missing)
+            except CorruptRecordException:
+                if not records:
+                    raise
             self.decompressed_bytes += reader.decompressed_bytes
-            read_to = records[-1].offset + 1 if records else 0
-            if reader.error is not None or (
-                (reader.paused or len(records) == max_records) and read_to < fetched.next_offset
-            ):
-                return records  # the set has more
+            if len(records) > max_records or reader.error is not None or reader.paused:
+                break  # the set has more
             self._remove_first_set()
             if records:
-                return records
+                break
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
             if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
-        return []
+        self._undeserialized = records[max_records:]
+        del records[max_records:]
+        return records
+
+    def _end_after(self, last_offset: int) -> int:
+        """Return the position after a decoded record, the last one before `_undeserialized`.
+
+        It is at the record's own offset if more that have this offset are to come.
+        """
+        if self._undeserialized:
+            return min(last_offset + 1, self._undeserialized[0].offset)
+        reader = self._sets[0].reader if self._sets else None
+        error = None if reader is None else reader.error
+        return last_offset if error is not None and error.offset == last_offset else last_offset + 1
 
     def _reader_of(self, fetched: FetchedSet) -> MessageSetReader:
         if fetched.reader is None:

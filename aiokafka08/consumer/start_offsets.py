@@ -95,8 +95,9 @@ class StartOffsets:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor, if it has none and no error; call this after changes."""
-        if cursor.start is not None and cursor.error is None:
+        """Find a position for this cursor, if it has none and no new error; call this after
+        changes."""
+        if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         self._changed.notify()
 
@@ -134,7 +135,7 @@ class StartOffsets:
             by_leader: dict[int, list[Cursor]] = {}
             next_due: float | None = None
             for cursor in list(self._waiting):
-                if cursor.start is None or cursor.error is not None:
+                if cursor.start is None or cursor.has_new_error:
                     self._waiting.pop(cursor, None)
                 elif cursor in self._requested:
                     pass
@@ -283,7 +284,10 @@ class StartOffsets:
     def _fail(self, cursor: Cursor, error: Exception) -> None:
         self._waiting.pop(cursor, None)
         cursor.fail(error, asyncio.get_running_loop().time())
+        if cursor.has_new_error:
+            self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(error)))
         self._observer.position_found(cursor)
+        self.add(cursor)
 
     def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):

@@ -41,7 +41,7 @@ from aiokafka08.protocol._columns_py import (
     check_max_bytes,
     too_long,
 )
-from aiokafka08.protocol._reader_py import LongWrapper, SetSummary
+from aiokafka08.protocol._reader_py import NO_END, LongWrapper, SetSummary, describe_rest
 from aiokafka08.protocol.compression import (
     Codec,
     compress_behind,

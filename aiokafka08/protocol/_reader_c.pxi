@@ -10,12 +10,14 @@ cdef struct Headers:
     int64_t highest
     Py_ssize_t whole_bytes
     int64_t tail_size  # -1: none
+    bint rises
 
 
 cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcept nogil:
     cdef Py_ssize_t pos = 0
     cdef int64_t offset, size
     found.highest = found.tail_size = -1
+    found.rises = True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset = get_int64(data + pos)
         size = get_int32(data + pos + 8)
@@ -27,6 +29,34 @@ cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcep
             break
         if offset > found.highest:
             found.highest = offset
+        else:
+            found.rises = False
+        pos += ENTRY_HEADER_BYTES + size
+    found.whole_bytes = pos
+
+
+cdef struct InnerHeaders:
+    Py_ssize_t whole_bytes
+    int64_t first
+    int64_t last
+    bint rises
+
+
+cdef void walk_inner_headers(const char *data, Py_ssize_t end, InnerHeaders *found) noexcept nogil:
+    cdef Py_ssize_t pos = 0
+    cdef int64_t offset, size
+    found.first = found.last = 0
+    found.rises = True
+    while end - pos >= ENTRY_HEADER_BYTES:
+        offset = get_int64(data + pos)
+        size = get_int32(data + pos + 8)
+        if size > end - pos - ENTRY_HEADER_BYTES or size < MIN_MESSAGE_BYTES_0:
+            break
+        if pos == 0:
+            found.first = offset
+        elif offset <= found.last:
+            found.rises = False
+        found.last = offset
         pos += ENTRY_HEADER_BYTES + size
     found.whole_bytes = pos
 
@@ -41,6 +71,7 @@ def summarize_set(message_set):
         None if found.highest < 0 else <object>found.highest + 1,
         found.whole_bytes,
         None if found.tail_size < 0 else found.tail_size,
+        found.rises,
     )
 
 
@@ -141,6 +172,7 @@ cdef class MessageSetReader:
     cdef const char *_data
     cdef Py_ssize_t _end
     cdef Py_ssize_t _pos
+    cdef int128 _start
     cdef int128 _fetch_offset
     cdef int128 _end_offset
     cdef bint _check_crcs
@@ -151,7 +183,7 @@ cdef class MessageSetReader:
     cdef object _after_wrapper  # the offset after the wrapper
     cdef int128 _relative_to  # added to each offset (format 1)
     cdef bint _has_offset
-    cdef int64_t _offset  # the offset of each message (nested in format 0)
+    cdef int64_t _offset  # the offset of each message, that of the wrapper
     cdef bint _has_timestamp
     cdef int64_t _timestamp  # the wrapper's, under LogAppendTime
 
@@ -164,13 +196,13 @@ cdef class MessageSetReader:
         bint check_crcs=True,
         max_decompressed_bytes,
         end_offset=None,
-        pause_after_bytes=1 << 63,
+        pause_after_bytes=NO_END,
         bint leave_long=False,
     ):
         self._topic_partition = topic_partition
         self._topic, self._partition = topic_partition
-        self._fetch_offset = fetch_offset
-        self._end_offset = (1 << 63) if end_offset is None else end_offset
+        self._start = self._fetch_offset = fetch_offset
+        self._end_offset = NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         self._leave_long = leave_long
@@ -281,17 +313,13 @@ cdef class MessageSetReader:
         while True:
             pos = self._pos
             if end - pos < MIN_ENTRY_BYTES:
-                if end - pos >= ENTRY_HEADER_BYTES:
-                    size = get_int32(data + pos + 8)
-                    if size <= end - pos - ENTRY_HEADER_BYTES:
-                        raise self._impossible_size(get_int64(data + pos), size)
+                self._check_tail(pos)
                 return END
             size = get_int32(data + pos + 8)
-            if size > end - pos - ENTRY_HEADER_BYTES:
+            if size > end - pos - ENTRY_HEADER_BYTES or size < MIN_MESSAGE_BYTES_0:
+                self._check_tail(pos)
                 self._pos = end
                 return END
-            if size < MIN_MESSAGE_BYTES_0:
-                raise self._impossible_size(get_int64(data + pos), size)
             stop = pos + ENTRY_HEADER_BYTES + size
             self._pos = stop
             if self._has_offset:
@@ -353,12 +381,26 @@ cdef class MessageSetReader:
                     self._pos = pos
                     return END
                 self._inner = self._inside(offset, magic, attributes, m, plain)
-                self._fetch_offset = offset + 1
+                if not self._has_offset:
+                    self._fetch_offset = offset + 1
                 return WRAPPER
             m.offset = <int64_t>offset
             if not self._has_offset:
                 self._fetch_offset = offset + 1
             return MESSAGE
+
+    cdef int _check_tail(self, Py_ssize_t pos) except -1:
+        cdef Py_ssize_t left = self._end - pos
+        cdef int64_t size
+        if self._fetch_offset >= self._end_offset:
+            return 0
+        if left >= ENTRY_HEADER_BYTES:
+            size = get_int32(self._data + pos + 8)
+            if size <= left - ENTRY_HEADER_BYTES:
+                raise self._not_a_message(f"its size field says {size}")
+        if left and self._after_wrapper is not None:
+            raise self._not_a_message("it is cut off within its wrapper")
+        return 0
 
     cdef bytes _decompress(self, int128 offset, int attributes, Message *m):
         """Decompress a wrapper's value; None if that takes long, and isn't done yet."""
@@ -391,10 +433,14 @@ cdef class MessageSetReader:
     ):
         """Return a reader of the messages inside a wrapper."""
         cdef MessageSetReader inner
-        cdef Headers inside
-        cdef const char *begin
-        cdef Py_ssize_t rest
-        cdef int64_t size
+        cdef InnerHeaders inside
+        cdef int128 relative_to, lowest
+        cdef bint has_offsets, is_whole
+        walk_inner_headers(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), &inside)
+        has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
+        is_whole = inside.whole_bytes == PyBytes_GET_SIZE(plain)
+        if inside.whole_bytes == 0 or not (is_whole or has_offsets):
+            raise self._corrupt(offset, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
             plain,
@@ -412,30 +458,27 @@ cdef class MessageSetReader:
         if magic == 1 and attributes & LOG_APPEND_TIME_BIT:
             inner._has_timestamp = True
             inner._timestamp = m.timestamp_ms
-        if self._nesting:
+        relative_to = offset - inside.last if magic == 1 else 0
+        lowest = self._fetch_offset if self._fetch_offset > self._start else 0
+        if (
+            self._nesting
+            or not inside.rises
+            or relative_to + inside.first < lowest
+            or (relative_to + inside.last != offset and is_whole)
+        ):
             inner._has_offset = True
             inner._offset = <int64_t>offset
-        elif magic == 1:
-            begin = inner._data
-            walk_headers(begin, inner._end, &inside)
-            rest = inner._end - inside.whole_bytes
-            if rest >= ENTRY_HEADER_BYTES:
-                size = get_int32(begin + inside.whole_bytes + 8)
-                if size < MIN_MESSAGE_BYTES_0:
-                    raise self._corrupt(offset, f"a size field inside it says {size}")
-            if inside.highest >= 0:
-                inner._relative_to = offset - inside.highest
+        else:
+            inner._relative_to = relative_to
         return inner
 
-    cdef object _impossible_size(self, int64_t offset, int64_t size):
-        found = <object>offset + <object>self._relative_to
-        if self._has_offset:
-            found = <object>self._offset
+    cdef object _not_a_message(self, object why):
         fetch_offset = <object>self._fetch_offset
+        position = <object>self._offset if self._has_offset else fetch_offset
         next_offset = self._after_wrapper
         if next_offset is not None:
             next_offset = max(next_offset, fetch_offset)
-        return corrupt(self._topic_partition, found, next_offset, f"its size field says {size}")
+        return corrupt(self._topic_partition, position, next_offset, why)
 
     cdef object _corrupt(self, int128 offset, object why):
         found = <object>offset

@@ -7,8 +7,9 @@ here). `_core.ranges.next_fetch`, `consumer.record_buffer` and `spark.driver` ma
 `message_set`.
 
 Invariants: whatever the bytes are, reading them returns messages or raises
-`CorruptRecordException`. Returned offsets never fall. A wrapper that decompresses to more than
-`max_decompressed_bytes` is corrupt.
+`CorruptRecordException`. A set that was fetched may be cut off; the one inside a wrapper is whole,
+or the wrapper is corrupt, so no message of it is lost silently. Returned offsets never fall. A
+wrapper that decompresses to more than `max_decompressed_bytes` is corrupt.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ _unpack_header_1 = struct.Struct(">qiIbbqii").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
 
 _MIN_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
-_NO_END: Final = 2**63
-"""Above any offset."""
+NO_END: Final = 2**64
+"""Above any offset, and above the one after the last."""
 _LARGE_BYTES: Final = 4096
 _COPIED_BYTES: Final = 1024 * 1024
 """The size of the largest set that a reader copies."""
@@ -63,12 +64,14 @@ class SetSummary(NamedTuple):
     tail_size: int | None
     """The size of the cut-off entry after them, if its header is there and isn't the filler of
     modern brokers (offset -1, docs/brokers.md 7.8); else None."""
+    rises: bool = True
+    """Whether the offset of each complete entry is >= 0 and above those before."""
 
 
 def summarize_set(message_set: Buffer) -> SetSummary:
     """Walk the headers of a fetched message set, up to a cut-off tail or a corrupt size field."""
     pos, end, highest = 0, len(message_set), -1
-    tail_size = None
+    tail_size, rises = None, True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset, size = _unpack_offset_size(message_set, pos)
         stop = pos + ENTRY_HEADER_BYTES + size
@@ -79,8 +82,54 @@ def summarize_set(message_set: Buffer) -> SetSummary:
             break
         if offset > highest:  # offsets rise; if they don't, the next fetch must not go back
             highest = offset
+        else:
+            rises = False
         pos = stop
-    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size)
+    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size, rises)
+
+
+class InnerSet(NamedTuple):
+    """What the headers of the set inside a wrapper show."""
+
+    whole_bytes: int
+    """The length of the whole messages, from the first one on."""
+    first: int
+    """The offset field of the first whole message; 0 without one."""
+    last: int
+    """That of the last whole message; 0 without one."""
+    rises: bool
+    """Whether each offset field is higher than the one before."""
+
+
+def walk_inner_set(plain: bytes) -> InnerSet:
+    """Walk the headers of the set inside a wrapper, as far as its messages are whole."""
+    pos, end = 0, len(plain)
+    first = last = 0
+    rises = True
+    while end - pos >= ENTRY_HEADER_BYTES:
+        offset, size = _unpack_offset_size(plain, pos)
+        stop = pos + ENTRY_HEADER_BYTES + size
+        if stop > end or size < MIN_MESSAGE_BYTES[0]:
+            break
+        if not pos:
+            first = offset
+        elif offset <= last:
+            rises = False
+        last = offset
+        pos = stop
+    return InnerSet(pos, first, last, rises)
+
+
+def describe_rest(plain: bytes, whole_bytes: int) -> str:
+    """Say what is wrong with a set inside a wrapper that isn't whole."""
+    if not plain:
+        return "it is a wrapper without messages"
+    header = plain[whole_bytes : whole_bytes + ENTRY_HEADER_BYTES]
+    if len(header) == ENTRY_HEADER_BYTES:
+        size = _unpack_offset_size(header)[1]
+        if size < MIN_MESSAGE_BYTES[0]:
+            return f"a size field inside it says {size}"
+    return "the last message inside it is cut off"
 
 
 class LongWrapper:
@@ -90,23 +139,23 @@ class LongWrapper:
         codec: the codec of its value.
         value: its value.
         limit: the highest size of the plain data.
-        summarize_set: what `result()` is to return beside the plain data, computed from it.
+        walk: what `result()` is to return beside the plain data, computed from it.
     """
 
-    __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_summarize", "_value")
+    __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_value", "_walk")
 
     def __init__(
         self,
         codec: Codec,
         value: Buffer,
         limit: int,
-        summarize_set: Callable[[bytes], SetSummary | None] = lambda plain: None,
+        walk: Callable[[bytes], InnerSet | None] = lambda plain: None,
     ) -> None:
         self._codec = codec
         self._value: Buffer | None = value
         self._limit = limit
-        self._summarize = summarize_set
-        self._opened: tuple[bytes, SetSummary | None] | None = None
+        self._walk = walk
+        self._opened: tuple[bytes, InnerSet | None] | None = None
         self._error: ValueError | None = None
         self._lock = Lock()
 
@@ -122,13 +171,13 @@ class LongWrapper:
                 return
             try:
                 plain = decompress(self._codec, self._value, self._limit)
-                self._opened = plain, self._summarize(plain)
+                self._opened = plain, self._walk(plain)
             except ValueError as error:
                 self._error = error
             self._value = None
 
-    def result(self) -> tuple[bytes, SetSummary | None]:
-        """Return the plain data and its summary.
+    def result(self) -> tuple[bytes, InnerSet | None]:
+        """Return the plain data, and what `walk` returned for it.
 
         Raises:
             ValueError: as `decompress`.
@@ -166,8 +215,12 @@ class MessageSetReader:
 
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
-    returned offsets never fall. It ignores a cut-off tail. After a corrupt message each further
-    call raises: the consumer has to seek past that message and make a new reader.
+    returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
+    message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
+    up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
+    a corrupt
+    message each further call raises: the consumer has to seek past that message and make a new
+    reader.
 
     Args:
         topic_partition: for the records and the error texts.
@@ -205,6 +258,7 @@ class MessageSetReader:
         "_offset",
         "_pos",
         "_relative_to",
+        "_start",
         "_timestamp",
         "_topic_partition",
         "_view",
@@ -220,7 +274,7 @@ class MessageSetReader:
         check_crcs: bool = True,
         max_decompressed_bytes: int,
         end_offset: int | None = None,
-        pause_after_bytes: int = _NO_END,
+        pause_after_bytes: int = NO_END,
         leave_long: bool = False,
     ) -> None:
         self._topic_partition = topic_partition
@@ -233,8 +287,8 @@ class MessageSetReader:
             self._view = memoryview(self._data)
         self._pos = 0
         self._end = len(self._data)
-        self._fetch_offset = fetch_offset
-        self._end_offset = _NO_END if end_offset is None else end_offset
+        self._start = self._fetch_offset = fetch_offset
+        self._end_offset = NO_END if end_offset is None else end_offset
         self._check_crcs = check_crcs
         self._limit = max_decompressed_bytes
         self._leave_long = leave_long
@@ -244,7 +298,7 @@ class MessageSetReader:
         self._nesting = 0
         self._after_wrapper: int | None = None  # the offset after the wrapper
         self._relative_to = 0  # added to each offset (format 1)
-        self._offset: int | None = None  # the offset of each message (nested in format 0)
+        self._offset: int | None = None  # the offset of each message, that of the wrapper
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         self.error: CorruptRecordException | None = None
 
@@ -406,11 +460,10 @@ class MessageSetReader:
                 break
             offset, size, crc, magic, attributes, key_size, value_size = _unpack_header_0(data, pos)
             stop = next_pos = pos + ENTRY_HEADER_BYTES + size
-            if stop > end:
+            if stop > end or size < MIN_MESSAGE_BYTES[0]:
+                self._check_tail(pos, fetch_offset)
                 next_pos = end
                 break
-            if size < MIN_MESSAGE_BYTES[0]:
-                raise self._impossible_size(offset, size, fetch_offset)
             offset = offset + relative_to if fixed_offset is None else fixed_offset
             if offset < fetch_offset:
                 continue
@@ -457,13 +510,14 @@ class MessageSetReader:
                     self._decompression.paused = True
                     return
                 compressed = None if value_size < 0 else view[value_at:stop]
-                opened = self._decompress(offset, magic, attributes, compressed)
+                opened = self._decompress(offset, attributes, compressed)
                 if opened is None:
                     self._decompression.paused = True
                     return
                 self._pos = stop
                 self._inner = self._inside(offset, magic, attributes, timestamp, *opened)
-                self._fetch_offset = offset + 1
+                if fixed_offset is None:
+                    self._fetch_offset = offset + 1
                 return
             if timestamp is not None:
                 if len(timestamps) < len(offsets):
@@ -485,18 +539,24 @@ class MessageSetReader:
         self._fetch_offset = fetch_offset
 
     def _check_tail(self, pos: int, fetch_offset: int) -> None:
-        """Raise if the rest, too short for a message, has a size field that fits into the rest.
+        """Raise if what is left is more than the cut-off tail of a fetched set.
 
-        The size field of a cut-off message would extend beyond the end of the set.
+        The size field of a cut-off message extends beyond the end of the set. Inside a wrapper
+        nothing is cut off. What follows the last message below the end offset doesn't matter.
         """
-        if self._end - pos >= ENTRY_HEADER_BYTES:
-            offset, size = _unpack_offset_size(self._data, pos)
-            if pos + ENTRY_HEADER_BYTES + size <= self._end:
-                raise self._impossible_size(offset, size, fetch_offset)
+        if fetch_offset >= self._end_offset:
+            return
+        left = self._end - pos
+        if left >= ENTRY_HEADER_BYTES:
+            size = _unpack_offset_size(self._data, pos)[1]
+            if size <= left - ENTRY_HEADER_BYTES:
+                raise self._not_a_message(fetch_offset, f"its size field says {size}")
+        if left and self._after_wrapper is not None:
+            raise self._not_a_message(fetch_offset, "it is cut off within its wrapper")
 
     def _decompress(
-        self, offset: int, magic: int, attributes: int, value: memoryview | None
-    ) -> tuple[bytes, SetSummary | None] | None:
+        self, offset: int, attributes: int, value: memoryview | None
+    ) -> tuple[bytes, InnerSet | None] | None:
         """Decompress a wrapper's value; None if that takes long, and isn't done yet."""
         if self._nesting == MAX_NESTING:
             raise self._corrupt(offset, offset + 1, "it is a wrapper in a wrapper in a wrapper")
@@ -518,7 +578,7 @@ class MessageSetReader:
             raise self._corrupt(offset, offset + 1, f"codec {codec}: {error}") from None
         if plain is None:
             self._decompression.long_wrapper = LongWrapper(
-                Codec(codec), value, self._limit, summarize_set if magic else lambda plain: None
+                Codec(codec), value, self._limit, walk_inner_set
             )
             return None
         return plain, None
@@ -530,9 +590,20 @@ class MessageSetReader:
         attributes: int,
         timestamp: int | None,
         plain: bytes,
-        inside: SetSummary | None,
+        inside: InnerSet | None,
     ) -> MessageSetReader:
-        """Return a reader of the messages inside a wrapper."""
+        """Return a reader of the messages inside a wrapper.
+
+        Raises:
+            CorruptRecordException: the set inside isn't whole. The messages before the damage are
+                returned only if they show their offsets, which are below that of the wrapper: else
+                the reader couldn't tell the position of the damage.
+        """
+        inside = walk_inner_set(plain) if inside is None else inside
+        has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
+        is_whole = inside.whole_bytes == len(plain)
+        if not inside.whole_bytes or not (is_whole or has_offsets):
+            raise self._corrupt(offset, offset + 1, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
             plain,
@@ -548,32 +619,35 @@ class MessageSetReader:
         inner._after_wrapper = offset + 1
         if magic == 1 and attributes & LOG_APPEND_TIME:
             inner._timestamp = timestamp
-        if self._nesting:
-            # 0.9.0.1 gave the nested wrapper an offset and left the offsets inside it unchanged, so
-            # all messages inside it get the offset of the nested wrapper.
+        # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
+        relative_to = offset - inside.last if magic == 1 else 0
+        # The offset of the first message must be above those of the set before the wrapper.
+        lowest = self._fetch_offset if self._fetch_offset > self._start else 0
+        if (
+            # 0.9.0.1 gave the nested wrapper an offset and left the offsets inside it unchanged.
+            self._nesting
+            # Brokers store no offsets like these. Taken as they are, some would be below the fetch
+            # offset, or hide later messages: these would be lost.
+            or not inside.rises
+            or inside.first + relative_to < lowest
+            or (inside.last + relative_to != offset and is_whole)
+        ):
             inner._offset = offset
-        elif magic == 1:
-            # Relative offsets (KIP-31): the wrapper's offset is that of the last message inside.
-            inside = summarize_set(plain) if inside is None else inside
-            header = plain[inside.whole_bytes : inside.whole_bytes + ENTRY_HEADER_BYTES]
-            if len(header) == ENTRY_HEADER_BYTES:
-                size = _unpack_offset_size(header)[1]
-                if size < MIN_MESSAGE_BYTES[0]:  # the last message, hence its offset, isn't known
-                    raise self._corrupt(offset, offset + 1, f"a size field inside it says {size}")
-            if inside.next_offset is not None:
-                inner._relative_to = offset + 1 - inside.next_offset
+        else:
+            inner._relative_to = relative_to
         return inner
 
-    def _impossible_size(self, offset: int, size: int, fetch_offset: int) -> CorruptRecordException:
-        """Make the error for a size field that doesn't lead to the next message.
+    def _not_a_message(self, fetch_offset: int, why: str) -> CorruptRecordException:
+        """Make the error for bytes that lead to no further message.
 
-        Inside a wrapper the next offset is known all the same: the one after the wrapper.
+        It names the position, since the offset field may be as damaged as the rest. Inside a
+        wrapper the next offset is known: the one after the wrapper.
         """
-        offset = offset + self._relative_to if self._offset is None else self._offset
+        position = fetch_offset if self._offset is None else self._offset
         next_offset = (
             None if self._after_wrapper is None else max(self._after_wrapper, fetch_offset)
         )
-        return self._corrupt(offset, next_offset, f"its size field says {size}")
+        return self._corrupt(position, next_offset, why)
 
     def _corrupt(self, offset: int, next_offset: int | None, why: str) -> CorruptRecordException:
         return corrupt(self._topic_partition, offset, next_offset, why)

@@ -56,7 +56,8 @@ def corrupt(
     way_out = (
         f"seek() to {next_offset} skips it"
         if next_offset is not None
-        else "seek() past it (the damaged bytes don't show the next offset)"
+        else "seek() to a clearly later offset: the damaged bytes don't show the next one, and "
+        "brokers may not find those close behind the damage"
     )
     return CorruptRecordException(
         f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "

@@ -24,6 +24,7 @@ from aiokafka08.protocol.message_set import LOG_APPEND_TIME
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.testing.message_sets import (
     HEADER_BYTES,
+    MIN_MESSAGE_BYTES,
     MessageSetRejected,
     ValidatedSet,
     encode_set,
@@ -35,6 +36,10 @@ from aiokafka08.testing.message_sets import (
 _BLOCK_BYTES: Final = 1 << 20
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
+
+
+class DamagedLog(Exception):
+    """A search through the log has met a size field that doesn't lead to the next entry."""
 
 
 class _Block:
@@ -60,7 +65,11 @@ class _Block:
             self.data += data
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the first entry with an offset >= `offset`."""
+        """Return the position of the first entry with an offset >= `offset`.
+
+        Raises:
+            DamagedLog: the size field of an entry before it is impossible.
+        """
         at = bisect_left(self.lasts, offset)
         if at == len(self.lasts):
             return len(self.data)
@@ -69,7 +78,11 @@ class _Block:
             entry_offset, size = _unpack_offset_size(data, pos)
             if entry_offset >= offset:
                 return pos
+            if size < MIN_MESSAGE_BYTES:
+                raise DamagedLog(f"search for offset {offset}: invalid message size {size}")
             pos += HEADER_BYTES + size
+            if len(data) - pos < HEADER_BYTES:  # only a cut-off message is left
+                return len(data)
 
 
 class _Segment:

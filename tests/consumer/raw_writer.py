@@ -44,10 +44,16 @@ class Writer:
             for value, key in zip(some, keys or [None] * len(some), strict=True):
                 builder.append(key, value, -1)
             sets.append(ProducePartition(partition, builder.build()))
+        return await self.write_sets(topic, sets)
+
+    async def write_sets(
+        self, topic: str, sets: list[ProducePartition], version: int = 0
+    ) -> dict[int, int]:
+        """Append these sets as they are; return the first offsets."""
         request = ProduceRequest(1, 30_000, [Topic(topic, sets)])
-        self._writer.writelines(encode_request(request, 0, 1, "writer"))
+        self._writer.writelines(encode_request(request, version, 1, "writer"))
         frame = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
-        response = decode_response(ProduceRequest, 0, frame)
+        response = decode_response(ProduceRequest, version, frame)
         produced = [one for topic_response in response.topics for one in topic_response.partitions]
         assert [one.error_code for one in produced] == [0] * len(sets)
         return {one.partition: one.offset for one in produced}

@@ -19,9 +19,10 @@ from aiokafka import AIOKafkaProducer as ModernProducer
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndTimestamp, TopicPartition
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_reader import read_range
-from aiokafka08.errors import RecordTooLargeError
-from aiokafka08.protocol.compression import Codec
-from aiokafka08.protocol.message_set import MessageSetReader
+from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
+from aiokafka08.protocol.requests.produce import ProducePartition
 from aiokafka08.telemetry import Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -123,6 +124,43 @@ async def test_compacted_topic_is_read_on_0_8_2(
                     assert set(got) <= {o for o in offsets if o >= start}
                     assert got == sorted(set(got))
                     assert got[-1] == offsets[-1]
+
+
+@pytest.mark.release("0.10.2.2")
+async def test_cut_off_set_in_a_wrapper_is_raised_on_0_10(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """It keeps the bytes of a wrapper of format 1 (docs/brokers.md 6.3, 6.10)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.10.2.2")
+    topic = unique_topic("cut")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    tp = TopicPartition(topic, 0)
+    inside = [encode_entry(n, None, b"%d" % n, magic=1, timestamp_ms=5) for n in range(3)]
+    inside[2] = inside[2][:-1]
+    value = compress(Codec.GZIP, b"".join(inside), magic=1)
+    cut = encode_entry(1, None, value, magic=1, attributes=Codec.GZIP, timestamp_ms=5)
+    async with writing(cluster.bootstrap_servers) as writer:
+        await writer.write(topic, 0, [b"before"])
+        assert await writer.write_sets(topic, [ProducePartition(0, cut)], version=2) == {0: 1}
+        await writer.write(topic, 0, [b"after"])
+
+    async def range_from_1() -> None:
+        async with reading(cluster, tp) as other, routed(other) as router:
+            await range_offsets(router, tp, 1, 4)
+
+    async with reading(cluster, tp) as consumer:
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"before"
+        for read in (
+            consumer.getone,
+            partial(consumer.getmany, timeout_ms=20_000),
+            partial(consumer.getmany_arrow, timeout_ms=20_000),
+            range_from_1,
+        ):
+            with pytest.raises(CorruptRecordException, match="cut off") as caught:
+                await asyncio.wait_for(read(), 20)
+            assert (caught.value.partition, caught.value.offset) == (tp, 2)
+        consumer.seek(tp, caught.value.next_offset)
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"after"
 
 
 @pytest.mark.parametrize("aborted", [False, True])

