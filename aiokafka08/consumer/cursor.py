@@ -20,7 +20,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.backoff import Backoff
-from aiokafka08._core.ranges.next_fetch import FetchStep, NextFetch, not_a_message, too_large
+from aiokafka08._core.ranges.next_fetch import (
+    FetchStep,
+    NextFetch,
+    fetch_error,
+    not_a_message,
+    too_large,
+)
 from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
@@ -28,7 +34,6 @@ from aiokafka08.errors import (
     CorruptRecordException,
     OffsetOutOfRangeError,
     action_for,
-    broker_error,
 )
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
@@ -450,9 +455,8 @@ class Cursor:
             self._backoff.reset()
 
     def _apply_error_code(self, code: int, now: float) -> FetchResult:
-        topic, partition = self.topic_partition
         offset = self.next_fetch.offset
-        error = broker_error(code, f"fetch of {topic}/{partition} at offset {offset}")
+        error = fetch_error(self.topic_partition, offset, code)
         action = action_for(code)
         self._tries += 1
         if isinstance(error, OffsetOutOfRangeError):
