@@ -157,7 +157,7 @@ def null_places(
             yield (0, *path)
         return
     if origin is api.Topic:
-        type_args = dict(zip(origin.__parameters__, typing.get_args(type_), strict=True))
+        type_args = {api.P: typing.get_args(type_)[0]}
         type_ = origin
     if dataclasses.is_dataclass(type_):
         for name, hint in present_fields(type_, version):
