@@ -78,7 +78,8 @@ _REFUSALS: Final = {  # docs/brokers.md 7.17
     UnsupportedCompressionTypeError.errno: (
         "the topic's messages are compressed with zstd (by its compression.type, or by a "
         "producer), which brokers don't convert for a protocol this old. Set compression.type of "
-        "the topic to gzip, snappy or lz4; what is stored already needs a modern client"
+        "the topic to gzip, snappy or lz4. What is stored already needs a modern client, or a "
+        "seek() past it"
     ),
 }
 """Why brokers refuse a fetch of one partition for good, and what to set."""
