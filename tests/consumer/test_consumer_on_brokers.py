@@ -91,6 +91,7 @@ async def range_offsets(
     return offsets
 
 
+@pytest.mark.release("3.9.1")
 @pytest.mark.parametrize("api_version", ["0.8.2", "0.9", None], ids=["v0", "v1", "v2"])
 async def test_refused_topics_raise_and_the_others_are_read_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, api_version: str | None
@@ -135,6 +136,7 @@ async def test_refused_topics_raise_and_the_others_are_read_on_3_9(
                 assert await range_offsets(router, good, 0, 2) == [0, 1]
 
 
+@pytest.mark.release("3.9.1")
 async def test_zstd_of_a_producer_raises_and_can_be_passed_on_3_9(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
