@@ -278,7 +278,7 @@ class OffsetOutOfRangeError(BrokerResponseError):
 
 
 class CorruptRecordException(BrokerResponseError):
-    """A message fails its CRC or has impossible lengths.
+    """A message fails its CRC or has impossible lengths, or has no key for a compacted topic.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
     `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. None: the
@@ -602,7 +602,7 @@ class UnsupportedForMessageFormatError(BrokerResponseError):
 
 
 class UnsupportedCompressionTypeError(BrokerResponseError):
-    """The topic has `compression.type=zstd`, which brokers don't convert for requests this old."""
+    """The topic's messages are in zstd, which brokers don't convert for requests this old."""
 
     errno = 76
     message = "UNSUPPORTED_COMPRESSION_TYPE"

@@ -21,6 +21,7 @@ from aiokafka08._core.net.config import (
     BootstrapServers,
     OffsetsStorage,
     SecurityProtocol,
+    callable_or_none,
     net_config,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
@@ -143,6 +144,7 @@ class AIOKafkaAdminClient:
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
+        callable_or_none("on_event", on_event)
         self._router = Router(config, Telemetry(on_event, client_id=config.client_id))
         metadata = self._router.metadata
         metadata.all_topics, metadata.may_create_topics = True, False

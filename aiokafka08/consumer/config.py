@@ -31,6 +31,7 @@ _RESETS: Final = {
     "latest": StartPosition.UNCOMMITTED_LATEST,
     "none": None,
 }
+_SCALA_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,11 @@ def consumer_config(
         from aiokafka08._core.net.coordinator_lookup import check_group_id
 
         check_group_id(group_id)
+    for scala, ours in _SCALA_RESETS.items():
+        if auto_offset_reset == scala:
+            raise IllegalArgumentError(
+                f"auto_offset_reset={scala!r}: expected {ours!r}, as newer consumers call it"
+            )
     check_one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     if group_id is not None:
         offsets_storage = default_of("offsets_storage", offsets_storage)

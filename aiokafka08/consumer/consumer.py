@@ -39,6 +39,8 @@ from aiokafka08._core.net.config import (
     NetConfig,
     OffsetsStorage,
     SecurityProtocol,
+    as_integer,
+    callable_or_none,
     net_config,
     numbered_client_id,
 )
@@ -49,7 +51,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
-from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
+from aiokafka08.consumer.commits import CommitOffsets, as_offset, check_offsets, known_positions
 from aiokafka08.consumer.config import AutoOffsetReset, ConsumerConfig, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition, TakenRecords
 from aiokafka08.consumer.engine import ConsumerEngine
@@ -310,6 +312,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self._lifecycle = Lifecycle("AIOKafkaConsumer", net.client_id, twins=twins.CONSUMER_TWINS)
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
+        callable_or_none("on_event", on_event)
         self._router = self._make_router(net, Telemetry(on_event, client_id=net.client_id))
         self._router.metadata.may_create_topics = allow_auto_create_topics
         self._router.metadata.all_topics = not allow_auto_create_topics
@@ -659,9 +662,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def _limit(self, max_records: int | None) -> int | None:
         if max_records is None:
             return self._config.max_poll_records
-        if type(max_records) is not int or max_records < 1:
+        limit = as_integer(max_records)
+        if limit is None or limit < 1:
             raise ValueError(f"max_records={max_records!r}: expected an integer >= 1")
-        return max_records
+        return limit
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -697,9 +701,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: the partition isn't assigned.
             ValueError: the offset isn't an integer from 0 to 2**63 - 1.
         """
-        if not is_offset(offset):
+        checked = as_offset(offset)
+        if checked is None:
             raise ValueError(f"offset={offset!r}: expected an integer from 0 to 2**63 - 1")
-        self._engine.seek(self._engine.cursor(partition), offset)
+        self._engine.seek(self._engine.cursor(partition), checked)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first messages that the brokers have.
@@ -1007,15 +1012,17 @@ class _MessageIterator(Generic[KT, VT]):
             raise StopAsyncIteration from None
 
 
-def _seconds(timeout_ms: float) -> float:
-    if not isinstance(timeout_ms, int | float):
+def _seconds(timeout_ms: object) -> float:
+    number = timeout_ms if isinstance(timeout_ms, int | float) else as_integer(timeout_ms)
+    if number is None:
         raise TypeError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
-    return timeout_ms / 1000
+    return number / 1000
 
 
 def _time_ms(tp: TopicPartition, at: object) -> int:
-    if not isinstance(at, int | float):
+    number = at if isinstance(at, int | float) else as_integer(at)
+    if number is None:
         raise TypeError(f"timestamps[{tp}]={at!r}: expected milliseconds since the epoch")
-    if not 0 <= at < 2**63:
+    if not 0 <= number < 2**63:
         raise ValueError(f"timestamps[{tp}]={at}: expected milliseconds from 0 to 2**63 - 1")
-    return int(at)
+    return int(number)

@@ -271,6 +271,7 @@ class AIOKafkaProducer:
         )
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
+        callable_or_none("on_event", on_event)
         self._serializers = (key_serializer, value_serializer)
         self._headers = HeaderPolicy(headers_mode(headers), self._config.client_id)
         self._prepares = (
@@ -785,7 +786,7 @@ class AIOKafkaProducer:
         if key is not None and len(key) > self._options.max_message_bytes:
             raise self._options.too_large(len(key), "the key alone")  # before it is hashed
         if timestamp_ms is not None:
-            check_not_negative("timestamp_ms", timestamp_ms)
+            timestamp_ms = check_not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
         future = await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
         if headers:

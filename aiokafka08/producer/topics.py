@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from aiokafka08._core.concurrency.fair_lock import FairLock
 from aiokafka08._core.net.cluster import ClusterSnapshot, check_topic_name
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -237,11 +238,12 @@ class TopicRoutes:
             IllegalArgumentError: it isn't a partition number.
             UnknownTopicOrPartitionError: the topic doesn't have it.
         """
-        if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+        number = as_integer(partition)
+        if number is None or number < 0:
             raise IllegalArgumentError(f"partition={partition!r}: expected an integer >= 0")
-        if partition not in route.queues:
+        if number not in route.queues:
             await self._wait_for(self._router.metadata.refresh(), metadata_timeout_s, route.topic)
-        queue = route.queues.get(partition)
+        queue = route.queues.get(number)
         if queue is None:
             raise UnknownTopicOrPartitionError(
                 f"topic {route.topic!r} has no partition {partition}; it has {route.partitions}"

@@ -19,13 +19,20 @@ from aiokafka import AIOKafkaProducer as ModernProducer
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndTimestamp, TopicPartition
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_reader import read_range
-from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.produce import ProducePartition
 from aiokafka08.telemetry import Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.topics import NewTopic as NewBrokerTopic
 from tests.consumer.conftest import until_no_fetch_is_in_flight
 from tests.consumer.raw_writer import writing
 from tests.support.waiting import eventually, until
@@ -84,6 +91,74 @@ async def range_offsets(
             while records := reader.read(1000):
                 offsets += [r.offset for r in records if r.offset < one.end_offset]
     return offsets
+
+
+@pytest.mark.release("3.9.1")
+@pytest.mark.parametrize("api_version", ["0.8.2", "0.9", None], ids=["v0", "v1", "v2"])
+async def test_refused_topics_raise_and_the_others_are_read_on_3_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, api_version: str | None
+) -> None:
+    """Each version of Fetch has null for the sets of refused topics (docs/brokers.md 7.17)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    configs = {
+        unique_topic("strict"): {"message.downconversion.enable": "false"},
+        unique_topic("zstd"): {"compression.type": "zstd"},
+        unique_topic("good"): None,
+    }
+    strict, zstd, good = (TopicPartition(topic, 0) for topic in configs)
+    new = {topic: NewBrokerTopic(config=config) for topic, config in configs.items()}
+    await asyncio.to_thread(cluster.create_topics, new)
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for tp in (strict, zstd, good):
+            await producer.send_and_wait(tp.topic, b"0")
+        options = {"api_version": api_version, "retry_backoff_ms": 50}
+        async with reading(cluster, strict, zstd, good, **options) as consumer:
+            errors: dict[type[KafkaError], str] = {}
+            values: list[bytes | None] = []
+            async with asyncio.timeout(20):
+                for number in range(1, 4):
+                    while len(values) < number or len(errors) < 2:
+                        try:
+                            values += [
+                                r.value for r in (await consumer.getmany(good)).get(good, [])
+                            ]
+                            await consumer.getmany(strict, zstd, timeout_ms=100)
+                        except KafkaError as error:
+                            errors[type(error)] = str(error)
+                    await producer.send_and_wait(good.topic, b"%d" % number)
+            assert values == [b"0", b"1", b"2"]
+            assert f"{strict.topic}/0 at offset 0" in errors[UnsupportedVersionError]
+            assert "message.downconversion.enable" in errors[UnsupportedVersionError]
+            assert f"{zstd.topic}/0 at offset 0" in errors[UnsupportedCompressionTypeError]
+            assert "compression.type of the topic" in errors[UnsupportedCompressionTypeError]
+            assert consumer.metrics()["fetch_request_failures"] == 0
+            async with routed(consumer) as router:
+                with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
+                    await range_offsets(router, zstd, 0, 1)
+                assert await range_offsets(router, good, 0, 2) == [0, 1]
+
+
+@pytest.mark.release("3.9.1")
+async def test_zstd_of_a_producer_raises_and_can_be_passed_on_3_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """The topic's settings don't matter: the batch itself can't be converted."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    tp = TopicPartition(unique_topic("mixed"), 0)
+    await asyncio.to_thread(cluster.create_topic, tp.topic)
+    for codec in (None, "zstd", None):
+        async with ModernProducer(
+            bootstrap_servers=cluster.bootstrap_servers, compression_type=codec
+        ) as producer:
+            await producer.send_and_wait(tp.topic, b"v" * 100, partition=0)
+    async with reading(cluster, tp, retry_backoff_ms=50) as consumer, asyncio.timeout(20):
+        assert (await consumer.getone()).offset == 0
+        for _ in range(2):
+            with pytest.raises(UnsupportedCompressionTypeError, match=r"at offset 1: .*zstd"):
+                await consumer.getone()
+        assert await consumer.position(tp) == 1
+        consumer.seek(tp, 2)
+        assert (await consumer.getone()).offset == 2
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])

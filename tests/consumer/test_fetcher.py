@@ -10,8 +10,11 @@ import pytest
 from aiokafka08._core.net.limits import NetLimits
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
+    KafkaError,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import (
@@ -232,6 +235,37 @@ async def test_final_error_is_raised_and_then_retried(
         with pytest.raises(TopicAuthorizationFailedError, match="t/0"):
             await consumer.getone()
     assert (await consumer.getone()).offset == 0
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])  # Fetch 0, 1, 2
+@pytest.mark.parametrize(
+    ("code", "error", "advice"),
+    [
+        (35, UnsupportedVersionError, "message.downconversion.enable"),
+        (76, UnsupportedCompressionTypeError, "Set compression.type of the topic"),
+    ],
+)
+async def test_refused_partition_with_a_null_set_affects_it_alone(
+    make_consumer: MakeConsumer, version: str, code: int, error: type[KafkaError], advice: str
+) -> None:
+    """Modern brokers send null for the message set beside these codes (docs/brokers.md 7.17)."""
+    async with EmbeddedCluster(version=version, topics={"t": 2}) as cluster:
+        for partition in range(2):
+            cluster.append("t", partition, values(0, 3))
+        consumer = make_consumer(bootstrap_servers=cluster.bootstrap_servers)
+        consumer.assign([tp(0), tp(1)])
+        then = Answer(code, only=[("t", 0)], null_sets=True)
+        fault = cluster.fault(FetchRequest, then=then, times=None)
+        await consumer.start()
+        for last in (3, 6):
+            with pytest.raises(error, match="fetch of t/0 at offset 0: ") as caught:
+                await asyncio.wait_for(consumer.getone(tp(0)), 20)
+            assert advice in str(caught.value)
+            assert [r.offset for r in await take(consumer, 3, tp(1))] == [*range(last - 3, last)]
+            cluster.append("t", 1, values(last, last + 3))
+        assert consumer.metrics()["fetch_request_failures"] == 0
+        fault.cancel()
+        assert [r.offset for r in await take(consumer, 3, tp(0))] == [0, 1, 2]
 
 
 async def test_unknown_code_is_raised_after_max_tries(

@@ -50,8 +50,9 @@ ERRORS: dict[str, str] = {
     "UnknownError": "Look at the broker's log.",
     "OffsetOutOfRangeError": "The messages are deleted, or the log was cut: choose "
     "`auto_offset_reset`, or `seek()`.",
-    "CorruptRecordException": "`seek(error.partition, error.next_offset)` skips the message. "
-    "Look at the disks of the broker.",
+    "CorruptRecordException": "Consumer: `seek(error.partition, error.next_offset)` skips the "
+    "message; look at the disks of the broker. Producer: a compacted topic of 0.9 and later needs "
+    "keys; the text says whether that is it.",
     "EmbeddedHeadersError": "The value isn't an envelope of headers: read that topic with "
     '`headers="drop"`, or skip the message.',
     "UnknownTopicOrPartitionError": "Create the topic, or wait until the new broker has it. "
@@ -101,7 +102,8 @@ ERRORS: dict[str, str] = {
     "(`kafka-acls.sh`).",
     "InvalidTimestampError": "Send timestamps within "
     "`message.timestamp.difference.max.ms` of the broker's clock.",
-    "UnsupportedVersionError": "The text names what isn't there and from which release on it is.",
+    "UnsupportedVersionError": "The text names what isn't there and from which release on it "
+    "is; or a topic refuses to convert its messages: set its `message.downconversion.enable=true`.",
     "TopicAlreadyExistsError": "Nothing, or choose another name.",
     "InvalidPartitionsError": "Choose a number of partitions from 1 on; it can only grow.",
     "InvalidReplicationFactorError": "Choose at most as many replicas as brokers are alive.",
@@ -110,11 +112,11 @@ ERRORS: dict[str, str] = {
     "InvalidRequestError": "Look at the broker's log for the reason.",
     "UnsupportedForMessageFormatError": "Raise `log.message.format.version`, or ask by offset "
     "instead of by time.",
-    "UnsupportedCompressionTypeError": "Change `compression.type` of the topic, or read it with a "
-    "modern client.",
+    "UnsupportedCompressionTypeError": "Set `compression.type` of the topic to gzip, snappy or "
+    "lz4; read what is stored already with a modern client.",
     "GroupMaxSizeReachedError": "Raise `group.max.size`, or run fewer members.",
-    "InvalidRecordError": "Look at the broker's log: a compacted topic refuses messages without a "
-    "key.",
+    "InvalidRecordError": "Send a key with each message: the topic is compacted. Else look at the "
+    "broker's log.",
 }
 
 UNSENT = "Producer and consumer never meet it: for `except` clauses and `for_code`."

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -291,9 +292,10 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
             raise TypeError(f"partitions: {_shortened(item)} in the list; {expected}")
         topic, partition = item
         check_topic_name(topic)
-        if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
+        number = as_integer(partition)
+        if number is None or not 0 <= number <= 0x7FFFFFFF:
             raise IllegalArgumentError(
                 f"topic {topic!r}, partition {_shortened(partition)}: expected an integer >= 0"
             )
-        checked.append(TopicPartition(topic, partition))
+        checked.append(TopicPartition(topic, number))
     return checked

@@ -86,6 +86,11 @@ async def connect_to_any_ip(
 
 async def resolve(host: str, port: int) -> list[str]:
     """Return the current IP addresses of a host name."""
+    if not host:  # which getaddrinfo() takes for this machine (docs/brokers.md 4.14)
+        raise OSError(
+            "the brokers know no address of this broker for plain connections: it may be a newer "
+            "one that listens for TLS only. Add a PLAINTEXT listener to it"
+        )
     import ipaddress  # takes milliseconds, and a program may only construct its client
 
     try:

@@ -45,7 +45,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MIN_MESSAGE_BYTES,
@@ -67,6 +74,20 @@ EARLY_RESPONSES: Final = 2
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
+
+_REFUSALS: Final = {  # docs/brokers.md 7.17
+    UnsupportedVersionError.errno: (
+        "the topic refuses to convert its messages for a protocol this old "
+        "(message.downconversion.enable=false). Set that to true on the topic"
+    ),
+    UnsupportedCompressionTypeError.errno: (
+        "the topic's messages are compressed with zstd (by its compression.type, or by a "
+        "producer), which brokers don't convert for a protocol this old. Set compression.type of "
+        "the topic to gzip, snappy or lz4. What is stored already needs a modern client, or a "
+        "seek() past it"
+    ),
+}
+"""Why brokers refuse a fetch of one partition for good, and what to set."""
 
 
 class FetchStep(enum.Enum):
@@ -323,6 +344,14 @@ def may_hide_large(version: BrokerVersion | None) -> bool:
     for 0.10 too. It is also True for an unknown version (None).
     """
     return version is None or version.line >= BrokerLine.V0_10
+
+
+def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> BrokerResponseError:
+    """Return the error for the error code of a partition in a fetch response."""
+    where = f"fetch of {topic_partition.topic}/{topic_partition.partition} at offset {offset}"
+    error = broker_error(code, where)
+    refusal = _REFUSALS.get(code)
+    return error if refusal is None else type(error)(f"{where}: {refusal}")
 
 
 def too_large(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
-from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
+from aiokafka08.protocol.types import FetchedBytes, Int16, Int32, Int64, Since
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class FetchedPartition:
     partition: Int32
     error_code: Int16
     high_watermark: Int64
-    message_set: Bytes
+    message_set: FetchedBytes
 
 
 @dataclass(slots=True)

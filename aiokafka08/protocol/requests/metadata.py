@@ -8,6 +8,7 @@ from typing import Annotated
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import (
     Boolean,
+    Host,
     Int16,
     Int32,
     NullableString,
@@ -20,7 +21,7 @@ from aiokafka08.protocol.types import (
 @dataclass(slots=True)
 class Broker:
     node_id: Int32
-    host: String
+    host: Host
     port: Int32
     rack: Annotated[NullableString, Since(1, absent=None)] = None
 

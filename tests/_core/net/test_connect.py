@@ -32,6 +32,18 @@ async def test_resolving_without_a_thread_fails_retriably(
     assert caught.value.retriable
 
 
+async def test_broker_without_an_address_is_not_this_machine(make_config: MakeConfig) -> None:
+    """Brokers of 0.8 name a newer one that listens for TLS only so (docs/brokers.md 4.14)."""
+
+    async def connect(ip: str) -> NoReturn:
+        raise AssertionError(ip)
+
+    for port in (-1, 9092):
+        with pytest.raises(KafkaConnectionError, match="listens for TLS only") as caught:
+            await connect_to_any_ip(("", port), make_config("localhost"), connect, repr)
+        assert caught.value.retriable
+
+
 def test_timeout_is_told_in_milliseconds(make_config: MakeConfig) -> None:
     config, address = make_config("kafka1"), ("kafka1", 9092)
     assert timeout_text(address, config, 1.5) == "kafka1:9092: no connection within 1500 ms"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08._core.net.config import Address, parse_bootstrap_servers
 from aiokafka08._core.net.list_offsets import list_offsets
@@ -486,3 +488,43 @@ async def test_a_rolling_upgrade_of_a_real_cluster_is_detected(
         await connection.socket_closed
         assert (await node.connection(Lane.CONTROL)).version.line is BrokerLine.V0_10
         await node.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.1.1", "0.8.2.2"])
+async def test_broker_without_an_address_is_named_beside_good_ones(
+    version: str, make_config: MakeConfig
+) -> None:
+    """A newer broker without a plain listener registers no host (docs/brokers.md 4.14).
+
+    The controller of 0.8.2 can't work with such a broker: this needs a cluster of its own.
+    """
+    require_real_brokers()
+    cluster = RealCluster(version)
+    await asyncio.to_thread(cluster.start)
+    try:
+        await asyncio.to_thread(cluster.create_topic, "t")
+        zookeeper = KazooClient(cluster.zookeeper_connect)
+        await asyncio.to_thread(zookeeper.start)
+        try:
+            host = {"version": 2, "host": None, "port": -1, "endpoints": ["SSL://127.0.0.1:9093"]}
+            zookeeper.create("/brokers/ids/9", json.dumps(host).encode(), ephemeral=True)
+            assignment = {"version": 1, "partitions": {"0": [0, 9]}}
+            zookeeper.create("/brokers/topics/r", json.dumps(assignment).encode())
+            router = Router(make_config(cluster.bootstrap_servers), Recorder())
+            await router.start()
+            try:
+                await router.metadata.wait_for_topic("r", timeout_s=20)
+                snapshot = router.metadata.snapshot
+                assert (snapshot.brokers[9].host, snapshot.brokers[9].port) == ("", -1)
+                assert snapshot.leader(TopicPartition("r", 0)) == 0
+                await router.request(ListOffsetsRequest(-1, []), node_id=0)
+                with pytest.raises(KafkaConnectionError, match="listens for TLS only"):
+                    await router.request(ListOffsetsRequest(-1, []), node_id=9)
+            finally:
+                await router.stop()
+        finally:
+            await asyncio.to_thread(zookeeper.stop)
+            zookeeper.close()
+    finally:
+        await asyncio.to_thread(cluster.close)

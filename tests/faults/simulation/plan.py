@@ -464,7 +464,7 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
         rng.random() < 0.3,
         tuple(
             sorted(
-                [*sends, *faults, *_retentions(seed), *_slow_readers(seed)],
+                [*sends, *faults, *_retentions(seed), *_slow_readers(seed), *_null_sets(seed)],
                 key=lambda step: step.at,
             )
         ),
@@ -538,6 +538,16 @@ def _slow_readers(seed: int) -> Iterator[Step]:
         party = rng.choice([f"broker {rng.randrange(BROKERS)}", rng.choice(_CLIENTS)])
         for_s = round(rng.uniform(1, 10), 2)
         yield Step(at, SlowReader(party, rng.choice([100.0, 1000.0, 5000.0]), for_s))
+
+
+def _null_sets(seed: int) -> Iterator[Step]:
+    """Let brokers refuse to convert messages in a fifth of the seeds, with null for the sets."""
+    rng = random.Random(f"null sets {seed}")
+    if rng.random() < 0.2:
+        at = round(rng.uniform(3, LENGTH_S - 15), 2)
+        then = Answer(rng.choice([35, 76]), null_sets=True)
+        node = rng.choice([None, *range(BROKERS)])
+        yield Step(at, Strike("FetchRequest", then, node, 1, rng.randint(1, 4)))
 
 
 def _reserve(seed: int) -> Iterator[Fault]:

@@ -156,7 +156,7 @@ MUTANTS = (
         "a batch that is refused for its size is stored",
         "producer/outcome.py",
         "        case Action.SPLIT if messages > 1:\n"
-        "            return BatchDecision(Outcome.SPLIT, error)\n",
+        "            return BatchDecision(Outcome.SPLIT, error, too_large=True)\n",
         "        case Action.SPLIT if messages > 1:\n            return _STORED\n",
     ),
     Mutant(
