@@ -146,8 +146,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it. In
             milliseconds, from 1 on; brokers allow a range, by
             default 6,000 to 30,000 or more (default 10000).
-        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on
-            (default 3000).
+        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on; with a group
+            that brokers coordinate, less than `session_timeout_ms` (default 3000).
         consumer_timeout_ms: without effect, as in aiokafka (default 200).
         max_poll_records: the most messages that `getmany()` returns, from 1 on; None for no limit
             (default None).
