@@ -2,7 +2,7 @@
 
 One task runs the rebalances: revoke all partitions, join, assign partitions if this member leads,
 sync, read the assignment, and wait until a rejoin is needed. The reasons for a rejoin are a refused
-heartbeat or commit, a changed subscription, and, for the leader, new partitions.
+heartbeat or commit, a changed subscription, and, for the leader, new partitions and topics.
 
 Invariant: partitions are read only in a generation that was joined and synced. All of them are
 revoked (positions committed, the listener called) before this member joins the next generation. If
@@ -235,11 +235,16 @@ class BrokerGroup:
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        backoff = self._router.config.backoff()
         try:
             while self._error is None:
                 if self._needs_rejoin or self._generation is None:
                     await self._rebalance()
+                elif self._awaits_topics():
+                    self._router.metadata.request_refresh()
+                    await self._notifier.wait(asyncio.get_running_loop().time() + backoff.next())
                 else:
+                    backoff.reset()
                     await self._notifier.wait()
         except Exception as error:
             _log.error(
@@ -255,6 +260,19 @@ class BrokerGroup:
             await self._assignee.revoke()
         finally:
             await self._leave("failed")
+
+    def _awaits_topics(self) -> bool:
+        """Return whether this member leads, and a topic of a member doesn't exist yet.
+
+        Only the leader divides partitions, so it alone has to notice the topic soon: without a
+        group, and in ZooKeeper, that takes no `metadata_max_age_ms` either.
+        """
+        generation, snapshot = self._generation, self._router.metadata.snapshot
+        return (
+            generation is not None
+            and generation.is_leader
+            and not all(snapshot.partitions(topic) for topic in self._assigned)
+        )
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
@@ -419,11 +437,12 @@ class BrokerGroup:
         members = decode_members(
             self._router.config.client_id, self._coordinator.group, joined.members
         )
-        topics = sorted({topic for member in members.values() for topic in member.subscription})
+        topics = []
         metadata = self._router.metadata
-        for topic in topics:
+        for topic in sorted({name for member in members.values() for name in member.subscription}):
             try:
                 metadata.add_topics([topic])
+                topics.append(topic)
             except InvalidTopicError as error:
                 _log.warning(
                     "%s: group %r: topic not assigned: %s",
