@@ -39,6 +39,7 @@ from aiokafka08._core.net.config import (
     NetConfig,
     OffsetsStorage,
     SecurityProtocol,
+    check_positive,
     net_config,
     numbered_client_id,
 )
@@ -156,8 +157,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL", for example of
             `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
-            never closes one (default 540000).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
+            not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`
             (default True).
         isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
@@ -926,8 +927,35 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     # --- health -----------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Return whether every assigned partition has a position and a leader that responds."""
+        """Return whether the consumer is started and reaches what it reads, for readiness checks.
+
+        It costs nothing: no request is sent. True means that `start()` has returned; that a
+        connection is open, and some broker has responded within `metadata_max_age_ms`; that each
+        assigned partition has a position and a leader that responds; and, after `subscribe()` with
+        a `group_id`, that this consumer is a member and the group doesn't rebalance just now. A
+        member without partitions is ready, too. The consumer keeps a connection also when it has
+        nothing to fetch; if it is lost, it is opened again with pauses of up to 5 s. `ping()` finds
+        out now.
+        """
         return self._lifecycle.is_running and self._engine.is_healthy()
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            ConsumerStoppedError: the consumer was stopped.
+            IllegalStateError: it isn't started.
+        """
+        timeout_s = check_positive("timeout_ms", timeout_ms) / 1000
+        if self._lifecycle.stopped:
+            raise ConsumerStoppedError
+        self._lifecycle.check()
+        await self._stop_scope.run(self._router.ping(timeout_s))
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the start, and current gauges.

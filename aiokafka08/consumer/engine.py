@@ -92,6 +92,7 @@ class ConsumerEngine:
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
+        self._is_started = False
         self._waits_for_positions = False  # at the start, which isn't a time without calls
         self._router = router
         self.config = config
@@ -141,7 +142,7 @@ class ConsumerEngine:
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
-        await router.start()
+        await router.start(keep_connected=True)
         if subscription.by_topic:
             check_subscribe(self.config, router)
         for topic in sorted(subscription.tracked_topics or ()):
@@ -187,6 +188,7 @@ class ConsumerEngine:
                 await self.start_offsets.wait_known(limit_s)
             finally:
                 self._waits_for_positions = False
+        self._is_started = True
 
     async def stop(self) -> None:
         """End all work. A step that fails doesn't stop the others; then raise the first error."""
@@ -369,10 +371,21 @@ class ConsumerEngine:
                 return False
 
     def is_healthy(self) -> bool:
-        """Whether every assigned partition has a position and a leader that responds."""
-        return self._crash is None and all(
-            cursor.position is not None and self.fetcher.has_live_leader(cursor)
-            for cursor in self.cursors.values()
+        """Whether the start has ended, a broker is reachable, a subscriber has its partitions, and
+        each assigned partition has a position and a leader that responds."""
+        membership = self.membership
+        has_partitions = not self._subscription.by_topic or (
+            membership is not None and membership.is_joined
+        )
+        return (
+            self._is_started
+            and self._crash is None
+            and has_partitions
+            and self._router.is_reachable()
+            and all(
+                cursor.position is not None and self.fetcher.has_live_leader(cursor)
+                for cursor in self.cursors.values()
+            )
         )
 
     def metrics(self) -> dict[str, float]:

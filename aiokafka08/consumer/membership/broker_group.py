@@ -157,6 +157,12 @@ class BrokerGroup:
         await self._heartbeat.stop()
         await self._leave("stopped")
 
+    @property
+    def is_joined(self) -> bool:
+        """See `Membership`: the session also counts as over if no heartbeat was answered for it."""
+        joined = self._generation is not None and not self._needs_rejoin
+        return joined and self._error is None and self._heartbeat.is_session_alive
+
     def on_change(self) -> None:
         """Rejoin if the subscription or the topics that match it have changed since the last join.
 
