@@ -122,8 +122,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
             milliseconds, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
-            None: `request_timeout_ms` (default None).
+            raises; then as long to reach the coordinator of the group, and as long to read the
+            committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
+            needs more. None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -361,6 +362,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
+            KafkaTimeoutError, GroupCoordinatorNotAvailableError: the group's coordinator couldn't
+                be found or reached within `start_timeout_ms`, for the membership or for the
+                committed offsets; the text has the last error and the coordinator's address.
             KafkaUnavailableError: other members haven't released their partitions, or are left in
                 ZooKeeper (above: `rebalance_max_retries`).
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.

@@ -46,7 +46,7 @@ from aiokafka08.consumer.membership.choose import (
 )
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
-from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka08.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, Rebalanced, join_names
@@ -139,6 +139,10 @@ class ConsumerEngine:
 
         With a subscription, this returns when the first partitions are assigned, and their
         positions are known or weren't found in `ConsumerLimits.start_positions_s`.
+
+        Raises:
+            KafkaTimeoutError: the committed offsets aren't known after `start_timeout_ms`. (A
+                position that only its leader can tell doesn't fail the start.)
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
@@ -177,7 +181,9 @@ class ConsumerEngine:
             coordinator,
         )
         self.fetcher.start()
-        self.start_offsets.start(store)
+        net = router.config
+        fetch_s = min(net.request_timeout_s, net.start_timeout_s)
+        self.start_offsets.start(store, fetch_s if subscription.by_topic else None)
         self.commits.start(store, self.membership)
         await self.membership.start()
         if subscription.by_topic:
@@ -186,8 +192,18 @@ class ConsumerEngine:
             self._waits_for_positions = True
             try:
                 await self.start_offsets.wait_known(limit_s)
+                error = await self.start_offsets.wait_committed(
+                    max(router.config.start_timeout_s - limit_s, 0.0)
+                )
             finally:
                 self._waits_for_positions = False
+            if error is not None:
+                raise KafkaTimeoutError(
+                    f"group {group!r}: committed offsets unknown after start_timeout_ms="
+                    f"{router.config.start_timeout_s * 1000:.0f}; last error: "
+                    f"{error.nested_text(KafkaTimeoutError)}"
+                    f"{'' if coordinator is None else coordinator.unreachable_hint()}"
+                )
         self._is_started = True
 
     async def stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from aiokafka08 import (
 )
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
@@ -317,3 +319,35 @@ async def test_group_survives_an_upgrade_of_its_broker(after: str) -> None:
                 ]
     finally:
         await asyncio.to_thread(cluster.close)
+
+
+@pytest.mark.release("0.9.0.1")
+async def test_start_names_a_coordinator_that_only_brokers_can_resolve(tmp_path: Path) -> None:
+    """A wrong advertised.host.name: the bootstrap address works, the advertised one doesn't."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()} kafka.internal\n")
+    cluster = RealCluster(
+        "0.9.0.1",
+        advertised_host="kafka.internal",
+        java_options=[f"-Djdk.net.hosts.file={hosts}"],  # for the brokers alone
+    )
+    advertised = cluster.planned_address(0).replace("127.0.0.1", "kafka.internal")
+    try:
+        await asyncio.to_thread(cluster.start)
+        await asyncio.to_thread(cluster.create_topic, "t", 1)
+        member = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            request_timeout_ms=3000,
+            start_timeout_ms=3000,
+        )
+        begin = asyncio.get_running_loop().time()
+        with pytest.raises(KafkaTimeoutError) as failure:
+            await member.start()
+        assert asyncio.get_running_loop().time() - begin < 15
+    finally:
+        await asyncio.to_thread(cluster.close)
+    text = str(failure.value)
+    assert "not joined within start_timeout_ms=3000" in text
+    assert f"The coordinator is node 0 at {advertised}, as the broker at 127.0.0.1:" in text
