@@ -16,12 +16,17 @@ from aiokafka08 import (
     ConsumerRebalanceListener,
     TopicPartition,
 )
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.errors import InconsistentGroupProtocolError, KafkaTimeoutError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
-from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
+from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
+    GroupProtocol,
+    JoinGroupRequest,
+)
 from aiokafka08.telemetry import Event, GroupJoined
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -351,3 +356,16 @@ async def test_start_names_a_coordinator_that_only_brokers_can_resolve(tmp_path:
     text = str(failure.value)
     assert "not joined within start_timeout_ms=3000" in text
     assert f"The coordinator is node 0 at {advertised}, as the broker at 127.0.0.1:" in text
+
+
+async def test_group_of_kafka_connect_is_refused_by_its_kind(cluster: RealCluster) -> None:
+    topic, group = unique_name("t"), unique_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, 1)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+    async with OpenConsumer(**options) as client:
+        node_id = await CoordinatorLookup(client.router, group).node_id()
+        join = JoinGroupRequest(group, 10_000, "", "connect", [GroupProtocol("default", b"")])
+        assert not (await client.router.request(join, node_id=node_id)).error_code
+        member = AIOKafkaConsumer(topic, group_id=group, **options)
+        with pytest.raises(InconsistentGroupProtocolError, match=r"'connect'.*another group_id"):
+            await member.start()
