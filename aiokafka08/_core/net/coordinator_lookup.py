@@ -25,6 +25,7 @@ from aiokafka08.errors import (
     broker_error,
 )
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 
 ATTEMPT_S: Final = 5.0
 """How long one lookup request may take."""
@@ -163,32 +164,34 @@ class CoordinatorLookup:
         return response.node_id
 
     async def _unavailable_hint(self) -> str:
-        """Return what may keep the brokers from naming a coordinator: error 15 to the end."""
+        """Return what may keep the brokers from naming a coordinator: error 15 to the end.
+
+        The request names the offsets topic. That creates it as the lookups did, or fails as they
+        did (docs/brokers.md 8.9).
+        """
         try:
-            async with asyncio.timeout(HINT_S):
-                response = await self._router.metadata.fetch_all()
-        except (KafkaError, TimeoutError):
-            return "See the brokers' logs"
-        topics = {state.topic: state for state in response.topics}
-        offsets = topics.get(OFFSETS_TOPIC)
-        if offsets is not None:
-            leaderless = sorted(one.partition for one in offsets.partitions if one.leader < 0)
-            if leaderless:
-                return (
-                    f"Partitions {leaderless} of {OFFSETS_TOPIC}, which store the groups, have no "
-                    "leader: start the brokers that hold their replicas"
-                )
-            return f"{OFFSETS_TOPIC} has its leaders: see the brokers' logs"
-        version = self._router.version()
-        if not topics and (version is None or version.line < BrokerLine.V0_9):  # brokers.md 8.9
-            return (
-                "A cluster of 0.8.2 brokers without any topic never names a coordinator: create a "
-                "topic"
+            response = await self._router.request(
+                MetadataRequest([OFFSETS_TOPIC]), timeout_s=HINT_S
             )
-        return (
+        except KafkaError:
+            return "See the brokers' logs"
+        partitions = [one for state in response.topics for one in state.partitions]
+        leaderless = sorted(one.partition for one in partitions if one.leader < 0)
+        if leaderless:
+            return (
+                f"Partitions {leaderless} of {OFFSETS_TOPIC}, which store the groups, have no "
+                "leader: start the brokers that hold their replicas"
+            )
+        if partitions:
+            return f"{OFFSETS_TOPIC} has its leaders: see the brokers' logs"
+        hint = (
             f"The brokers haven't created {OFFSETS_TOPIC}: see their logs, and whether as many "
             "brokers are alive as offsets.topic.replication.factor says"
         )
+        version = self._router.version()
+        if version is None or version.line < BrokerLine.V0_9:
+            hint += ". A cluster of 0.8.2 without any topic can't create it: create a topic"
+        return hint
 
 
 def _check(response: GroupCoordinatorResponse) -> None:

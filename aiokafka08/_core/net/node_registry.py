@@ -130,10 +130,10 @@ class NodeRegistry:
         attempt_s = self._config.limits.attempt_s
         errors: list[KafkaError] = []
         candidates = self.candidates()
-        seconds: set[Node] = set()  # their second attempt
+        retried: set[Node] = set()  # those that get their second attempt, or had it
         while candidates and (left_s := deadline - clock()) > 0:
             node = candidates.pop(0)
-            was_connected = node.is_connected and node not in seconds
+            was_connected = node.is_connected and node not in retried
             is_last = not candidates and not was_connected
             try:
                 return await request(node, left_s if is_last else min(attempt_s, left_s / 2))
@@ -141,7 +141,7 @@ class NodeRegistry:
                 errors.append(error)
                 if was_connected and isinstance(error, KafkaConnectionError | KafkaTimeoutError):
                     node.close_if_abandoned(Lane.CONTROL)
-                    seconds.add(node)
+                    retried.add(node)
                     candidates.append(node)
         if not candidates and not any(error.retriable for error in errors):
             raise errors[0]

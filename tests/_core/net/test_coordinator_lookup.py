@@ -106,7 +106,7 @@ async def test_unavailable_coordinator_hint_fits_the_cluster(
             await CoordinatorLookup(router, "g").node_id(timeout_s=0.3)
         assert "haven't created __consumer_offsets" in str(failure.value)
         assert "offsets.topic.replication.factor" in str(failure.value)
-        cluster.create_topic("__consumer_offsets")
+        assert ("create a topic" in str(failure.value)) == (version == "0.8.2")
         with pytest.raises(GroupCoordinatorNotAvailableError, match="has its leaders: see"):
             await CoordinatorLookup(router, "g").node_id(timeout_s=0.3)
 
