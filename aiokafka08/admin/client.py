@@ -22,6 +22,7 @@ from aiokafka08._core.net.config import (
     OffsetsStorage,
     SecurityProtocol,
     callable_or_none,
+    check_positive,
     net_config,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
@@ -203,6 +204,19 @@ class AIOKafkaAdminClient:
         await self.close()
 
     # --- topics and cluster -----------------------------------------------------------------------
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            IllegalStateError: the client isn't started, or was closed.
+        """
+        await self._cluster.ping(check_positive("timeout_ms", timeout_ms) / 1000)
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics; one that was just created may be missing."""

@@ -86,6 +86,11 @@ class ClusterCalls:
         releases = await asyncio.gather(*map(self._release, nodes))
         return dict(zip(nodes, releases, strict=True))
 
+    async def ping(self, timeout_s: float) -> None:
+        """Return when some broker has responded."""
+        self._connection.check()
+        await self._router.ping(timeout_s)
+
     async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
         """Return for each broker, by node id, its version if it responds, or else its error."""
         self._connection.check()

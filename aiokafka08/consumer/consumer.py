@@ -41,6 +41,7 @@ from aiokafka08._core.net.config import (
     SecurityProtocol,
     as_integer,
     callable_or_none,
+    check_positive,
     net_config,
     numbered_client_id,
 )
@@ -124,8 +125,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
             milliseconds, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
-            None: `request_timeout_ms` (default None).
+            raises; then as long to reach the coordinator of the group, and as long to read the
+            committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
+            needs more. None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -149,8 +151,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it. In
             milliseconds, from 1 on; brokers allow a range, by
             default 6,000 to 30,000 or more (default 10000).
-        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on
-            (default 3000).
+        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on; with a group
+            that brokers coordinate, less than `session_timeout_ms` (default 3000).
         consumer_timeout_ms: without effect, as in aiokafka (default 200).
         max_poll_records: the most messages that `getmany()` returns, from 1 on; None for no limit
             (default None).
@@ -159,8 +161,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL", for example of
             `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
-            never closes one (default 540000).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
+            not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`
             (default True).
         isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
@@ -364,6 +366,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
+            KafkaTimeoutError, GroupCoordinatorNotAvailableError: the group's coordinator couldn't
+                be found or reached within `start_timeout_ms`, for the membership or for the
+                committed offsets; the text has the last error and the coordinator's address.
             KafkaUnavailableError: other members haven't released their partitions, or are left in
                 ZooKeeper (above: `rebalance_max_retries`).
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
@@ -945,8 +950,35 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     # --- health -----------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Return whether every assigned partition has a position and a leader that responds."""
+        """Return whether the consumer is started and reaches what it reads, for readiness checks.
+
+        It costs nothing: no request is sent. True means that `start()` has returned; that a
+        connection is open, and some broker has responded within `metadata_max_age_ms`; that each
+        assigned partition has a position and a leader that responds; and, after `subscribe()` with
+        a `group_id`, that this consumer is a member and the group doesn't rebalance just now. A
+        member without partitions is ready, too. The consumer keeps a connection also when it has
+        nothing to fetch; if it is lost, it is opened again with pauses of up to 5 s. `ping()` finds
+        out now.
+        """
         return self._lifecycle.is_running and self._engine.is_healthy()
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            ConsumerStoppedError: the consumer was stopped.
+            IllegalStateError: it isn't started.
+        """
+        timeout_s = check_positive("timeout_ms", timeout_ms) / 1000
+        if self._lifecycle.stopped:
+            raise ConsumerStoppedError
+        self._lifecycle.check()
+        await self._stop_scope.run(self._router.ping(timeout_s))
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the start, and current gauges.

@@ -28,6 +28,7 @@ from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import (
     KafkaError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -76,15 +77,23 @@ class StartOffsets:
         self._reset = reset
         self._observer = observer
         self._store: OffsetStore
+        self._fetch_s: float | None
         self._waiting: dict[Cursor, None] = {}
         self._requested: set[Cursor] = set()
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
+        self._store_failure: KafkaError | None = None  # of the last request to the store
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = Notifier()
 
-    def start(self, store: OffsetStore) -> None:
-        """Begin to find positions; committed offsets come from `store`."""
-        self._store = store
+    def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
+        """Begin to find positions.
+
+        Args:
+            store: knows the committed offsets.
+            fetch_s: how many seconds it may take for them until `wait_committed` has returned;
+                None: `request_timeout_ms`, as later.
+        """
+        self._store, self._fetch_s = store, fetch_s
         self._spawn(self._watch())
 
     async def stop(self) -> None:
@@ -113,6 +122,22 @@ class StartOffsets:
         while any(cursor.start is not None and cursor.error is None for cursor in self._waiting):
             if not await self._changed.wait(deadline):
                 return
+
+    async def wait_committed(self, timeout_s: float) -> KafkaError | None:
+        """Wait until the store has said what is committed for each cursor that needs it.
+
+        Returns:
+            None; or the last error of the store if the time is over.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while any(
+            cursor.start is StartPosition.STORED and cursor.error is None
+            for cursor in self._waiting
+        ):
+            if not await self._changed.wait(deadline):
+                return self._store_failure or KafkaTimeoutError("no response")
+        self._fetch_s = None
+        return None
 
     def is_searching(self, cursor: Cursor) -> bool:
         """Return whether the position of the cursor is still to be found."""
@@ -173,9 +198,10 @@ class StartOffsets:
     async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
             commits = await self._store.fetch(
-                [search.cursor.topic_partition for search in searches]
+                [search.cursor.topic_partition for search in searches], timeout_s=self._fetch_s
             )
         except KafkaError as error:
+            self._store_failure = error
             for cursor in _current(searches):
                 self._request_failed(cursor, error)
             return

@@ -67,6 +67,14 @@ class BrokerState:
     disk_is_full: bool = False
     """Whether the broker dies when it is to store a message."""
 
+    advertised: tuple[str, int] | None = None
+    """The host and port that responses name; None: `host` and `port`."""
+
+    @property
+    def named_address(self) -> tuple[str, int]:
+        """The host and port that Metadata and GroupCoordinator responses name."""
+        return self.advertised or (self.host, self.port)
+
     @property
     def in_metadata(self) -> bool:
         """Whether Metadata lists it: it is alive, or its death is unnoticed."""

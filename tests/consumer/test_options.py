@@ -141,6 +141,30 @@ def test_times_are_kept_in_seconds() -> None:
     assert (config.heartbeat_interval_s, config.rebalance_backoff_s) == (5.5, 6.5)
 
 
+def test_heartbeats_must_come_within_the_session() -> None:
+    """As in Java's consumer; groups in ZooKeeper have no heartbeats."""
+    options: dict[str, Any] = {"group_id": "g", "session_timeout_ms": 3000}
+    expected = "heartbeat_interval_ms=3000: expected less than session_timeout_ms=3000"
+    with pytest.raises(IllegalArgumentError, match=expected):
+        OpenConsumer(**options)
+    OpenConsumer(**options, heartbeat_interval_ms=2999)
+    OpenConsumer(**options, zookeeper_connect="localhost:2181")
+    OpenConsumer(session_timeout_ms=3000)
+
+
+async def test_heartbeats_are_checked_when_brokers_turn_out_to_coordinate() -> None:
+    async with EmbeddedCluster(version="0.9", topics={"t": 1}) as cluster:
+        consumer = OpenConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            session_timeout_ms=3000,
+            zookeeper_connect="localhost:2181",
+        )
+        with pytest.raises(IllegalArgumentError, match="heartbeat_interval_ms=3000"):
+            await consumer.start()
+
+
 def test_other_wrong_arguments_raise() -> None:
     with pytest.raises(InvalidTopicError):
         AIOKafkaConsumer("a b")

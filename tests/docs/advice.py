@@ -74,7 +74,8 @@ ERRORS: dict[str, str] = {
     "StaleLeaderEpochCodeError": "Look at the brokers: two of them act as the controller.",
     "GroupLoadInProgressError": "Nothing: it is retried while the coordinator loads offsets.",
     "GroupCoordinatorNotAvailableError": "Nothing: it is retried. If it lasts, "
-    "`__consumer_offsets` can't be created: its replication factor exceeds the live brokers.",
+    "`__consumer_offsets` can't be created, since its replication factor exceeds the live brokers, "
+    "or the group's partition of it has no leader: the text says which.",
     "NotCoordinatorForGroupError": "Nothing: the coordinator is looked up again.",
     "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 (255 on "
     "0.8) characters.",
@@ -87,7 +88,8 @@ ERRORS: dict[str, str] = {
     "InvalidRequiredAcksError": 'Choose acks 0, 1 or "all".',
     "IllegalGenerationError": "Nothing: the member joins again.",
     "InconsistentGroupProtocolError": "Give all members of the group a common "
-    "`partition_assignment_strategy`.",
+    "`partition_assignment_strategy`; for a group of another kind, such as Kafka Connect's, choose "
+    "another `group_id`.",
     "InvalidGroupIdError": "Choose a group id that isn't empty.",
     "UnknownMemberIdError": "Nothing: the member joins again. If it lasts, the event loop is held "
     "up for longer than `session_timeout_ms`.",

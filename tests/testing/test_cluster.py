@@ -506,6 +506,32 @@ def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
         three.hold_metadata(0)
 
 
+def test_advertised_address_is_named_in_metadata_and_lookups() -> None:
+    with EmbeddedCluster(2, "0.9", topics={"t": 1, "__consumer_offsets": 2}) as cluster:
+
+        def named(node: int) -> set[tuple[str, int]]:
+            with WireClient(address(cluster)) as wire:
+                brokers = {broker.node_id: broker for broker in metadata(wire).brokers}
+                listed = {(brokers[node].host, brokers[node].port)}
+                for group in ("a", "b"):
+                    found = wire.request(GroupCoordinatorRequest(group), 0)
+                    listed |= {(found.host, found.port)} if found.node_id == node else set()
+                return listed
+
+        real = cluster.nodes[1]
+        servers = cluster.bootstrap_servers
+        cluster.advertise(1, "kafka.internal")
+        assert named(1) == {("kafka.internal", real.port)}
+        cluster.advertise(1, port=1234)
+        assert named(1) == {(real.host, 1234)}
+        assert (cluster.nodes[1], cluster.bootstrap_servers) == (real, servers)
+        assert named(0) == {(cluster.nodes[0].host, cluster.nodes[0].port)}
+        cluster.advertise(1)
+        assert named(1) == {(real.host, real.port)}
+        with pytest.raises(ValueError, match="broker 2 doesn't exist; expected one of: 0, 1"):
+            cluster.advertise(2, "kafka.internal")
+
+
 def test_the_controller_moves_and_dies() -> None:
     with EmbeddedCluster(3, "0.10", topics={"t": 1}) as cluster:
 

@@ -7,12 +7,14 @@ broker can process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at
-least half of the time of `request_any()` to the others.
+least half of the time of `request_any()` to the others, and a dead connection to a new one. After
+`keep_connected()` the last connection isn't closed because it is idle, and its loss is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -55,6 +57,8 @@ class NodeRegistry:
         self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
         self._registered: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._last_response = -math.inf  # of the nodes that are no longer known
+        self._reconnect: Callable[[], object] | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Node]:
@@ -63,6 +67,25 @@ class NodeRegistry:
     def get(self, node_id: int) -> Node | None:
         """Return the node with this id; None if neither a snapshot nor the router named it."""
         return self._by_id.get(node_id)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection to any broker is open."""
+        return any(node.is_connected for node in self)
+
+    @property
+    def last_response(self) -> float:
+        """Loop time of the last data from any broker; minus infinity if there is none yet."""
+        return max([self._last_response, *(node.last_response for node in self)])
+
+    def keep_connected(self, reconnect: Callable[[], object]) -> None:
+        """Keep a connection open from now on, also without requests.
+
+        Args:
+            reconnect: called when the last connection was lost, or would be closed because it is
+                idle: sends a request to some broker soon, again and again until one responds.
+        """
+        self._reconnect = reconnect
 
     def require_exact_lines(self) -> None:
         """Probe the exact line with the version from now on, of nodes that are created later too.
@@ -91,6 +114,9 @@ class NodeRegistry:
     ) -> T:
         """Send a request to one broker after another, and return the first response.
 
+        A broker whose connection was open, and is lost or silent, gets a second attempt after the
+        others: only the connection may have died.
+
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
@@ -104,12 +130,19 @@ class NodeRegistry:
         attempt_s = self._config.limits.attempt_s
         errors: list[KafkaError] = []
         candidates = self.candidates()
+        retried: set[Node] = set()  # those that get their second attempt, or had it
         while candidates and (left_s := deadline - clock()) > 0:
             node = candidates.pop(0)
+            was_connected = node.is_connected and node not in retried
+            is_last = not candidates and not was_connected
             try:
-                return await request(node, min(attempt_s, left_s / 2) if candidates else left_s)
+                return await request(node, left_s if is_last else min(attempt_s, left_s / 2))
             except KafkaError as error:
                 errors.append(error)
+                if was_connected and isinstance(error, KafkaConnectionError | KafkaTimeoutError):
+                    node.close_if_abandoned(Lane.CONTROL)
+                    retried.add(node)
+                    candidates.append(node)
         if not candidates and not any(error.retriable for error in errors):
             raise errors[0]
         reasons = sorted({error.text for error in errors})
@@ -186,6 +219,7 @@ class NodeRegistry:
         addresses = self._in_snapshot | self._registered
         for node_id, node in list(self._by_id.items()):
             if addresses.get(node_id) != node.address:
+                self._last_response = self.last_response
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
                 node.close(reason)
@@ -220,9 +254,27 @@ class NodeRegistry:
         return known
 
     def _make(self, node_id: int | None, address: Address) -> Node:
-        node = Node(node_id, address, self._config, self._telemetry)
+        node = Node(
+            node_id,
+            address,
+            self._config,
+            self._telemetry,
+            on_lost=self._on_lost,
+            keep_idle=self._keep_idle,
+        )
         node.needs_exact_line = self._needs_exact_line
         return node
+
+    def _on_lost(self) -> None:
+        if self._reconnect is not None and not self._closed and not self.is_connected:
+            self._reconnect()
+
+    def _keep_idle(self) -> bool:
+        """Return whether the idle connection of a node stays open, since it is the only one."""
+        if self._reconnect is None or sum(node.is_connected for node in self) > 1:
+            return False
+        self._reconnect()
+        return True
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -72,6 +72,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         on_received: called after data was received, once the waiters have all responses in it. May
             run any code, for example close the connection; must not raise.
         last_used: loop time of the last request or response.
+        last_received: loop time of the last data; of the opening before the first.
         response_began: loop time when the first bytes of the last response came.
         socket_closed: done when the socket is really closed.
     """
@@ -91,7 +92,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
-        self._last_received = self.response_began = self.last_used
+        self.last_received = self.response_began = self.last_used
         self._receiving = False  # a part of a response has come
         self._config = config
         self._on_close = on_close
@@ -131,7 +132,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._pending:
             return 0.0
         oldest = next(iter(self._pending.values()))
-        return self._loop.time() - max(oldest.sent_at, self._last_received)
+        return self._loop.time() - max(oldest.sent_at, self.last_received)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for a response: not all requests in flight were given up."""
+        return any(not pending.waiter.done() for pending in self._pending.values())
 
     async def request(
         self,
@@ -256,7 +262,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.close_reason is not None:
             return
-        self.last_used = self._last_received = self._loop.time()
+        self.last_used = self.last_received = self._loop.time()
         if not self._receiving:
             self._receiving, self.response_began = True, self.last_used
         try:
@@ -336,7 +342,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             oldest = next(iter(self._pending.values()))
             overdue.append(self.response_wait_s - max(oldest.timeout_s, timeout_s))
         if self._blocked_since is not None:
-            blocked_s = self._loop.time() - max(self._blocked_since, self._last_received)
+            blocked_s = self._loop.time() - max(self._blocked_since, self.last_received)
             overdue.append(blocked_s - max(self._config.request_timeout_s, timeout_s))
         return max(overdue, default=None)
 

@@ -95,6 +95,7 @@ class ZookeeperGroup:
         self._disconnected_since: float | None = None
         self._session_ended = False  # True from the end of a session until `_drop_partitions`
         self._loop_check: asyncio.TimerHandle | None = None
+        self._is_settled = False  # the partitions of the last rebalance are owned and read
         self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
         self._request: asyncio.Task[Any] | None = None
@@ -140,6 +141,11 @@ class ZookeeperGroup:
             await asyncio.gather(self._request, return_exceptions=True)
         if closed and self._registry is not None and self._registry.member:
             self._router.telemetry.emit(GroupLeft(self._group, self._registry.member, "stopped"))
+
+    @property
+    def is_joined(self) -> bool:
+        """See `Membership`: the session lives, and owns what the last rebalance has assigned."""
+        return self._is_settled and self._disconnected_since is None and not self._session_ended
 
     def on_change(self) -> None:
         """Read the group again, in the background."""
@@ -230,6 +236,7 @@ class ZookeeperGroup:
         self._is_stale = True
         if self._owned:
             self._member_state.session_lost = True
+            self._is_settled = False
             self._owned = {}
             await self._assignee.revoke()
 
@@ -277,7 +284,9 @@ class ZookeeperGroup:
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         is_current = wanted == self._owned and number == self._subscription_number
         if is_current and self._claimed == set(wanted):
+            self._is_settled = True
             return None
+        self._is_settled = False
         await self._assignee.revoke()
         self._owned = {}
         claimed = sorted(self._claimed)
@@ -299,6 +308,7 @@ class ZookeeperGroup:
             GroupJoined(self._group, -1, registry.member, False, tuple(sorted(wanted)))
         )
         await self._assignee.assign(wanted, always_notify=True)
+        self._is_settled = True
         return None
 
     async def _back_off(self) -> bool:
@@ -328,6 +338,7 @@ class ZookeeperGroup:
         """
         claimed = sorted(self._claimed)
         self._owned = {}
+        self._is_settled = False
         self._member_state.session_lost = False
         self._extend_session_deadline()
         while member := registry.member:

@@ -97,7 +97,7 @@ def known_brokers(context: RequestContext) -> list[Broker]:
     if not (context.line.empty_cluster_lists_brokers or seen.had_topic):
         return []
     return [
-        Broker(node.node_id, node.host, node.port)
+        Broker(node.node_id, *node.named_address)
         for node in seen.nodes.values()
         if node.in_metadata or context.line.lists_dead_brokers
     ]
