@@ -680,13 +680,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             IllegalStateError: the partition isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
-            KafkaTimeoutError: not found within `request_timeout_ms`; says so if the partition or
-                its leader is missing (aiokafka waits for ever).
+            KafkaTimeoutError: not found within `request_timeout_ms`; says why the last attempt
+                failed, or if the partition or its leader is missing (aiokafka waits for ever).
         """
         self._engine.check()
         cursor = self._engine.cursor(partition)
         if cursor.position is None and not await self._engine.wait_positions([partition]):
-            why = self._router.metadata.snapshot.no_leader_reason(partition)
+            why = self._engine.start_offsets.failure(cursor)
+            if why is None:
+                why = self._router.metadata.snapshot.no_leader_reason(partition)
             raise KafkaTimeoutError(
                 f"topic {partition.topic!r}, partition {partition.partition}: no position found "
                 f"within {self._router.config.request_timeout_s * 1000:.0f} ms"

@@ -82,6 +82,7 @@ class StartOffsets:
         self._requested: set[Cursor] = set()
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
         self._store_failure: KafkaError | None = None  # of the last request to the store
+        self._failures: dict[Cursor, str] = {}  # why the last attempt failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = Notifier()
 
@@ -114,7 +115,12 @@ class StartOffsets:
         """Forget a cursor that isn't assigned any more."""
         self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
+        self._failures.pop(cursor, None)
         self._changed.notify()
+
+    def failure(self, cursor: Cursor) -> str | None:
+        """Return why the position isn't found yet, as text; None if no attempt has failed."""
+        return self._failures.get(cursor)
 
     async def wait_known(self, timeout_s: float) -> None:
         """Wait until each cursor has its position or an error, or until the time is over."""
@@ -161,7 +167,7 @@ class StartOffsets:
             next_due: float | None = None
             for cursor in list(self._waiting):
                 if cursor.start is None or cursor.has_new_error:
-                    self._waiting.pop(cursor, None)
+                    self._end_search(cursor)
                 elif cursor in self._requested:
                     pass
                 elif cursor.start is StartPosition.REFUSED and cursor.buffer.pending:
@@ -275,7 +281,7 @@ class StartOffsets:
         if first <= offset <= last:
             self._beyond_end.pop(cursor, None)
             cursor.confirm_position()
-            self._waiting.pop(cursor, None)
+            self._end_search(cursor)
             self._observer.position_found(cursor)  # if refused again, the back-off grows
             return
         if offset > last:
@@ -303,17 +309,21 @@ class StartOffsets:
 
     def _set_position(self, cursor: Cursor, offset: int) -> None:
         self._beyond_end.pop(cursor, None)
-        self._waiting.pop(cursor, None)
+        self._end_search(cursor)
         cursor.seek(offset)
         self._observer.position_found(cursor)
 
     def _fail(self, cursor: Cursor, error: Exception) -> None:
-        self._waiting.pop(cursor, None)
+        self._end_search(cursor)
         cursor.fail(error, asyncio.get_running_loop().time())
         if cursor.has_new_error:
             self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(error)))
         self._observer.position_found(cursor)
         self.add(cursor)
+
+    def _end_search(self, cursor: Cursor) -> None:
+        self._waiting.pop(cursor, None)
+        self._failures.pop(cursor, None)
 
     def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):
@@ -323,6 +333,7 @@ class StartOffsets:
 
     def _retry_later(self, cursor: Cursor, reason: object) -> None:
         if reason is not None:
+            self._failures[cursor] = str(reason)
             self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
         self._router.metadata.request_refresh()
         cursor.back_off(asyncio.get_running_loop().time())

@@ -170,7 +170,8 @@ class AIOKafkaProducer:
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
             None). A send waits at most `delivery_timeout_ms`. The wait ends earlier if the brokers
             say for a second that the topic doesn't exist and isn't created; with brokers from 0.10
-            on it takes five seconds, since some say so while they create it. Waiting for memory
+            on it takes five seconds, since some say so while they create it. A named partition that
+            isn't known is waited for in the same way, for three seconds at most. Waiting for memory
             counts towards `delivery_timeout_ms` only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
@@ -460,7 +461,7 @@ class AIOKafkaProducer:
             KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
                 `request_timeout_ms`.
             UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
-                partition.
+                partition: one that isn't known is waited for, since it may have been added.
             InvalidTopicError: brokers don't accept the topic name.
             UnsupportedVersionError: headers, unless the option `headers` allows them; or a
                 timestamp for a broker below 0.10.

@@ -104,10 +104,13 @@ class Omit:
     """Leave all partitions (of Metadata: all topics) out of the response.
 
     The request is carried out all the same; with `perform=False` it isn't, as 0.8.1 does with a
-    commit of a version that it doesn't know (docs/brokers.md 8.3).
+    commit of a version that it doesn't know (docs/brokers.md 8.3). With `throttle_time_ms` above 0
+    the response says, if its version can, that the client exceeds its quota, as a Fetch response of
+    brokers from 2.0 on does (docs/brokers.md 7.18).
     """
 
     perform: bool = True
+    throttle_time_ms: int = 0
 
 
 Effect = (

@@ -278,8 +278,10 @@ class BrokerHandler(ConnectionHandler):
                 response = error_response(context, request, code)
             case Answer(code=code, only=only) if only is not None:
                 response = with_partition_errors(context, request, response, code, only)
-            case Omit() if hasattr(response, "topics"):
+            case Omit(throttle_time_ms=throttle_time_ms) if hasattr(response, "topics"):
                 response.topics = []
+                if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+                    response.throttle_time_ms = throttle_time_ms
         if isinstance(effect, Answer) and effect.null_sets and isinstance(response, FetchResponse):
             set_null(response, effect.code)
         correlation_id = reply.correlation_id

@@ -29,7 +29,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.produce import ProducePartition
-from aiokafka08.telemetry import Telemetry
+from aiokafka08.telemetry import Event, PartitionFailed, Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.topics import NewTopic as NewBrokerTopic
@@ -351,6 +351,40 @@ async def test_thousand_partitions_stay_within_their_memory(
     assert max(used) <= bound + 2 * partitions * 512
     print(f"buffered and requested: {max(used) / MIB:.1f} MiB; RSS grew by {grown / MIB:.1f} MiB")
     assert grown < 3 * bound
+
+
+@pytest.mark.full
+async def test_exceeded_quota_delays_and_fails_nothing(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """docs/brokers.md 7.17."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic("throttled")  # also the name of the client
+    await asyncio.to_thread(cluster.create_topic, topic, 2)
+    await asyncio.to_thread(
+        cluster.run_java,
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", cluster.bootstrap_servers),
+        *("--alter", "--add-config", "consumer_byte_rate=100000"),
+        *("--entity-type", "clients", "--entity-name", topic),
+    )
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(60):  # 1.5 MB; the window of the quota is 1 MB in 10 s
+            await producer.send_and_wait(topic, bytes(25_000), partition=number % 2)
+    events: list[Event] = []
+    tps = [TopicPartition(topic, partition) for partition in range(2)]
+    async with reading(
+        cluster,
+        *tps,
+        client_id=topic,
+        max_partition_fetch_bytes=400_000,
+        on_event=events.append,
+    ) as consumer:
+        began = time.monotonic()
+        records = [record for tp in tps for record in await read_to_end(consumer, tp)]
+        assert len(records) == 60
+        assert time.monotonic() - began > 3
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
 
 
 async def test_new_partitions_are_read_from_their_beginning(

@@ -17,6 +17,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -187,6 +188,29 @@ async def test_broken_responses_lose_no_message(
     for partition in (0, 1):
         assert [r.offset for r in got if r.partition == partition] == list(range(50))
     assert len(cluster.requests(FetchRequest)) < 30
+
+
+async def test_exceeded_quota_delays_and_fails_nothing(
+    make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response has no partition, and isn't a failure of any (docs/brokers.md 7.17)."""
+    events: list[Event] = []
+    caplog.set_level("INFO", "aiokafka08.consumer")
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:
+        for partition in range(2):
+            cluster.append("t", partition, values(0, 50))
+        withheld = cluster.fault(FetchRequest, then=Omit(throttle_time_ms=300), times=2)
+        servers = cluster.bootstrap_servers
+        consumer = make_consumer("t", bootstrap_servers=servers, on_event=events.append)
+        began = asyncio.get_running_loop().time()
+        await consumer.start()
+        await take(consumer, 100)
+        assert asyncio.get_running_loop().time() - began >= 0.59
+        assert withheld.hits == 2
+        assert consumer.metrics()["fetch_request_failures"] == 0
+        await consumer.stop()
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
+    assert caplog.text.count("node 0 withholds data for 0.3 s: the client exceeds its quota") == 1
 
 
 async def test_silent_broker_delays_only_its_own_partitions(

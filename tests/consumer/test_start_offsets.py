@@ -13,6 +13,7 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed, StartedAtEnd
@@ -256,6 +257,29 @@ async def test_missing_partition_error_names_existing_ones(
     await until(lambda: any(isinstance(event, PartitionFailed) for event in events))
     reasons = {event.reason for event in events if isinstance(event, PartitionFailed)}
     assert reasons == {"topic 't' has no partition 77; it has [0, 1, 2, 3]"}
+
+
+@pytest.mark.parametrize("cause", ["leader", "store"])
+async def test_position_error_names_the_last_failure(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, cause: str
+) -> None:
+    """The partition has a leader, which isn't the cause."""
+    if cause == "leader":
+        cluster.fault(
+            ListOffsetsRequest, then=Answer(6), times=None, where=lambda one: bool(one.topics)
+        )
+        consumer = make_consumer(request_timeout_ms=600)
+    else:
+        cluster.fault(OffsetFetchRequest, then=Answer(14), times=None)
+        consumer = make_consumer(request_timeout_ms=600, group_id="g")
+    consumer.assign([tp(0)])
+    await consumer.start()
+    what = {"leader": "NotLeaderForPartition", "store": "GroupLoadInProgress"}[cause]
+    for _ in range(2 if cause == "store" else 1):  # the store retries in its own time
+        with pytest.raises(KafkaTimeoutError, match="no position found within 600 ms") as caught:
+            await consumer.position(tp(0))
+    assert what in str(caught.value)
+    assert "isn't among the known brokers" not in str(caught.value)
 
 
 async def test_missing_partition_delays_no_other(

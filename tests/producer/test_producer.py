@@ -256,17 +256,6 @@ async def test_unknown_topic_names_the_refused_connection(
         assert "refused" in str(error)
 
 
-async def test_added_partitions_are_found_when_named(
-    cluster: EmbeddedCluster, producer_for: ProducerFor
-) -> None:
-    producer = await producer_for(cluster)
-    await producer.send_and_wait("t", b"v")
-    before = len(cluster.requests(MetadataRequest))
-    with pytest.raises(UnknownTopicOrPartitionError):
-        await producer.send("t", b"v", partition=7)
-    assert len(cluster.requests(MetadataRequest)) == before + 1
-
-
 async def test_a_partitioner_gets_the_key_and_the_partitions(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08._core.net.router import Router
@@ -110,6 +111,30 @@ async def read(
             records += decoded
             if len(records) >= count and not decoded:
                 return records
+
+
+async def test_a_partition_that_was_just_added_is_waited_for(
+    broker_clusters: BrokerClusters, unique_topic: NewName, producer_for: ProducerFor
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("grows")
+    await asyncio.to_thread(cluster.create_topic, topic, 1)
+    producer = await producer_for(cluster)
+    await producer.send_and_wait(topic, b"v")
+
+    def add_partition() -> None:  # as kafka-topics.sh --alter, without a wait
+        client = KazooClient(cluster.zookeeper_connect)
+        client.start()
+        try:
+            state = json.loads(client.get(f"/brokers/topics/{topic}")[0])
+            state["partitions"]["1"] = state["partitions"]["0"]
+            client.set(f"/brokers/topics/{topic}", json.dumps(state).encode())
+        finally:
+            client.stop()
+            client.close()
+
+    await asyncio.to_thread(add_partition)
+    assert (await producer.send_and_wait(topic, b"v", partition=1)).partition == 1
 
 
 @pytest.mark.parametrize("version", ALL)

@@ -91,9 +91,12 @@ class ClusterSnapshot:
         return partition.leader
 
     def no_leader_reason(self, tp: TopicPartition) -> str | None:
-        """Return why `leader()` is None, as text; None if there is no metadata of the topic yet."""
+        """Return why `leader()` is None, as text.
+
+        None if the partition has a leader, or if there is no metadata of the topic yet.
+        """
         info = self.topics.get(tp.topic)
-        if info is None:
+        if info is None or self.leader(tp) is not None:
             return None
         partition = info.partitions.get(tp.partition)
         if partition is None and info.error_code:

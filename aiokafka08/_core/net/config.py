@@ -59,8 +59,19 @@ OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
 
 def address_text(address: Address) -> str:
     """Return an address in its usual notation: host:port, [::1]:9092."""
-    host, port = address
+    host, port = advertised_address(*address)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def advertised_address(host: str, port: int) -> Address:
+    """Return the address that a broker advertises, without the brackets of an IPv6 address.
+
+    Brokers advertise what `advertised.host.name` or `advertised.listeners` says: "[::1]" too.
+    Java's clients accept it.
+    """
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, port
 
 
 @dataclass(frozen=True, slots=True)

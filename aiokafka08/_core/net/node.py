@@ -104,6 +104,9 @@ class Node:
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
+        # Where the broker responded then. All lanes go there: another address of its name may be
+        # one of another broker, or of none. The name is resolved anew after each outage.
+        self._ip: str | None = None
         self.needs_exact_line = False
         # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
         # lane stays open and through idle closes, until the broker may have been replaced.
@@ -343,6 +346,7 @@ class Node:
                     self._config,
                     version,
                     lambda connection, reason, lost: self._on_lost(lane, connection, reason, lost),
+                    self._ip if self._version_outages == self._outages else None,
                 )
                 if connection.close_reason is not None:  # it was lost again meanwhile
                     raise KafkaConnectionError(
@@ -440,13 +444,16 @@ class Node:
     async def _probe_once(self) -> BrokerVersion:
         exact = self.needs_exact_line
         took: list[float] = []
+        ips: list[str] = []
         version = await probe_version(
             self.address,
             self._config,
             self._set_progress,
             took.append,
+            ips.append,
             exact=exact and not self._is_0_8_0,
         )
+        (self._ip,) = ips
         self.round_trip_s = min(took, default=None)
         self._last_response = asyncio.get_running_loop().time()
         if version.is_exact:

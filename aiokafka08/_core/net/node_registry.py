@@ -21,18 +21,19 @@ from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import ClusterSnapshot
-from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.config import Address, NetConfig, address_text, advertised_address
 from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.probe import WrongPortError
 from aiokafka08._core.net.staggered_race import (
     AllAttemptsFailedError,
     stagger_delay,
     staggered_race,
 )
+from aiokafka08._core.net.versions import alive_request
 from aiokafka08.errors import (
     CertificateError,
     KafkaConnectionError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     UnsupportedVersionError,
@@ -41,8 +42,11 @@ from aiokafka08.telemetry import Telemetry
 
 T = TypeVar("T")
 
-_FINAL: Final = (KafkaProtocolError, CertificateError)
-"""Failures of a bootstrap address that another attempt doesn't change."""
+_FINAL: Final = (WrongPortError, CertificateError)
+"""Failures of a bootstrap address that only the user can change.
+
+Others may pass: a balancer without a broker behind it closes its connections, or responds in HTTP.
+"""
 
 
 class NodeRegistry:
@@ -155,9 +159,9 @@ class NodeRegistry:
 
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
         second at most. Those that fail are tried again, each with its node's backoff, until
-        `start_timeout_ms` is over: brokers may be starting, and connections are lost. An address
-        that isn't a broker's, or whose certificate isn't trusted, is tried once. After a 4.x
-        broker, no address is tried again.
+        `start_timeout_ms` is over: brokers may be starting, and connections are lost. A TLS
+        listener (without TLS here), ZooKeeper, and a listener whose certificate isn't trusted are
+        tried once. After a 4.x broker, no address is tried again.
 
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
@@ -177,7 +181,10 @@ class NodeRegistry:
 
         try:
             return await staggered_race(
-                {node: partial(_connect, node, deadline, failures) for node in nodes},
+                {
+                    node: partial(self._connect_to_broker, node, deadline, failures)
+                    for node in nodes
+                },
                 delay_s=stagger_delay(min(limit_s, self._config.request_timeout_s), len(nodes)),
                 expected=(KafkaError,),
                 again=again,
@@ -194,18 +201,20 @@ class NodeRegistry:
     def follow(self, snapshot: ClusterSnapshot) -> None:
         """Update the nodes to the brokers of a new snapshot."""
         self._in_snapshot = {
-            node_id: (broker.host, broker.port) for node_id, broker in snapshot.brokers.items()
+            node_id: advertised_address(broker.host, broker.port)
+            for node_id, broker in snapshot.brokers.items()
         }
         for node_id in self._in_snapshot:
             self._registered.pop(node_id, None)
         self._update_nodes()
 
-    def register_broker(self, node_id: int, address: Address) -> None:
+    def register_broker(self, node_id: int, advertised: Address) -> None:
         """Add a broker, or change its address, without waiting for a snapshot that names it.
 
         The broker stays known with this address until a snapshot names it. From then on, the
         snapshots determine whether it is known, and its address.
         """
+        address = advertised_address(*advertised)
         if self._in_snapshot.get(node_id) == address:
             self._registered.pop(node_id, None)
         else:
@@ -281,20 +290,26 @@ class NodeRegistry:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-
-async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]) -> Node:
-    """Connect to a node. At the deadline, the error names the node's last failure, if any."""
-    left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
-    try:
-        connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
-    except KafkaError as error:
-        earlier = failures.get(node)
-        if isinstance(error, KafkaTimeoutError) and earlier is not None:
-            if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
-                raise earlier from None
-            raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
-        failures[node] = error
-        raise
-    if connection.close_reason is not None:
-        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
-    return node
+    async def _connect_to_broker(
+        self, node: Node, deadline: float, failures: dict[Node, KafkaError]
+    ) -> Node:
+        """Connect to a node. At the deadline, the error names the node's last failure, if any."""
+        clock = asyncio.get_running_loop().time
+        try:
+            connection = await node.connection(Lane.CONTROL, timeout_s=max(deadline - clock(), 0.0))
+            if self._config.pinned_version is not None and len(self._bootstrap) > 1:
+                # No probe has shown that a broker responds there, and another one may.
+                await connection.request(
+                    alive_request(), version=0, timeout_s=max(deadline - clock(), 0.0)
+                )
+        except KafkaError as error:
+            earlier = failures.get(node)
+            if isinstance(error, KafkaTimeoutError) and earlier is not None:
+                if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
+                    raise earlier from None
+                raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
+            failures[node] = error
+            raise
+        if connection.close_reason is not None:
+            raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
+        return node

@@ -16,8 +16,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
-from aiokafka08._core.net.connect import connect_to_any_ip, describe_error, timeout_text
-from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.net.connect import (
+    certificate_host,
+    connect_to_any_ip,
+    describe_error,
+    ip_addresses,
+    timeout_text,
+)
+from aiokafka08._core.net.versions import BrokerVersion, alive_request
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.protocol.connection import ClientConnection
@@ -399,8 +405,9 @@ async def open_connection(
     config: NetConfig,
     version: BrokerVersion,
     on_close: Callable[[BrokerConnection, str, int], None],
+    ip: str | None = None,
 ) -> BrokerConnection:
-    """Connect to a broker; the host name is resolved anew each time.
+    """Connect to a broker.
 
     Args:
         address: host and port.
@@ -408,30 +415,47 @@ async def open_connection(
         version: what the broker supports.
         on_close: called once when the connection is closed, with the reason and the number of
             requests without a response whose callers still wait for it.
+        ip: where the broker has responded. None: resolve the host name. If it stands for several
+            addresses, the connection is the first one on which a broker responds.
 
     Raises:
         KafkaConnectionError: the connection can't be made.
         KafkaTimeoutError: it can't be made within `request_timeout_ms`.
     """
     loop = asyncio.get_running_loop()
+    limit_s = config.request_timeout_s
+    deadline = loop.time() + limit_s
+    ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
-        _, connection = await loop.create_connection(
-            lambda: BrokerConnection(address, config, version, on_close),
-            ip,
-            address[1],
-            ssl=config.ssl_context,
-            server_hostname=None if config.ssl_context is None else address[0],
-        )
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                _, connection = await loop.create_connection(
+                    lambda: BrokerConnection(address, config, version, on_close),
+                    ip,
+                    address[1],
+                    ssl=config.ssl_context,
+                    server_hostname=certificate_host(address, config),
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the system's
+            raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
+        if len(ips) > 1:
+            try:
+                await connection.request(
+                    alive_request(), version=0, timeout_s=deadline - loop.time()
+                )
+            except BaseException as error:
+                connection.close(str(error) or "another address was faster")
+                raise
         return connection
 
-    try:
-        async with asyncio.timeout(config.request_timeout_s):
-            return await connect_to_any_ip(
-                address,
-                config,
-                connect,
-                lambda connection: connection.close("another address was faster"),
-            )
-    except TimeoutError:
-        raise KafkaTimeoutError(timeout_text(address, config, config.request_timeout_s)) from None
+    return await connect_to_any_ip(
+        address,
+        config,
+        ips,
+        connect,
+        limit_s,
+        lambda connection: connection.close("another address was faster"),
+    )

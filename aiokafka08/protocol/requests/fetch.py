@@ -29,6 +29,15 @@ class FetchResponse(Response):
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
     topics: list[Topic[FetchedPartition]]
 
+    @property
+    def withheld_s(self) -> float:
+        """Seconds for which a broker withholds all data, because the client exceeds its quota.
+
+        Brokers from 2.0 on then respond without any partition, and read no further request of the
+        connection in that time (KIP-219). Older ones respond with the data, after that time.
+        """
+        return 0.0 if self.topics else self.throttle_time_ms / 1000
+
 
 @dataclass(slots=True)
 class FetchRequest(Request[FetchResponse]):

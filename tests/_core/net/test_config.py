@@ -32,6 +32,7 @@ from aiokafka08.helpers import create_ssl_context
 from aiokafka08.producer import AIOKafkaProducer
 from tests.support.numbers import ForeignArray, ForeignInteger
 
+TLS = Path(__file__).with_name("tls")
 OPTIONS: dict[str, Any] = {
     **NETWORK_DEFAULTS,
     "bootstrap_servers": "localhost",
@@ -298,6 +299,21 @@ def test_file_without_a_certificate_is_named(option: str, tmp_path: Path) -> Non
     with pytest.raises(ssl.SSLError, match=rf"{option}='.*empty\.pem'") as caught:
         create_ssl_context(**files)
     assert caught.value.library in ("X509", "SSL")
+
+
+def test_wrong_password_of_a_key_is_named() -> None:
+    cert, key = TLS / "cert.pem", TLS / "encrypted_key.pem"
+    create_ssl_context(certfile=cert, keyfile=key, password="right")
+    wrong = r"encrypted_key\.pem'\): the private key is encrypted, and the password is wrong"
+    with pytest.raises(ssl.SSLError, match=wrong):
+        create_ssl_context(certfile=cert, keyfile=key, password=lambda: "wrong")
+    with pytest.raises(ssl.SSLError, match="is encrypted: expected its password"):
+        create_ssl_context(certfile=cert, keyfile=key, password="")
+
+
+def test_key_file_without_a_key_is_named() -> None:
+    with pytest.raises(ssl.SSLError, match="the file has no private key"):
+        create_ssl_context(certfile=TLS / "cert.pem")
 
 
 def test_empty_names_of_authorities_are_none() -> None:

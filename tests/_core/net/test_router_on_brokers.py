@@ -139,6 +139,16 @@ async def test_detection_does_not_disturb_other_connections(
         await node.stop()
 
 
+async def test_zookeepers_port_is_recognised(
+    broker_clusters: BrokerClusters, make_config: MakeConfig
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    router = Router(make_config(cluster.zookeeper_connect, start_timeout_ms=60_000), Recorder())
+    async with asyncio.timeout(20):
+        with pytest.raises(NoBrokersAvailable, match="it is a ZooKeeper server"):
+            await router.start()
+
+
 async def test_4_1_is_refused_as_too_new(
     modern_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
