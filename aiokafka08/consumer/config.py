@@ -60,6 +60,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool
     offsets_storage: str | None
     zookeeper_connect: str | None
+    zookeeper_check: str | None
 
 
 def consumer_config(
@@ -90,6 +91,7 @@ def consumer_config(
     client_rack: object,
     offsets_storage: str | None,
     zookeeper_connect: str | None,
+    zookeeper_check: str | None,
     headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
@@ -125,6 +127,8 @@ def consumer_config(
         offsets_storage = default_of("offsets_storage", offsets_storage)
     zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
     check_one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
+    zookeeper_check = default_of("zookeeper_check", zookeeper_check)
+    check_one_of("zookeeper_check", zookeeper_check, [None, "refuse", "warn"])
     if zookeeper_connect == "" or (
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
     ):
@@ -178,6 +182,7 @@ def consumer_config(
         exclude_internal_topics=check_boolean("exclude_internal_topics", exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
+        zookeeper_check=zookeeper_check,
     )
 
 
