@@ -79,6 +79,7 @@ class StartOffsets:
         self._waiting: dict[Cursor, None] = {}
         self._requested: set[Cursor] = set()
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
+        self._reported: dict[Cursor, str] = {}  # unreadable commits, each logged once
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = Notifier()
 
@@ -104,6 +105,7 @@ class StartOffsets:
         """Forget a cursor that isn't assigned any more."""
         self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
+        self._reported.pop(cursor, None)
         self._changed.notify()
 
     async def wait_known(self, timeout_s: float) -> None:
@@ -171,7 +173,7 @@ class StartOffsets:
 
     async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
-            commits = await self._store.fetch(
+            commits = await self._store.fetch_each(
                 [search.cursor.topic_partition for search in searches]
             )
         except KafkaError as error:
@@ -180,7 +182,19 @@ class StartOffsets:
             return
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
-            if committed is not None:
+            if isinstance(committed, KafkaError) and not is_final(committed):
+                # Only somebody who mends the stored offset ends this, so the retries are silent.
+                is_known = self._reported.get(cursor) == committed.text
+                self._reported[cursor] = committed.text
+                self._retry_later(cursor, None if is_known else committed)
+            elif isinstance(committed, KafkaError):
+                # A consumer without a group imports nothing of stores.
+                from aiokafka08._core.offset_store.responses import with_text
+
+                topic, partition = cursor.topic_partition
+                where = f"topic {topic!r}, partition {partition}: its committed offset isn't known"
+                self._fail(cursor, with_text(committed, f"{where}: {committed}"))
+            elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
                 cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
@@ -276,6 +290,7 @@ class StartOffsets:
 
     def _set_position(self, cursor: Cursor, offset: int) -> None:
         self._beyond_end.pop(cursor, None)
+        self._reported.pop(cursor, None)
         self._waiting.pop(cursor, None)
         cursor.seek(offset)
         self._observer.position_found(cursor)

@@ -73,9 +73,10 @@ def cases() -> dict[str, Case]:
     for count in (2, 4, 5, 7):
         for pattern in ("white_list", "black_list"):
             for turn in range(3):
-                names = (*several[turn:count], *several[:turn])
+                expressions = (*several[turn:count], *several[:turn])
                 case = _case(
-                    {"m": dict.fromkeys(names, 2), "n": {"orders": 1}}, dict.fromkeys(TOPICS, 3)
+                    {"m": dict.fromkeys(expressions, 2), "n": {"orders": 1}},
+                    dict.fromkeys(TOPICS, 3),
                 )
                 case["members"]["m"]["pattern"] = pattern
                 found[f"{pattern}-{count}-{turn}"] = case
