@@ -130,7 +130,23 @@ def test_equal_text_needs_no_resolution() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ({"version": 1, "host": "k", "port": 9092, "jmx_port": -1}, {("k", 9092)}),
+        # As 0.8.0 to 0.8.2.2, and 0.10.2.2, write it.
+        (
+            {"host": "k", "jmx_port": -1, "port": 9092, "timestamp": "1795825529770", "version": 1},
+            {("k", 9092)},
+        ),
+        (
+            {
+                "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+                "endpoints": ["PLAINTEXT://k:9092"],
+                "jmx_port": -1,
+                "host": "k",
+                "timestamp": "1795825544333",
+                "port": 9092,
+                "version": 4,
+            },
+            {("k", 9092)},
+        ),
         (
             {"host": "k", "port": 9092, "endpoints": ["PLAINTEXT://k:9092", "SSL://k:9093"]},
             {("k", 9092), ("k", 9093)},
