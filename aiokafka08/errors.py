@@ -79,6 +79,13 @@ class KafkaConfigurationError(KafkaError):
     """Options contradict each other, or need an extra that isn't installed."""
 
 
+class ZookeeperMismatchError(KafkaConfigurationError):
+    """`zookeeper_connect` isn't the ZooKeeper of the brokers; the text names what both know.
+
+    Nothing was read or written there for a group, an offset or a topic.
+    """
+
+
 class KafkaConnectionError(KafkaError):
     """A connection could not be made, or broke before the response arrived."""
 

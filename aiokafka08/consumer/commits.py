@@ -268,10 +268,15 @@ class Committer:
         try:
             self.check_session()  # the session may have ended since
             if isinstance(offsets, frozenset):
-                committed = await self._store.fetch(
+                # The search for positions reports an offset that can't be read.
+                committed = await self._store.fetch_each(
                     offsets, timeout_s=max(deadline - loop.time(), 0)
                 )
-                offsets = {tp: commit for tp, commit in committed.items() if commit is not None}
+                offsets = {
+                    tp: commit
+                    for tp, commit in committed.items()
+                    if isinstance(commit, OffsetAndMetadata)
+                }
                 if not offsets:
                     return
                 self.check_session()

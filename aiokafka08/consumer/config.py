@@ -61,6 +61,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool
     offsets_storage: str | None
     zookeeper_connect: str | None
+    zookeeper_check: str | None
 
 
 def consumer_config(
@@ -91,6 +92,7 @@ def consumer_config(
     client_rack: object,
     offsets_storage: str | None,
     zookeeper_connect: str | None,
+    zookeeper_check: str | None,
     headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
@@ -131,6 +133,8 @@ def consumer_config(
         offsets_storage = default_of("offsets_storage", offsets_storage)
     zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
     check_one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
+    zookeeper_check = default_of("zookeeper_check", zookeeper_check)
+    check_one_of("zookeeper_check", zookeeper_check, [None, "refuse", "warn"])
     if zookeeper_connect == "" or (
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
     ):
@@ -184,6 +188,7 @@ def consumer_config(
         exclude_internal_topics=check_boolean("exclude_internal_topics", exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
+        zookeeper_check=zookeeper_check,
     )
 
 

@@ -42,6 +42,7 @@ from aiokafka08._core.net.config import (
     as_integer,
     callable_or_none,
     check_positive,
+    ZookeeperCheck,
     net_config,
     numbered_client_id,
 )
@@ -182,6 +183,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
+            its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
+            before anything is read or written there. "warn": log a warning, for addresses that are
+            translated on the way (NAT, a proxy). None: "refuse" (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
             on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In
@@ -249,6 +254,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         client_rack: str | None = None,
         offsets_storage: OffsetsStorage | None = None,
         zookeeper_connect: str | None = None,
+        zookeeper_check: ZookeeperCheck | None = None,
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,
         start_timeout_ms: int | None = None,
@@ -307,6 +313,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             client_rack=client_rack,
             offsets_storage=offsets_storage,
             zookeeper_connect=zookeeper_connect,
+            zookeeper_check=zookeeper_check,
             headers=headers,
         )
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
@@ -371,6 +378,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 committed offsets; the text has the last error and the coordinator's address.
             KafkaUnavailableError: other members haven't released their partitions, or are left in
                 ZooKeeper (above: `rebalance_max_retries`).
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """

@@ -157,11 +157,18 @@ class ConsumerEngine:
             from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 
             coordinator = CoordinatorLookup(router, group)
+        zookeeper = None
+        if coordinator is not None and self.config.zookeeper_connect is not None:
+            from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+
+            zookeeper = ClusterZookeeper(
+                router, self.config.zookeeper_connect, self.config.zookeeper_check
+            )
         store = await choose_offset_store(
             router,
             coordinator,
             self.config.offsets_storage,
-            self.config.zookeeper_connect,
+            zookeeper,
             timeout_s=router.config.start_timeout_s,
             check_session=self.commits.check_session,
         )
@@ -179,6 +186,7 @@ class ConsumerEngine:
             self,
             self.member_state,
             coordinator,
+            zookeeper,
         )
         self.fetcher.start()
         net = router.config

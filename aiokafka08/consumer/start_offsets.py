@@ -203,7 +203,7 @@ class StartOffsets:
 
     async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
-            commits = await self._store.fetch(
+            commits = await self._store.fetch_each(
                 [search.cursor.topic_partition for search in searches], timeout_s=self._fetch_s
             )
         except KafkaError as error:
@@ -213,7 +213,18 @@ class StartOffsets:
             return
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
-            if committed is not None:
+            if isinstance(committed, KafkaError) and not is_final(committed):
+                # Only somebody who mends the stored offset ends this, so the retries are silent.
+                is_known = self._failures.get(cursor) == str(committed)
+                self._retry_later(cursor, None if is_known else committed)
+            elif isinstance(committed, KafkaError):
+                # A consumer without a group imports nothing of stores.
+                from aiokafka08._core.offset_store.responses import with_text
+
+                topic, partition = cursor.topic_partition
+                where = f"topic {topic!r}, partition {partition}: its committed offset isn't known"
+                self._fail(cursor, with_text(committed, f"{where}: {committed}"))
+            elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
                 cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next

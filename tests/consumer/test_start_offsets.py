@@ -11,6 +11,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
@@ -315,3 +316,22 @@ async def test_second_seek_to_end_is_answered_by_its_own_request(
     await consumer.seek_to_end(tp(0))
     await seeking
     assert await consumer.position(tp(0)) == 3
+
+
+async def test_refused_committed_offset_delays_no_other_partition(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """As with an ACL of a topic, or of one node in ZooKeeper."""
+    cluster.fault(OffsetFetchRequest, then=Answer(29, only=[("t", 0)]), times=None)
+    for partition in (0, 1):
+        cluster.append("t", partition, values(0, 1))
+    consumer = make_consumer(group_id="g", auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    with pytest.raises(
+        TopicAuthorizationFailedError,
+        match="topic 't', partition 0: its committed offset isn't known",
+    ):
+        await consumer.getone(tp(0))
+    async with asyncio.timeout(10):
+        assert (await consumer.getone(tp(1))).partition == 1

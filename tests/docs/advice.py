@@ -12,6 +12,8 @@ ERRORS: dict[str, str] = {
     "IllegalArgumentError": "Mend the argument that the text names.",
     "KafkaConfigurationError": "Change one of the options that the text names, or install the "
     "extra.",
+    "ZookeeperMismatchError": "Correct `zookeeper_connect`, its chroot, or `bootstrap_servers`. If "
+    "something translates the brokers' addresses, set `zookeeper_check='warn'`.",
     "KafkaConnectionError": "Nothing while calls are retried. If it lasts: address, port, "
     "firewall, `advertised.host.name` of the broker.",
     "CertificateError": "Compare the certificate with the host name, and the CA in `ssl_context`.",

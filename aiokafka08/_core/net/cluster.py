@@ -74,6 +74,8 @@ class ClusterSnapshot:
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     controller_id: int = -1
+    cluster_id: str | None = None
+    """None until a broker from 0.10.1 on has responded."""
 
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         """Return the partitions of a topic by number; none if the topic is unknown."""
@@ -131,6 +133,7 @@ class ClusterSnapshot:
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
             topics=MappingProxyType(topics),
             controller_id=response.controller_id if response.brokers else self.controller_id,
+            cluster_id=response.cluster_id or self.cluster_id,
         )
 
 

@@ -55,6 +55,7 @@ BootstrapServers = str | Iterable[str | Address]
 ApiVersion = str | tuple[int, ...] | None
 SecurityProtocol = Literal["PLAINTEXT", "SSL"]
 OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
+ZookeeperCheck = Literal["refuse", "warn"]
 
 
 def address_text(address: Address) -> str:

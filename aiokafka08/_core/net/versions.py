@@ -84,13 +84,13 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.PRODUCE: range(3),
     ApiKey.FETCH: range(3),
     ApiKey.LIST_OFFSETS: range(2),
-    ApiKey.METADATA: range(2),
+    ApiKey.METADATA: range(3),
     ApiKey.OFFSET_FETCH: range(3),
     ApiKey.API_VERSIONS: range(1),
     ApiKey.DELETE_GROUPS: range(1),
 }
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
-    (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1)},
+    (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
     (1, 1): {ApiKey.DELETE_GROUPS: range(0)},
 }

@@ -38,6 +38,7 @@ from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.node import Lane
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import NO_GENERATION, NO_MEMBER, MemberState
 from aiokafka08.consumer.membership import Assignee
@@ -97,6 +98,7 @@ class BrokerGroup:
     Args:
         assignors: by name; the coordinator chooses one that all members have.
         member_state: written here, read by commits.
+        zookeeper: that of `zookeeper_connect`, where the group may have members; None without it.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class BrokerGroup:
         assignee: Assignee,
         member_state: MemberState,
         coordinator: CoordinatorLookup,
+        zookeeper: ClusterZookeeper | None,
     ) -> None:
         self._config = config
         self._assignors = assignors
@@ -124,9 +127,9 @@ class BrokerGroup:
         self._needs_rejoin = False
         self._is_idle = False  # no read call within `max_poll_interval_ms`
         self._zookeeper_members: ZookeeperMembers | None = None  # None also once they have left
-        if config.zookeeper_connect is not None:
+        if zookeeper is not None:
             self._zookeeper_members = ZookeeperMembers(
-                config, coordinator.group, config.zookeeper_connect, router.telemetry
+                config, coordinator.group, zookeeper, router.telemetry
             )
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
@@ -157,6 +160,7 @@ class BrokerGroup:
             KafkaTimeoutError: within that time the coordinator couldn't be reached, or refused
                 this member again and again; the text has the last error.
             KafkaUnavailableError: the group has members in ZooKeeper.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()

@@ -26,6 +26,7 @@ from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 if TYPE_CHECKING:  # a consumer without a group imports nothing of groups
     from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+    from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
     from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 
@@ -79,28 +80,28 @@ def choose_membership(
     assignee: Assignee,
     member_state: MemberState,
     coordinator: CoordinatorLookup | None,
+    zookeeper: ClusterZookeeper | None,
 ) -> Membership:
     """Return the membership for these options and the broker line that the router has detected.
 
     Args:
         assignors: what `check_group_options` returned.
         coordinator: the group's coordinator; None without a group.
+        zookeeper: that of `zookeeper_connect`; None without it.
     """
     if coordinator is None:
         return NoGroup(router, subscription, assignee)
-    if config.zookeeper_connect is None or _has_groups(router):
-        if config.zookeeper_connect is not None:
+    if zookeeper is None or _has_groups(router):
+        if zookeeper is not None:
             check_heartbeat(config)
         from aiokafka08.consumer.membership.broker_group import BrokerGroup
 
         return BrokerGroup(
-            config, assignors, router, subscription, assignee, member_state, coordinator
+            config, assignors, router, subscription, assignee, member_state, coordinator, zookeeper
         )
     from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 
-    return ZookeeperGroup(
-        config, router, subscription, assignee, member_state, config.zookeeper_connect
-    )
+    return ZookeeperGroup(config, router, subscription, assignee, member_state, zookeeper)
 
 
 def check_subscribe(config: ConsumerConfig, router: Router) -> None:

@@ -29,6 +29,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
@@ -64,7 +65,7 @@ class ZookeeperGroup:
     Args:
         member_state: written here, so that `consumer.commits` refuses commits once the session has
             ended.
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ZookeeperGroup:
         subscription: Subscription,
         assignee: Assignee,
         member_state: MemberState,
-        connect: str,
+        zookeeper: ClusterZookeeper,
     ) -> None:
         self._group = config.group_id or ""
         self._strategy = scala_strategy(config.assignment_strategies)
@@ -83,10 +84,10 @@ class ZookeeperGroup:
         self._subscription = subscription
         self._assignee = assignee
         self._member_state = member_state
-        self._connect = connect
+        self._zookeeper = zookeeper
         self._notifier = Notifier()
         self._session = ZookeeperSession(
-            connect, "aiokafka08.consumer.kazoo", self._threadsafe(self._on_session_state)
+            zookeeper, "aiokafka08.consumer.kazoo", self._threadsafe(self._on_session_state)
         )
         self._registry: ScalaRegistry | None = None
         self._owned: dict[TopicPartition, str] = {}  # partitions that are read → their threads
@@ -111,17 +112,19 @@ class ZookeeperGroup:
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: the chroot doesn't exist; or other members didn't release
                 partitions.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
         """
         loop = asyncio.get_running_loop()
         self._first_round = loop.create_future()
         client = await self._session.open(self._config.session_timeout_s)
         self._registry = ScalaRegistry(
             client,
-            self._connect,
+            self._zookeeper.connect,
             self._group,
             self._config.session_timeout_s,
             self._threadsafe(self.on_change),
             self._router.config.client_id,
+            self._session.verify,
         )
         self._check_loop()
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
@@ -280,6 +283,7 @@ class ZookeeperGroup:
         self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
+        await self._zookeeper.prepare(self._config.session_timeout_s)
         snapshot = await self._in_thread(registry.register_and_read, topics)
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         is_current = wanted == self._owned and number == self._subscription_number

@@ -88,7 +88,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
     controller_id = -1
     if context.layout:
         controller_id = state.controller()
-    return Reply(MetadataResponse(brokers, controller_id, topics))
+    cluster_id = state.cluster_id if context.layout >= 2 else None
+    return Reply(MetadataResponse(brokers, controller_id, topics, cluster_id=cluster_id))
 
 
 def known_brokers(context: RequestContext) -> list[Broker]:

@@ -291,8 +291,8 @@ MUTANTS = (
     Mutant(
         "committed offsets are ignored",
         "consumer/start_offsets.py",
-        "            if committed is not None:\n",
-        "            if committed is None and False:\n",
+        "            elif committed is not None:\n",
+        "            elif committed is None and False:\n",
     ),
     Mutant(
         "partitions begin 50 messages before the committed offset",
