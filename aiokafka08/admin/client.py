@@ -21,10 +21,10 @@ from aiokafka08._core.net.config import (
     BootstrapServers,
     OffsetsStorage,
     SecurityProtocol,
-    callable_or_none,
-    check_positive,
     ZookeeperCheck,
+    callable_or_none,
     check_one_of,
+    check_positive,
     net_config,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle

@@ -39,10 +39,10 @@ from aiokafka08._core.net.config import (
     NetConfig,
     OffsetsStorage,
     SecurityProtocol,
+    ZookeeperCheck,
     as_integer,
     callable_or_none,
     check_positive,
-    ZookeeperCheck,
     net_config,
     numbered_client_id,
 )
