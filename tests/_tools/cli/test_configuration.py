@@ -115,3 +115,29 @@ def test_password_is_in_no_output(cli: RunCommand, tmp_path: Path) -> None:
     assert done.code == 2
     assert "/nowhere.pem" in done.err
     assert "hush" not in done.err
+
+
+def test_brokers_of_the_command_line_take_no_zookeeper_of_a_profile(
+    cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of the profile's cluster would be deleted; what reads only goes on without it."""
+    text = """
+        [profiles.prod]
+        bootstrap.servers = "prod:9092"
+        zookeeper.connect = "zk-prod:2181"
+    """
+    write(profiles_path(), text)
+    server = ("-b", cluster.bootstrap_servers, "--profile", "prod")
+    done = cli("topic", "delete", "orders", "--yes", *server)
+    assert done.code == 1
+    first, second = done.err.splitlines()
+    assert first.startswith("aiokafka08: zookeeper.connect='zk-prod:2181' (")
+    assert first.endswith(
+        "config.toml, profile prod) isn't used beside brokers on the command line, which may be of "
+        "another cluster. If it is theirs, give --zookeeper zk-prod:2181 too"
+    )
+    assert "Give --zookeeper host:2181/chroot" in second
+    monkeypatch.setenv("AIOKAFKA08_ZOOKEEPER_CONNECT", "zk:2181")
+    done = cli("topics", "-q", "-b", cluster.bootstrap_servers)
+    assert (done.code, done.lines) == (0, ["orders"])
+    assert "zookeeper.connect='zk:2181' (environment) isn't used beside" in done.err
