@@ -70,7 +70,7 @@ def advertised_address(host: str, port: int) -> Address:
     Brokers advertise what `advertised.host.name` or `advertised.listeners` says: "[::1]" too.
     Java's clients accept it.
     """
-    if host.startswith("[") and host.endswith("]"):
+    if host.startswith("[") and host.endswith("]") and ":" in host:
         host = host[1:-1]
     return host, port
 

@@ -342,7 +342,8 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     frame = yield Probe(ApiVersionsRequest(), 0, fresh=True)
     if frame is None:
         raise KafkaProtocolError(
-            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, or a TLS listener "
+            "it closes on ListOffsets and on ApiVersions: not a Kafka broker, a balancer without a "
+            "broker behind it, or a TLS listener "
             "(set security_protocol='SSL' and ssl_context; for commands security.protocol=SSL and "
             "ssl.ca.location), or one that demands a client certificate "
             "(ssl_context.load_cert_chain; for commands ssl.certificate.location)"
