@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, slices_of
+from tests.consumer.conftest import MakeConsumer, slices_of, tp, values
 from tests.support.waiting import until
 
 POLLS = 10
@@ -61,3 +61,29 @@ async def test_empty_response_wakes_no_waiting_call(
     cluster.append("t", 0, [b"new"])
     await reading
     assert call.suspended == suspended
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"fetch_min_bytes": 0}, {"fetch_max_wait_ms": 0}, {"fetch_max_wait_ms": 1}]
+)
+async def test_idle_consumer_pauses_between_requests(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, options: dict[str, int], is_full: bool
+) -> None:
+    """Also if the broker may respond at once, and if the user doesn't read another partition. A
+    new message ends the pause."""
+    small = {"max_partition_fetch_bytes": 1000, "fetch_max_bytes": 2000} if is_full else {}
+    consumer = make_consumer(**options, **small)
+    consumer.assign([tp(0), tp(2)])
+    if is_full:
+        cluster.append("t", 0, values(0, 3000))
+    await consumer.start()
+    if is_full:
+        assert await consumer.getmany(tp(0), timeout_ms=5000, max_records=1)
+    loop = asyncio.get_running_loop()
+    polls, end = consumer.metrics()["fetch_requests"], loop.time() + 0.6
+    while loop.time() < end:
+        await asyncio.sleep(0.01)
+    assert consumer.metrics()["fetch_requests"] - polls <= 20
+    cluster.append("t", 2, [b"new"])
+    assert (await asyncio.wait_for(consumer.getone(tp(2)), 5)).value == b"new"
