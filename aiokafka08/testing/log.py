@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import takewhile
 from typing import Final
 
-from aiokafka08.protocol.message_set import LOG_APPEND_TIME
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME, MIN_MESSAGE_BYTES
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.testing.message_sets import (
     HEADER_BYTES,
@@ -35,6 +35,10 @@ from aiokafka08.testing.message_sets import (
 _BLOCK_BYTES: Final = 1 << 20
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
+
+
+class DamagedLogError(Exception):
+    """A search of the log fails at bytes that are no message."""
 
 
 class _Block:
@@ -60,16 +64,23 @@ class _Block:
             self.data += data
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the first entry with an offset >= `offset`."""
+        """Return the position of the first entry with an offset >= `offset`.
+
+        Raises:
+            DamagedLogError: the search meets a size field that is too small for a message.
+        """
         at = bisect_left(self.lasts, offset)
         if at == len(self.lasts):
             return len(self.data)
         data, pos = self.data, self.starts[at]
-        while True:
+        while len(data) - pos >= HEADER_BYTES:
             entry_offset, size = _unpack_offset_size(data, pos)
             if entry_offset >= offset:
                 return pos
+            if size < MIN_MESSAGE_BYTES[0]:
+                raise DamagedLogError(f"Invalid message size: {size}")
             pos += HEADER_BYTES + size
+        return len(data)
 
 
 class _Segment:

@@ -38,6 +38,7 @@ from aiokafka08.testing.handlers.outcome import (
     by_partition,
     group_by_topic,
 )
+from aiokafka08.testing.log import DamagedLogError
 from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 
@@ -160,13 +161,16 @@ def _view_partition(
     if max_bytes < 0 and offset < log.end_offset:
         return _PartitionView(None, UnknownError.errno)
     limit = None if context.line.waits_for_unlimited_bytes else max_bytes
-    return _PartitionView(
-        partition,
-        0,
-        log.readable_bytes(offset, max_bytes, high_watermark),
-        log.readable_bytes(offset, limit, high_watermark),
-        log.is_behind_last_segment(offset, high_watermark),
-    )
+    try:
+        return _PartitionView(
+            partition,
+            0,
+            log.readable_bytes(offset, max_bytes, high_watermark),
+            log.readable_bytes(offset, limit, high_watermark),
+            log.is_behind_last_segment(offset, high_watermark),
+        )
+    except DamagedLogError:  # docs/brokers.md 7.17
+        return _PartitionView(None, UnknownError.errno)
 
 
 def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> Work[Buffer]:
