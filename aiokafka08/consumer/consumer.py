@@ -110,9 +110,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             again until they return, or until you `seek()` past it. None leaves bytes as they are
             (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
-            on (default 500). Brokers 0.8.0 and 0.8.1 hold back the error of a partition, and
-            sometimes data, until the whole wait is over; so a client with a `group_id` lets them
-            wait for at most 100 ms.
+            on (default 500). While no messages come, it waits for the first one for up to 100 ms,
+            also with smaller values, and with `fetch_min_bytes=0`. Brokers 0.8.0 and 0.8.1 hold
+            back the error of a partition, and sometimes data, until the whole wait is over; so a
+            client with a `group_id` lets them wait for at most 100 ms.
             Messages that are in the log come without this wait, also after a `seek()`, `resume()`
             or a new assignment: the client then opens a second connection to the broker.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all

@@ -28,6 +28,7 @@ from aiokafka08._core.ranges.next_fetch import (
     fetch_error,
     not_a_message,
     too_large,
+    unreadable,
 )
 from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
@@ -38,7 +39,6 @@ from aiokafka08.errors import (
     UnknownError,
     action_for,
 )
-from aiokafka08.protocol.message_set import corrupt
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
@@ -512,11 +512,11 @@ class Cursor:
         if action is Action.REFRESH:
             self.back_off(now)
             return FetchResult.REFRESH
-        if isinstance(error, UnknownError) and offset in self._damaged_offsets:
-            # The broker reads over the damage to find the offset, and fails (docs/brokers.md 7.17).
+        if isinstance(error, UnknownError) and (
+            self.next_fetch.meets_damage or offset in self._damaged_offsets
+        ):
             self._tries = 0
-            why = "it is damaged, and the broker fails to read it too (error -1)"
-            return self.fail(corrupt(self.topic_partition, offset, None, why), now)
+            return self.fail(unreadable(self.topic_partition, offset), now)
         if action is Action.FINAL or self._tries >= self._max_tries:
             self._tries = 0
             if isinstance(error, CorruptRecordException):

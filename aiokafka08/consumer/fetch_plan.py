@@ -39,6 +39,9 @@ ALONE_WAIT_S: Final = 0.5
 """The shortest wait of a request that tests whether the broker returns at once or holds the
 response back until the wait is over (see `next_fetch`)."""
 
+IDLE_WAIT_S: Final = 0.1
+"""How long a request may at least wait after an empty response; see `FetchQueue.idle`."""
+
 MAX_EXPECTED_BYTES: Final = 8 * 1024 * 1024
 """The most bytes that are expected in the response to one request; the remaining partitions come
 first in the next one. So a consumer that is behind in 1,000 partitions gets its first messages
@@ -52,6 +55,8 @@ class FetchPlan:
     fetches: list[PartitionFetch]
     wait_s: float
     alone: bool
+    idle: bool = False
+    """Whether any byte ends the wait, whatever `fetch_min_bytes` says."""
 
 
 class FetchQueue:
@@ -63,6 +68,9 @@ class FetchQueue:
             that partition waits in the queue of `fetch_memory`.
         failing: whether the broker's response is overdue, or its last request has failed; set by
             `fail`, and cleared by `fetcher` when a response comes.
+        idle: set by `fetcher`: the options let the broker respond at once, and its last response
+            was empty. The next request then waits for the first byte, for up to IDLE_WAIT_S.
+            Without this pause an idle consumer would take all of a CPU.
     """
 
     def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
@@ -70,6 +78,7 @@ class FetchQueue:
         self.cursors: set[Cursor] = set()
         self.queued = False
         self.failing = False
+        self.idle = False
         self._memory = memory
         self._max_wait_s = max_wait_s
         self._ready: dict[Cursor, None] = {}  # in the order in which they became ready
@@ -207,7 +216,7 @@ class FetchQueue:
             fetch.cursor.urgent = False
         if alone is not None:
             return FetchPlan(fetches, max(self._max_wait_s, ALONE_WAIT_S), True)
-        return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False)
+        return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False, self.idle)
 
     def _begin_fetches(self, chosen: list[Cursor]) -> list[PartitionFetch]:
         """Begin the fetches of one request. A partition that can't borrow the memory that it needs
@@ -246,6 +255,7 @@ class FetchQueue:
         """
         if self._ready:  # MAX_EXPECTED_BYTES left some out
             return 0.0
+        longest_s = max(self._max_wait_s, IDLE_WAIT_S) if self.idle else self._max_wait_s
         if not self._full and not self._urgent_in_flight:
-            return self._max_wait_s
-        return min(max(now - self._last_left_out, SHORT_WAIT_S), self._max_wait_s)
+            return longest_s
+        return min(max(now - self._last_left_out, SHORT_WAIT_S), longest_s)

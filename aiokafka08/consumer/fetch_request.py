@@ -34,7 +34,9 @@ def make_request(plan: FetchPlan, min_bytes: int) -> FetchRequest:
         for topic, partition in (fetch.cursor.topic_partition,)
     ]
     wait_ms = round(plan.wait_s * 1000)
-    return FetchRequest(-1, wait_ms, 1 if plan.alone else min_bytes, by_topic(partitions))
+    return FetchRequest(
+        -1, wait_ms, 1 if plan.alone or plan.idle else min_bytes, by_topic(partitions)
+    )
 
 
 def by_partition(response: FetchResponse) -> dict[tuple[str, int], FetchedPartition]:

@@ -50,7 +50,7 @@ from aiokafka08.consumer.cursor import (
     ResponseTime,
 )
 from aiokafka08.consumer.fetch_memory import FetchMemory
-from aiokafka08.consumer.fetch_plan import FetchPlan, FetchQueue
+from aiokafka08.consumer.fetch_plan import IDLE_WAIT_S, FetchPlan, FetchQueue
 from aiokafka08.consumer.fetch_request import (
     QuotaExceededError,
     by_partition,
@@ -132,6 +132,7 @@ class Fetcher:
         self._observer = observer
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
+        self._responds_at_once = min_bytes == 0 or max_wait_s < IDLE_WAIT_S
         self._new_slice = new_slice
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
@@ -293,6 +294,9 @@ class Fetcher:
                 continue
             backoff.reset()
             broker.is_throttled = False
+            queue.idle = self._responds_at_once and not any(
+                partition.message_set for partition in fetched.values()
+            )
             await self._apply_response(queue.node_id, plan, fetched, took)
 
     def _queue_changed(self, broker: _Broker) -> None:
@@ -583,7 +587,7 @@ class Fetcher:
         version = self._router.version(node_id)
         if version is not None and version.line in (BrokerLine.V0_8_0, BrokerLine.V0_8_1):
             return OLD_LINES_WAIT_S
-        return self._max_wait_s
+        return max(self._max_wait_s, IDLE_WAIT_S)
 
     async def _find_leaders(self) -> None:
         """Refresh the metadata while partitions have no leader.

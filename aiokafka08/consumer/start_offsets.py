@@ -83,6 +83,7 @@ class StartOffsets:
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
         self._store_failure: KafkaError | None = None  # of the last request to the store
         self._failures: dict[Cursor, str] = {}  # why the last attempt failed
+        self._unreadable: set[Cursor] = set()  # the store answered, but for this commit
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = Notifier()
 
@@ -116,6 +117,7 @@ class StartOffsets:
         self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
         self._failures.pop(cursor, None)
+        self._unreadable.discard(cursor)
         self._changed.notify()
 
     def failure(self, cursor: Cursor) -> str | None:
@@ -132,12 +134,16 @@ class StartOffsets:
     async def wait_committed(self, timeout_s: float) -> KafkaError | None:
         """Wait until the store has said what is committed for each cursor that needs it.
 
+        A commit that alone is unreadable isn't waited for: the other partitions go on.
+
         Returns:
             None; or the last error of the store if the time is over.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while any(
-            cursor.start is StartPosition.STORED and cursor.error is None
+            cursor.start is StartPosition.STORED
+            and cursor.error is None
+            and cursor not in self._unreadable
             for cursor in self._waiting
         ):
             if not await self._changed.wait(deadline):
@@ -216,6 +222,8 @@ class StartOffsets:
             if isinstance(committed, KafkaError) and not is_final(committed):
                 # Only somebody who mends the stored offset ends this, so the retries are silent.
                 is_known = self._failures.get(cursor) == str(committed)
+                self._unreadable.add(cursor)
+                self._changed.notify()
                 self._retry_later(cursor, None if is_known else committed)
             elif isinstance(committed, KafkaError):
                 # A consumer without a group imports nothing of stores.
@@ -335,6 +343,7 @@ class StartOffsets:
     def _end_search(self, cursor: Cursor) -> None:
         self._waiting.pop(cursor, None)
         self._failures.pop(cursor, None)
+        self._unreadable.discard(cursor)
 
     def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):

@@ -473,7 +473,9 @@ class EmbeddedCluster:
     ) -> None:
         """Append bytes unchanged and unchecked.
 
-        For tests with corrupt messages, gaps between offsets, or padding that is no message.
+        For tests with corrupt messages, gaps between offsets, or padding that is no message. A
+        fetch fails with error -1 if the search for its offset meets a size field below 14 in the
+        set of that offset, as on real brokers (docs/brokers.md 7.19).
 
         Args:
             next_offset: the offset of the next message after these bytes; None: one more than

@@ -20,11 +20,10 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import takewhile
 from typing import Final
 
-from aiokafka08.protocol.message_set import LOG_APPEND_TIME
+from aiokafka08.protocol.message_set import LOG_APPEND_TIME, MIN_MESSAGE_BYTES
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.testing.message_sets import (
     HEADER_BYTES,
-    MIN_MESSAGE_BYTES,
     MessageSetRejected,
     ValidatedSet,
     encode_set,
@@ -38,8 +37,8 @@ _OFFSET_SIZE: Final = struct.Struct(">qi")
 _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
 
 
-class DamagedLog(Exception):
-    """A search through the log has met a size field that doesn't lead to the next entry."""
+class DamagedLogError(Exception):
+    """A search of the log fails at bytes that are no message."""
 
 
 class _Block:
@@ -68,21 +67,20 @@ class _Block:
         """Return the position of the first entry with an offset >= `offset`.
 
         Raises:
-            DamagedLog: the size field of an entry before it is impossible.
+            DamagedLogError: the search meets a size field that is too small for a message.
         """
         at = bisect_left(self.lasts, offset)
         if at == len(self.lasts):
             return len(self.data)
         data, pos = self.data, self.starts[at]
-        while True:
+        while len(data) - pos >= HEADER_BYTES:
             entry_offset, size = _unpack_offset_size(data, pos)
             if entry_offset >= offset:
                 return pos
-            if size < MIN_MESSAGE_BYTES:
-                raise DamagedLog(f"search for offset {offset}: invalid message size {size}")
+            if size < MIN_MESSAGE_BYTES[0]:
+                raise DamagedLogError(f"Invalid message size: {size}")
             pos += HEADER_BYTES + size
-            if len(data) - pos < HEADER_BYTES:  # only a cut-off message is left
-                return len(data)
+        return len(data)
 
 
 class _Segment:

@@ -69,3 +69,19 @@ async def test_message_damaged_in_the_log_is_lost(
     assert (caught.value.offset, caught.value.resume) == (1, 2)
     source.seek(TP, 2)
     assert await read(source, 1) == [b"2"]
+
+
+async def test_damaged_size_names_the_next_readable_offset(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    """With `on_loss = "skip"` the bridge goes on there."""
+    cluster.append("t", 0, [b"0"])
+    cluster.append_raw("t", 0, bytes(400), next_offset=4)
+    cluster.append("t", 0, [b"4"])
+    source.add({TP: 0})
+    assert await read(source, 1) == [b"0"]
+    with pytest.raises(PartitionLostError, match="The next offset that can be read is 4") as caught:
+        await read(source, 1)
+    assert (caught.value.offset, caught.value.resume) == (1, 4)
+    source.seek(TP, 4)
+    assert await read(source, 1) == [b"4"]

@@ -33,6 +33,7 @@ from aiokafka08.telemetry import Event, PartitionFailed, Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.topics import NewTopic as NewBrokerTopic
+from tests.conformance.contract.wire.requests import wrapper
 from tests.consumer.conftest import until_no_fetch_is_in_flight
 from tests.consumer.raw_writer import writing
 from tests.support.waiting import eventually, until
@@ -234,7 +235,8 @@ async def test_cut_off_set_in_a_wrapper_is_raised_on_0_10(
             with pytest.raises(CorruptRecordException, match="cut off") as caught:
                 await asyncio.wait_for(read(), 20)
             assert (caught.value.partition, caught.value.offset) == (tp, 2)
-        consumer.seek(tp, caught.value.next_offset)
+        assert caught.value.next_offset == 3
+        consumer.seek(tp, 3)
         assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"after"
 
 
@@ -357,7 +359,7 @@ async def test_thousand_partitions_stay_within_their_memory(
 async def test_exceeded_quota_delays_and_fails_nothing(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
-    """docs/brokers.md 7.17."""
+    """docs/brokers.md 7.18."""
     cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
     topic = unique_topic("throttled")  # also the name of the client
     await asyncio.to_thread(cluster.create_topic, topic, 2)
@@ -475,3 +477,80 @@ async def test_offsets_by_time_on_each_line(
         if config:  # a second for coarse file times, and a segment: some six messages
             assert found[-1] is not None
             assert found[-1].offset >= 3
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany", "getmany_arrow"])
+async def test_damaged_log_is_raised_and_passed_on_0_8_2(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, call: str
+) -> None:
+    """A size field in the log file is 0. The broker fails to read over it (docs/brokers.md 7.19):
+    a seek to the next offset doesn't help, and one behind the next index entry does."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("damaged")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    tp = TopicPartition(topic, 0)
+    async with writing(cluster.bootstrap_servers) as writer:
+        for _ in range(200):
+            await writer.write(topic, 0, [bytes(100)] * 10)
+    damage_size_field(cluster, topic, message=25, message_bytes=126)
+    async with reading(cluster, tp, retry_backoff_ms=10) as consumer:
+        got = 0
+        async with asyncio.timeout(20):
+            while got < 25:
+                got += await count_of(consumer, call)
+        assert got == 25
+        with pytest.raises(CorruptRecordException, match="a clearly later offset") as caught:
+            await asyncio.wait_for(count_of(consumer, call), 20)
+        assert (caught.value.partition, caught.value.offset) == (tp, 25)
+        failures = consumer.metrics()["fetch_errors"]
+        consumer.seek(tp, 26)
+        await until(lambda: consumer.metrics()["fetch_errors"] > failures + 2)
+        assert await consumer.position(tp) == 26
+        consumer.seek(tp, 500)
+        assert (await asyncio.wait_for(consumer.getone(), 10)).offset == 500
+
+
+def damage_size_field(
+    cluster: RealCluster, topic: str, *, message: int, message_bytes: int
+) -> None:
+    """Overwrite the size field of one message of a log of equal ones with 0, while it is open."""
+    [log] = cluster.folder.glob(f"data-*/{topic}-0/*.log")
+    with log.open("r+b") as file:
+        file.seek(message * message_bytes + 8)
+        assert int.from_bytes(file.read(4), "big") == message_bytes - 12
+        file.seek(message * message_bytes + 8)
+        file.write(bytes(4))
+
+
+async def count_of(consumer: AIOKafkaConsumer, call: str) -> int:
+    """Return how many messages one call returns."""
+    if call == "getone":
+        await consumer.getone()
+        return 1
+    if call == "getmany":
+        return sum(map(len, (await consumer.getmany(timeout_ms=1000)).values()))
+    return (await consumer.getmany_arrow(timeout_ms=1000)).num_rows
+
+
+@pytest.mark.release("0.9.0.1")
+async def test_commit_within_a_shared_offset_repeats_it_on_0_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """0.9.0.1 stores a wrapper in a wrapper unchanged: five messages with one offset."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.9.0.1")
+    topic = unique_topic("nested")
+    await asyncio.to_thread(cluster.create_topic, topic)
+    tp = TopicPartition(topic, 0)
+    inner = wrapper(Codec.GZIP, b"".join(encode_entry(i, None, b"%d" % i) for i in range(5)))
+    async with writing(cluster.bootstrap_servers) as writer:
+        await writer.write(topic, 0, [b"before"])
+        await writer.write_sets(topic, [ProducePartition(0, wrapper(Codec.GZIP, inner))])
+        await writer.write(topic, 0, [b"after"])
+    group = {"group_id": topic, "enable_auto_commit": False}
+    async with reading(cluster, tp, **group) as consumer:
+        assert [(await consumer.getone()).value for _ in range(2)] == [b"before", b"0"]
+        await consumer.commit()
+    async with reading(cluster, tp, **group) as consumer:
+        got = [(await asyncio.wait_for(consumer.getone(), 10)).value for _ in range(6)]
+        assert got == [b"0", b"1", b"2", b"3", b"4", b"after"]
+        assert await consumer.position(tp) == 3

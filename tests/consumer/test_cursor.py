@@ -203,6 +203,32 @@ def test_final_code_raises_at_once() -> None:
         cursor.raise_error()
 
 
+def test_error_that_was_raised_before_keeps_back_no_fetch() -> None:
+    """It is new again elsewhere, after a seek, or if it is another one."""
+    cursor = make()
+    fetch = cursor.begin_fetch(SHARE)
+    assert respond(cursor, fetch, code=29) is FetchResult.ERROR
+    assert (cursor.fails_next, cursor.wants_fetch) == (True, False)
+    with pytest.raises(TopicAuthorizationFailedError):
+        cursor.raise_error()
+    pauses = []
+    for _ in range(3):
+        assert respond(cursor, cursor.begin_fetch(SHARE), code=29) is FetchResult.ERROR
+        assert (cursor.fails_next, cursor.wants_fetch) == (False, True)
+        assert cursor.has_output  # for a call that has nothing else
+        pauses.append(cursor.not_before - 50.0)
+    assert pauses == sorted(pauses)
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=2) is FetchResult.ERROR
+    assert (cursor.fails_next, cursor.wants_fetch) == (True, False)
+    with pytest.raises(CorruptRecordException):
+        cursor.raise_error()
+    assert respond(cursor, cursor.begin_fetch(SHARE), data(5)) is FetchResult.DATA
+    assert cursor.error is None
+    cursor.seek(5)
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=2) is FetchResult.ERROR
+    assert cursor.fails_next
+
+
 def test_corrupt_code_of_a_broker_names_the_offset() -> None:
     cursor = make()
     assert respond(cursor, cursor.begin_fetch(SHARE), code=2) is FetchResult.ERROR

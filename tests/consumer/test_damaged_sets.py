@@ -70,7 +70,7 @@ def entry_of_size(offset: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("size", [0, 5, 13, -1, -(2**31)])
+@pytest.mark.parametrize("size", [0, 13, -1])
 async def test_damaged_size_behind_good_messages_is_raised(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str, size: int
 ) -> None:

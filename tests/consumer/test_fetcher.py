@@ -193,7 +193,7 @@ async def test_broken_responses_lose_no_message(
 async def test_exceeded_quota_delays_and_fails_nothing(
     make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The response has no partition, and isn't a failure of any (docs/brokers.md 7.17)."""
+    """The response has no partition, and isn't a failure of any (docs/brokers.md 7.18)."""
     events: list[Event] = []
     caplog.set_level("INFO", "aiokafka08.consumer")
     async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:

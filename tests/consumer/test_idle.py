@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
-from tests.consumer.conftest import MakeConsumer, slices_of
+from tests.consumer.conftest import MakeConsumer, slices_of, tp, values
 from tests.support.waiting import until
 
 POLLS = 10
@@ -61,3 +61,31 @@ async def test_empty_response_wakes_no_waiting_call(
     cluster.append("t", 0, [b"new"])
     await reading
     assert call.suspended == suspended
+
+
+@pytest.mark.parametrize(
+    ("options", "is_full"),
+    [
+        ({"fetch_min_bytes": 0}, False),
+        ({"fetch_max_wait_ms": 0}, True),
+        ({"fetch_max_wait_ms": 1}, False),
+    ],
+)
+async def test_idle_consumer_pauses_between_requests(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, options: dict[str, int], is_full: bool
+) -> None:
+    """Also if the broker may respond at once, and if the user doesn't read another partition. A
+    new message ends the pause."""
+    small = {"max_partition_fetch_bytes": 1000, "fetch_max_bytes": 2000} if is_full else {}
+    consumer = make_consumer(**options, **small)
+    consumer.assign([tp(0), tp(2)])
+    if is_full:
+        cluster.append("t", 0, values(0, 3000))
+    await consumer.start()
+    if is_full:
+        assert await consumer.getmany(tp(0), timeout_ms=5000, max_records=1)
+    polls = consumer.metrics()["fetch_requests"]
+    await asyncio.sleep(0.4)  # several pauses
+    assert consumer.metrics()["fetch_requests"] - polls <= 20
+    cluster.append("t", 2, [b"new"])
+    assert (await asyncio.wait_for(consumer.getone(tp(2)), 5)).value == b"new"

@@ -184,13 +184,13 @@ def account(
     """
     left = Counter((one.offset, one.key, one.value) for one in records)
     known = set[tuple[int, bytes | None, bytes | None]]()
-    is_damaged = ends_in_damage(data)
+    is_damaged, has_falls = ends_in_damage(data), falls(data)
     assert not is_damaged or any(one.stop == _NO_END for one in raised), "the rest isn't raised"
-    for message in messages_of(data, start, limit, follows_offsets=follows_offsets):
+    messages = list(messages_of(data, start, limit, follows_offsets=follows_offsets))
+    is_damaged |= any(message.damage for message in messages)
+    for message in messages:
         found = message.offset, message.key, message.value
-        if message.damage:
-            is_damaged = True
-        elif left[found]:
+        if not message.damage and left[found]:
             left[found] -= 1
             known.add(found)
             continue
@@ -202,10 +202,11 @@ def account(
                 for one in raised
                 for at in (message.offset, message.covered_by)
             )
-            or (raised and message.own_offset < message.offset)  # another fetch began behind it
+            # What is damaged is fetched again, from behind the entry before.
+            or ((is_damaged or has_falls) and message.own_offset < message.offset)
         ), f"lost: {message}"
     # After an error those of one offset may be returned again.
-    again = +left if not raised else {one for one in +left if one not in known}
+    again = {one for one in +left if one not in known} if is_damaged or has_falls else +left
     assert not again, f"not in the set: {again}"
-    if not is_damaged and not falls(data):
+    if not is_damaged and not has_falls:
         assert not raised, f"raised for a whole set: {raised}"

@@ -124,6 +124,9 @@ class NextFetch:
         offset: the next offset to fetch.
         size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
         alone: whether the next request must contain this partition only.
+        meets_damage: whether the last messages that came were followed by bytes that are no
+            message. These stand at `offset`, and the broker may fail to read over them
+            (docs/brokers.md 7.19).
     """
 
     __slots__ = (
@@ -134,6 +137,7 @@ class NextFetch:
         "_was_damaged",
         "_was_empty",
         "alone",
+        "meets_damage",
         "offset",
         "size_bytes",
     )
@@ -141,7 +145,7 @@ class NextFetch:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.size_bytes = 0
-        self.alone = False
+        self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
         self._damaged_at = -1  # where an offset has fallen in the last response
         self._was_empty = False  # the last response was empty, with the watermark above
@@ -186,6 +190,7 @@ class NextFetch:
                 if first != self.offset:
                     return FetchFinding(FetchStep.CORRUPT, next_offset=first)
             self.offset = summary.next_offset
+            self.meets_damage = _has_damaged_rest(message_set, summary)
             self._shrink(summary.whole_bytes)
             self.reset_search()
             return FetchFinding(FetchStep.DATA, message_set=message_set)
@@ -196,7 +201,7 @@ class NextFetch:
         rest_bytes = len(message_set) - summary.whole_bytes
         if summary.tail_size is not None:
             return self._grow_to_partial(summary, requested_bytes, limit_bytes)
-        if rest_bytes >= _OFFSET_SIZE.size and not _is_filler(message_set, summary.whole_bytes):
+        if _has_damaged_rest(message_set, summary):
             return FetchFinding(FetchStep.CORRUPT)
         if not summary.rises and _falls(message_set):
             return self._retry_damaged(None)
@@ -260,6 +265,7 @@ class NextFetch:
     def _use(self, usable: Buffer, next_offset: int) -> FetchFinding:
         """Use a part of a response."""
         self.offset = next_offset
+        self.meets_damage = _has_damaged_rest(usable, summarize_set(usable))
         self._shrink(len(usable))
         self.reset_search()
         return FetchFinding(FetchStep.DATA, message_set=usable)
@@ -380,6 +386,12 @@ def not_a_message(
     return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
 
 
+def unreadable(topic_partition: TopicPartition, offset: int) -> CorruptRecordException:
+    """Return the error for error -1 of a broker at an offset where damage was met."""
+    why = "it is damaged, and the broker fails to read it too (error -1)"
+    return corrupt(topic_partition, offset, None, why)
+
+
 def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and offset of each whole entry; stop where `summarize_set` does."""
     pos = 0
@@ -422,6 +434,16 @@ def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
         return next((record.offset for record in reader.read(1)), None)
     except CorruptRecordException as error:
         return error.offset  # raised again when the record is read
+
+
+def _has_damaged_rest(message_set: Buffer, summary: SetSummary) -> bool:
+    """Whether what follows the whole entries is neither a cut-off message nor a filler."""
+    at = summary.whole_bytes
+    return (
+        summary.tail_size is None
+        and len(message_set) - at >= _OFFSET_SIZE.size
+        and not _is_filler(message_set, at)
+    )
 
 
 def _is_filler(message_set: Buffer, at: int) -> bool:

@@ -44,6 +44,7 @@ from aiokafka08._core.ranges.next_fetch import (
     may_hide_large,
     not_a_message,
     too_large,
+    unreadable,
 )
 from aiokafka08._core.ranges.range_fetches import WAIT_S, RangeFetches
 from aiokafka08.errors import (
@@ -51,6 +52,7 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     OffsetOutOfRangeError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.message_set import (
@@ -239,6 +241,8 @@ class _RangeReader:
                     await self._verify_bounds(offset, refused)
                 elif is_final(error):
                     raise
+                elif isinstance(error, UnknownError) and self._next_fetch.meets_damage:
+                    raise unreadable(self._tp, offset) from error
                 if loop.time() >= deadline:
                     raise self._timed_out(error) from error
                 self.release_large()

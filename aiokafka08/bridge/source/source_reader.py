@@ -17,10 +17,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from aiokafka08._core.net.tls import ssl_context
+from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.source.addresses import START_TIMEOUT_MS, named_addresses
-from aiokafka08.bridge.source.source_clients import source_topic_configs
+from aiokafka08.bridge.source.source_clients import source_router, source_topic_configs
 from aiokafka08.bridge.source.source_release import left_out_by
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
@@ -282,4 +283,8 @@ class SourceReader:
             lost, text = (error.args[1], error.args[2], error.args[2] + 1), error.text
         tp, offset, resume = lost
         self.suspend(tp)
+        if resume is None:
+            async with source_router(self._config) as router:
+                resume = await find_readable(router, tp, offset + 1)
+            text += f". The next offset that can be read is {resume}"
         raise PartitionLostError(tp, offset, offset, offset, resume=resume, detail=text)

@@ -38,7 +38,7 @@ from aiokafka08.testing.handlers.outcome import (
     by_partition,
     group_by_topic,
 )
-from aiokafka08.testing.log import DamagedLog
+from aiokafka08.testing.log import DamagedLogError
 from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 
@@ -71,7 +71,6 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
       not; on 0.8.2 all that could be read without `max_bytes`; later what could be read.
     - A fetch returns data of one segment per partition.
     - On 0.10, Fetch v0 and v1 return message format 0.
-    - Error -1 if the search for the offset meets damage in the log.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
     client's), a limit of the whole response (there is none before Fetch v3), the race of
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
@@ -170,7 +169,7 @@ def _view_partition(
             log.readable_bytes(offset, limit, high_watermark),
             log.is_behind_last_segment(offset, high_watermark),
         )
-    except DamagedLog:
+    except DamagedLogError:  # docs/brokers.md 7.19
         return _PartitionView(None, UnknownError.errno)
 
 

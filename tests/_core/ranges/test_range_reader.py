@@ -13,7 +13,7 @@ import pytest
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import RawSet, read_range
-from aiokafka08._core.ranges.range_router import router_config
+from aiokafka08._core.ranges.range_router import open_range_router, router_config
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaTimeoutError,
@@ -504,3 +504,19 @@ async def test_cancelled_readers_cancel_their_request(
     await asyncio.gather(readers[1], return_exceptions=True)
     await asyncio.gather(request, return_exceptions=True)
     assert request.cancelled()
+
+
+async def test_damage_that_the_broker_fails_to_read_is_raised_at_once() -> None:
+    """It fails at the next offset with error -1 (docs/brokers.md 7.19)."""
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"0", b"1"])
+        cluster.append_raw("t", 0, bytes(400), next_offset=7)
+        cluster.append("t", 0, [b"7"])
+        network = {"bootstrap_servers": cluster.bootstrap_servers, "client_id": "reader"}
+        async with open_range_router(network) as router:
+            await router.metadata.refresh()
+            sets = read_range(router, TopicPartition("t", 0), 0, 8, timeout_s=60)
+            async with aclosing(sets), asyncio.timeout(10):
+                assert (await anext(sets)).end_offset == 2
+                with pytest.raises(CorruptRecordException, match=r"offset 2: .*error -1"):
+                    await anext(sets)

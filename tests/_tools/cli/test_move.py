@@ -454,3 +454,20 @@ def test_group_of_0_8_names_the_option_for_zookeeper(
     done = cli("kcat", *at, "-G", "g", "orders", "-e")
     assert done.code == 1
     assert done.err.endswith(f"{what}-X zookeeper.connect=host:2181/chroot{how}")
+
+
+@pytest.mark.parametrize("flags", [["--exit"], [], ["--group", "g"]])
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 2})
+def test_damaged_log_names_the_next_readable_offset(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str], flags: list[str]
+) -> None:
+    """A size field of 0; what came before is written."""
+    kafka_cluster.append("orders", 1, [b"0", b"1"])
+    kafka_cluster.append_raw("orders", 1, bytes(400), next_offset=7)
+    kafka_cluster.append("orders", 1, [b"7"])
+    read = cli("consume", "orders", *at, "--from", "beginning", *flags)
+    assert (read.code, read.out) == (1, b"0\n1\n")
+    assert "partition 1, offset 2" in read.err
+    assert "The next offset that can be read is 7: go on there with --from 1=7" in read.err
+    read = cli("consume", "orders", *at, "--from", "1=7", "--count", "1", *flags)
+    assert (read.code, read.out) == (0, b"7\n")

@@ -20,7 +20,8 @@ import pyarrow as pa
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import router_config
-from aiokafka08._tools.cli.moving.read_plan import OffsetSpan, PartitionRange
+from aiokafka08._tools.cli.moving.positions import OffsetSpan
+from aiokafka08._tools.cli.moving.read_plan import PartitionRange
 from aiokafka08._tools.cli.moving.read_records import read_bounded
 from aiokafka08.errors import CorruptRecordException, KafkaError, RecordTooLargeError
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, Columns
@@ -40,7 +41,7 @@ _PATIENCE_S = 300.0
 _THREAD_S = 1.0
 """Virtual seconds until the simulated threads, which have opened wrappers, have ended."""
 _MOST_ERRORS = 30
-_OPTIONS = {"request_timeout_ms": 60_000, "retry_backoff_ms": 20}
+_OPTIONS: dict[str, Any] = {"request_timeout_ms": 60_000, "retry_backoff_ms": 20}
 
 
 class NeverEnds(AssertionError):
@@ -147,9 +148,10 @@ async def _check(
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     await read_from(start, end, records)
-                start = None
+                break
             except KafkaError as error:
-                start = _note(error, raised, start)
+                raised.append(_raised(error, start))
+                start = error.next_offset if isinstance(error, CorruptRecordException) else None
     except TimeoutError:
         raise NeverEnds(f"{name}, from {start} on, after {records} and {raised}") from None
     seen.records += len(records)
@@ -162,15 +164,11 @@ async def _check(
             raise
 
 
-def _note(error: KafkaError, raised: list[Raised], start: int) -> int | None:
-    """Note what an error covers; return where to go on, or None."""
-    offset, next_offset = start, None
-    if isinstance(error, CorruptRecordException):
-        next_offset = error.next_offset
-    if isinstance(error, CorruptRecordException | RecordTooLargeError):
-        offset = start if error.offset is None else error.offset
-    raised.append(Raised.at(offset, next_offset))
-    return next_offset
+def _raised(error: KafkaError, start: int) -> Raised:
+    """Return what an error covers: one that names no offset, all of the rest."""
+    if isinstance(error, CorruptRecordException) and error.offset is not None:
+        return Raised.at(error.offset, error.next_offset)
+    return Raised.at(error.args[2] if isinstance(error, RecordTooLargeError) else start, None)
 
 
 async def _take_all(

@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "the position advances before messages are handed out",
         "consumer/record_buffer.py",
-        "        return self._current[-left - 1].offset + 1\n",
+        "        return min(self._current[-left - 1].offset + 1, self._current[-left].offset)\n",
         "        return self._current_end\n",
     ),
     Mutant(

@@ -19,6 +19,7 @@ from typing import Final, cast
 from aiokafka08._core.concurrency.rate import RateLimit
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08._tools.cli.connection import consumer, range_router
 from aiokafka08._tools.cli.moving.pipes import Output
 from aiokafka08._tools.cli.moving.positions import Bounds, PositionKind
@@ -42,7 +43,11 @@ from aiokafka08._tools.cli.records.types import (
 )
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.consumer.config import AutoOffsetReset
-from aiokafka08.errors import LeaderNotAvailableError, UnsupportedVersionError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    LeaderNotAvailableError,
+    UnsupportedVersionError,
+)
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
@@ -131,19 +136,37 @@ async def consume(
         copied = _Copied(job, encoder, output, progress, embedded_headers=embedded)
         stops = {range_.tp: range_.stop for range_ in ranges}
         with progress:
-            async with _source(settings, job, router, ranges, copied) as batches:
-                async for tp, batch in batches:
-                    if len(batch):
-                        await copied.add(tp, batch)
-                        if copied.is_complete:
-                            return
-                    elif on_end is not None:
-                        on_end(tp, stops.get(tp) or 0)
+            try:
+                async with _source(settings, job, router, ranges, copied) as batches:
+                    async for tp, batch in batches:
+                        if len(batch):
+                            await copied.add(tp, batch)
+                            if copied.is_complete:
+                                return
+                        elif on_end is not None:
+                            on_end(tp, stops.get(tp) or 0)
+            except CorruptRecordException as error:
+                raise await _with_way_out(error, router) from error
         if leaderless:
             raise LeaderNotAvailableError(
                 f"no leader within {_LEADER_S:g} s for {join_names(leaderless)}: not read. The "
                 "other partitions were read"
             )
+
+
+async def _with_way_out(error: CorruptRecordException, router: Router) -> CorruptRecordException:
+    """Return the error; if it names no next offset, one that names where reading can go on."""
+    tp, offset = error.partition, error.offset
+    if tp is None or offset is None or error.next_offset is not None:
+        return error
+    readable = await find_readable(router, tp, offset + 1)
+    return CorruptRecordException(
+        f"{error.text}. The next offset that can be read is {readable}: go on there with "
+        f"--from {tp.partition}={readable}",
+        partition=tp,
+        offset=offset,
+        next_offset=readable,
+    )
 
 
 def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:

@@ -1,0 +1,106 @@
+"""Find where a log can be read again behind damage that hides the next message.
+
+Without whole size fields a client doesn't see where the next message begins, and a broker doesn't
+either: it reads over the damage to find a later offset, and fails, until an index entry stands
+behind the damage (docs/brokers.md 7.19). The bridge and the command `consume` search with
+`find_readable`.
+
+Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.router import Lane, Router
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaProtocolError,
+    LeaderNotAvailableError,
+    UnknownError,
+    broker_error,
+)
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MessageSetReader,
+    summarize_set,
+)
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import LATEST
+from aiokafka08.structs import TopicPartition
+
+_FETCH_BYTES: Final = 64 * 1024
+_TRIES: Final = 3
+"""How often error -1 must come: a new leader may return it for a moment (docs/brokers.md 7.10)."""
+
+
+async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
+    """Return the first offset from which the leader returns a message, or the end of the log.
+
+    If damage stands at several places, it is the first one behind one of them.
+
+    Args:
+        router: a started one, whose lane for urgent fetches nothing else uses.
+        tp: the partition.
+        offset: the first offset to try, behind that of the damage.
+
+    Raises:
+        KafkaError: the leader doesn't respond, or with another error than -1.
+    """
+    end = (await list_offsets(router, {tp: LATEST}))[tp][0]
+    unreadable, found, step = offset - 1, min(offset, end), 1
+    while not await _is_readable(router, tp, found, end):
+        unreadable, found = found, min(found + step, end)
+        step *= 2
+    while found - unreadable > 1:
+        middle = (unreadable + found) // 2
+        if await _is_readable(router, tp, middle, end):
+            found = middle
+        else:
+            unreadable = middle
+    return found
+
+
+async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int) -> bool:
+    """Return whether a fetch at this offset brings a message, perhaps cut off at its end."""
+    if offset >= end:
+        return True
+    backoff = router.config.backoff()
+    for tries_left in reversed(range(_TRIES)):
+        fetched = await _fetch(router, tp, offset)
+        if not fetched.error_code:
+            break
+        error = broker_error(fetched.error_code, f"fetch of {tp.topic}/{tp.partition} at {offset}")
+        if not isinstance(error, UnknownError):
+            raise error
+        if not tries_left:
+            return False
+        await asyncio.sleep(backoff.next())
+    reader = MessageSetReader(
+        tp, fetched.message_set, offset, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES
+    )
+    try:
+        if records := reader.read(1):
+            return records[0].offset < end
+    except CorruptRecordException:
+        return False
+    summary = summarize_set(fetched.message_set)
+    rest = bytes(fetched.message_set[summary.whole_bytes : summary.whole_bytes + 8])
+    return summary.tail_size is not None and offset <= int.from_bytes(rest) < end
+
+
+async def _fetch(router: Router, tp: TopicPartition, offset: int) -> FetchedPartition:
+    leader = router.metadata.snapshot.leader(tp)
+    if leader is None:
+        raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition} has no known leader")
+    wanted = FetchPartition(tp.partition, offset, _FETCH_BYTES)
+    request = FetchRequest(-1, 0, 1, [Topic(tp.topic, [wanted])])
+    response = await router.request(request, node_id=leader, lane=Lane.URGENT_FETCH)
+    for topic in response.topics:
+        for fetched in topic.partitions:
+            if (topic.topic, fetched.partition) == tp:
+                return fetched
+    raise KafkaProtocolError(f"{tp.topic}/{tp.partition}: left out of the response to a fetch")
