@@ -383,7 +383,7 @@ async def test_a_new_version_is_detected_after_a_reconnect(
     _, port = node.address
     async with EmbeddedCluster(version="0.10", port=port):
         connection = await node.connection(Lane.FETCH)
-        assert connection.version.highest(MetadataRequest) == 1
+        assert connection.version.highest(MetadataRequest) == 2
         assert node.version is not None
         assert node.version.line is BrokerLine.V0_10
     assert [event.broker for event in telemetry.of(Connected)] == ["0.8", "0.10"]
