@@ -16,8 +16,9 @@ to disk, and the distribution aiokafka may be installed or not: programs that as
 
 Options that a framework doesn't pass get defaults from environment variables while this is
 installed: AIOKAFKA08_ZOOKEEPER_CONNECT is `zookeeper_connect` of consumers and admin clients,
-AIOKAFKA08_OFFSETS_STORAGE is `offsets_storage` of consumers with a group. AIOKAFKA08_HEADERS, the
-default of `headers`, holds without `install()`, too.
+AIOKAFKA08_ZOOKEEPER_CHECK is their `zookeeper_check`, and AIOKAFKA08_OFFSETS_STORAGE is
+`offsets_storage` of consumers with a group. AIOKAFKA08_HEADERS, the default of `headers`, holds
+without `install()`, too.
 
 Invariant: importing this module changes nothing, and `uninstall()` restores what `install()` has
 changed. Modules that were imported in between keep the classes that they have.
@@ -46,6 +47,7 @@ _VERSION: Final = "0.14.0"
 """The release of aiokafka whose names and signatures this package has."""
 _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
+    "zookeeper_check": "AIOKAFKA08_ZOOKEEPER_CHECK",
     "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
 }
 _defaults: dict[str, str] = {}

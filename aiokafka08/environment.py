@@ -46,6 +46,14 @@ def _new_seed(name: str) -> int:
     return int.from_bytes(os.urandom(8), "big")
 
 
+def _resolve(host: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(address[0]) for *_, address in found]
+
+
 class _RunInThread(Protocol):
     def __call__(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
@@ -75,6 +83,9 @@ new_number: Callable[[], int] = itertools.count(1).__next__
 
 host_name: Callable[[], str] = socket.gethostname
 """Returns the name of this machine."""
+
+resolve: Callable[[str], list[str]] = _resolve
+"""Returns the addresses of a host's name, none if it has none; blocks."""
 
 run_in_thread: _RunInThread = asyncio.to_thread
 """Runs `function(*arguments)`, which blocks, outside the event loop; to be awaited."""

@@ -79,6 +79,13 @@ class KafkaConfigurationError(KafkaError):
     """Options contradict each other, or need an extra that isn't installed."""
 
 
+class ZookeeperMismatchError(KafkaConfigurationError):
+    """`zookeeper_connect` isn't the ZooKeeper of the brokers; the text names what both know.
+
+    Nothing was read or written there for a group, an offset or a topic.
+    """
+
+
 class KafkaConnectionError(KafkaError):
     """A connection could not be made, or broke before the response arrived."""
 
@@ -278,7 +285,7 @@ class OffsetOutOfRangeError(BrokerResponseError):
 
 
 class CorruptRecordException(BrokerResponseError):
-    """A message fails its CRC or has impossible lengths.
+    """A message fails its CRC or has impossible lengths, or has no key for a compacted topic.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
     `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. None: the
@@ -602,7 +609,7 @@ class UnsupportedForMessageFormatError(BrokerResponseError):
 
 
 class UnsupportedCompressionTypeError(BrokerResponseError):
-    """The topic has `compression.type=zstd`, which brokers don't convert for requests this old."""
+    """The topic's messages are in zstd, which brokers don't convert for requests this old."""
 
     errno = 76
     message = "UNSUPPORTED_COMPRESSION_TYPE"

@@ -53,8 +53,30 @@ def create_ssl_context(
         )
     if certfile is not None:
         with _naming(certfile=certfile, keyfile=keyfile):
-            context.load_cert_chain(certfile, keyfile, password)
+            try:
+                context.load_cert_chain(certfile, keyfile, password)
+            except ssl.SSLError as error:
+                problem = _key_problem(keyfile or certfile, has_password=bool(password))
+                if problem is not None and not error.reason:
+                    error.strerror = problem
+                raise
     return context
+
+
+def _key_problem(keyfile: _Path, *, has_password: bool) -> str | None:
+    """Return why a private key can't be read, as text; None if its file doesn't show it.
+
+    OpenSSL says "PEM lib" for all of this.
+    """
+    with open(keyfile, "rb") as file:
+        pem = file.read()
+    if b"PRIVATE KEY" not in pem:
+        return "the file has no private key"
+    if b"ENCRYPTED" not in pem:
+        return None
+    if has_password:
+        return "the private key is encrypted, and the password is wrong (ssl.key.password)"
+    return "the private key is encrypted: expected its password (ssl.key.password)"
 
 
 @contextlib.contextmanager

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from aiokafka08 import environment
-from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS: Final = 30.0
@@ -360,9 +359,6 @@ class Telemetry:
 
     Attributes:
         counters: The sum of `amount` of all events, by `name`.
-
-    Raises:
-        IllegalArgumentError: The hook isn't callable.
     """
 
     def __init__(
@@ -372,8 +368,6 @@ class Telemetry:
         *,
         client_id: str = "",
     ) -> None:
-        if on_event is not None and not callable(on_event):
-            raise IllegalArgumentError(f"on_event={on_event!r}: expected a callable or None")
         self.counters: Counter[str] = Counter()
         self._on_event = on_event
         self._clock = clock

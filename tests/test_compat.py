@@ -118,7 +118,7 @@ from aiokafka08.admin import AIOKafkaAdminClient
 async def found(**options):
     consumer = AIOKafkaConsumer(**options)
     config, consumer = consumer._config, None
-    return config.zookeeper_connect, config.offsets_storage
+    return config.zookeeper_connect, config.zookeeper_check, config.offsets_storage
 
 import asyncio, warnings
 print(asyncio.run(found(group_id="g")))
@@ -126,7 +126,7 @@ aiokafka08.compat.install()
 print(asyncio.run(found(group_id="g")))
 print(asyncio.run(found()))
 print(asyncio.run(found(group_id="g", zookeeper_connect="own", offsets_storage="kafka")))
-print(AIOKafkaAdminClient()._connection.zookeeper_connect)
+print(AIOKafkaAdminClient()._connection.zookeeper.connect)
 aiokafka08.compat.uninstall()
 print(asyncio.run(found(group_id="g")))
 """
@@ -135,15 +135,16 @@ print(asyncio.run(found(group_id="g")))
 def test_defaults_from_the_environment_hold_while_installed(tmp_path: Path) -> None:
     environment = {
         "AIOKAFKA08_ZOOKEEPER_CONNECT": "zk:2181/c",
+        "AIOKAFKA08_ZOOKEEPER_CHECK": "warn",
         "AIOKAFKA08_OFFSETS_STORAGE": "dual",
     }
     assert run("-c", DEFAULTS, cwd=tmp_path, **environment).splitlines() == [
-        "(None, None)",
-        "('zk:2181/c', 'dual')",
-        "('zk:2181/c', None)",
-        "('own', 'kafka')",
+        "(None, None, None)",
+        "('zk:2181/c', 'warn', 'dual')",
+        "('zk:2181/c', 'warn', None)",
+        "('own', 'warn', 'kafka')",
         "zk:2181/c",
-        "(None, None)",
+        "(None, None, None)",
     ]
 
 

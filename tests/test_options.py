@@ -34,7 +34,10 @@ CLIENTS: Mapping[type, tuple[tuple[Callable[..., Any], ...], set[str]]] = {
         (net_config, consumer_config),
         {"topics", "loop", "allow_auto_create_topics", "on_event"},
     ),
-    AIOKafkaAdminClient: ((net_config,), {"loop", "zookeeper_connect", "on_event"}),
+    AIOKafkaAdminClient: (
+        (net_config,),
+        {"loop", "zookeeper_connect", "zookeeper_check", "on_event"},
+    ),
 }
 """The functions that check a client's options, and the options that the client checks itself."""
 

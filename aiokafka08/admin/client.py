@@ -21,11 +21,16 @@ from aiokafka08._core.net.config import (
     BootstrapServers,
     OffsetsStorage,
     SecurityProtocol,
+    ZookeeperCheck,
+    callable_or_none,
+    check_one_of,
+    check_positive,
     net_config,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08.admin.cluster_calls import ClusterCalls
 from aiokafka08.admin.cluster_description import ClusterDescription, TopicDescription
@@ -94,6 +99,10 @@ class AIOKafkaAdminClient:
             (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
+            its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
+            before anything is read or written there. "warn": log a warning, for addresses that are
+            translated on the way (NAT, a proxy). None: "refuse" (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
@@ -122,6 +131,7 @@ class AIOKafkaAdminClient:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
         zookeeper_connect: str | None = None,
+        zookeeper_check: ZookeeperCheck | None = None,
         start_timeout_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
@@ -143,13 +153,19 @@ class AIOKafkaAdminClient:
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
         )
+        callable_or_none("on_event", on_event)
         self._router = Router(config, Telemetry(on_event, client_id=config.client_id))
         metadata = self._router.metadata
         metadata.all_topics, metadata.may_create_topics = True, False
         self._lifecycle = Lifecycle("AIOKafkaAdminClient", config.client_id, "close()")
         zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
+        check = default_of("zookeeper_check", zookeeper_check)
+        check_one_of("zookeeper_check", check, [None, "refuse", "warn"])
+        zookeeper = None
+        if zookeeper_connect is not None:
+            zookeeper = ClusterZookeeper(self._router, zookeeper_connect, check)
         self._connection = connection = AdminConnection(
-            self._router, self._lifecycle, request_timeout_ms, zookeeper_connect
+            self._router, self._lifecycle, request_timeout_ms, zookeeper
         )
         self._cluster = ClusterCalls(connection)
         self._topic_changes = TopicChanges(connection)
@@ -201,6 +217,19 @@ class AIOKafkaAdminClient:
         await self.close()
 
     # --- topics and cluster -----------------------------------------------------------------------
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            IllegalStateError: the client isn't started, or was closed.
+        """
+        await self._cluster.ping(check_positive("timeout_ms", timeout_ms) / 1000)
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics; one that was just created may be missing."""
@@ -657,7 +686,7 @@ class AIOKafkaAdminClient:
             IllegalArgumentError: an offset is outside the log, or isn't one of the values above.
             UnsupportedVersionError: the brokers are of 0.8, or the offsets are in ZooKeeper, and
                 there is no `zookeeper_connect`: only ZooKeeper knows the members.
-            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             KafkaError: some offsets were not committed; the error names the partitions.
         """
         return await self._group_changes.reset_consumer_group_offsets(
@@ -701,7 +730,7 @@ class AIOKafkaAdminClient:
             IllegalStateError: the group has live members; the error names them.
             UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
                 is no `zookeeper_connect`.
-            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
         return await self._group_changes.check_group_change(group)
@@ -722,7 +751,7 @@ class AIOKafkaAdminClient:
             IllegalStateError: the group has live members; the error names them.
             UnsupportedVersionError: the group is in ZooKeeper, or the brokers are of 0.8, and there
                 is no `zookeeper_connect`.
-            KafkaUnavailableError: `zookeeper_connect` names none of the cluster's brokers.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
         return await self._group_changes.delete_stored_group(group)

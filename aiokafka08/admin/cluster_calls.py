@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
-from aiokafka08 import environment
 from aiokafka08._core.net.cluster import check_topic_names
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.topic_states import TopicNode, read_topic_nodes
@@ -86,6 +85,11 @@ class ClusterCalls:
         releases = await asyncio.gather(*map(self._release, nodes))
         return dict(zip(nodes, releases, strict=True))
 
+    async def ping(self, timeout_s: float) -> None:
+        """Return when some broker has responded."""
+        self._connection.check()
+        await self._router.ping(timeout_s)
+
     async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
         """Return for each broker, by node id, its version if it responds, or else its error."""
         self._connection.check()
@@ -104,14 +108,14 @@ class ClusterCalls:
     async def describe_topic_nodes(self) -> dict[str, TopicNode]:
         """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper."""
         self._connection.check()
-        if self._connection.zookeeper_connect is None:
+        if self._connection.zookeeper is None:
             raise UnsupportedVersionError(
                 "describe_topic_nodes: brokers have no request for it. Give zookeeper_connect="
                 "'host:2181/chroot'"
             )
-        return await environment.run_in_thread(
+        return await self._connection.run_on_zookeeper(
             read_topic_nodes,
-            self._connection.zookeeper_connect,
+            self._connection.zookeeper,
             self._router.config.request_timeout_s,
         )
 

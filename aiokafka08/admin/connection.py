@@ -9,14 +9,22 @@ Invariant: nothing here looks up a coordinator, since the first lookup would cre
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.requests.metadata import MetadataResponse
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class AdminConnection:
@@ -26,10 +34,11 @@ class AdminConnection:
         router: sends the requests.
         lifecycle: the client's.
         request_timeout_ms: the timeout of a call that has none of its own.
-        zookeeper_connect: the address and chroot; None without ZooKeeper.
+        zookeeper: that of `zookeeper_connect`; None without it.
 
     Attributes:
-        topic_nodes, group_nodes: topics and groups in ZooKeeper; None without `zookeeper_connect`.
+        topic_nodes, group_nodes: topics and groups in ZooKeeper, for `run_on_zookeeper`; None
+            without `zookeeper_connect`.
     """
 
     def __init__(
@@ -37,22 +46,30 @@ class AdminConnection:
         router: Router,
         lifecycle: Lifecycle,
         request_timeout_ms: int,
-        zookeeper_connect: str | None,
+        zookeeper: ClusterZookeeper | None,
     ) -> None:
         self.router = router
         self.request_timeout_ms = request_timeout_ms
-        self.zookeeper_connect = zookeeper_connect
+        self.zookeeper = zookeeper
         self.topic_nodes: TopicNodes | None = None
         self.group_nodes: GroupNodes | None = None
         self._lifecycle = lifecycle
-        if zookeeper_connect is not None:
+        if zookeeper is not None:
             limit_s, client_id = router.config.request_timeout_s, router.config.client_id
-            self.topic_nodes = TopicNodes(zookeeper_connect, limit_s)
-            self.group_nodes = GroupNodes(zookeeper_connect, limit_s, client_id)
+            self.topic_nodes = TopicNodes(zookeeper, limit_s)
+            self.group_nodes = GroupNodes(zookeeper, limit_s, client_id)
 
     def check(self) -> None:
         """Raise if the client may not be used here and now; see `Lifecycle.check`."""
         self._lifecycle.check()
+
+    async def run_on_zookeeper(
+        self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Run a function in a thread that opens sessions in ZooKeeper; they need known brokers."""
+        if self.zookeeper is not None:
+            await self.zookeeper.prepare(self.router.config.request_timeout_s)
+        return await environment.run_in_thread(function, *arguments, **options)
 
     def has_coordinators(self) -> bool:
         """Return True if the brokers coordinate groups."""

@@ -7,16 +7,14 @@ by the expiry of their offsets (`_core.offset_store.kafka_store`), or in ZooKeep
 
 Invariant: no group is reset or deleted if a member of it is found. The calls ask the coordinator on
 brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a change on 0.8, or of offsets
-in ZooKeeper, needs it. A ZooKeeper that names none of the cluster's brokers is refused. A plan
-changes nothing, and creates nothing.
+in ZooKeeper, needs it. A plan changes nothing, and creates nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from aiokafka08 import environment
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.offset_store import CommitIdentity
@@ -41,7 +39,6 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
-    KafkaUnavailableError,
     NonEmptyGroup,
     UnsupportedVersionError,
 )
@@ -134,7 +131,7 @@ class GroupChanges:
             if group.store == "zookeeper":
                 nodes = self._connection.require_group_nodes("delete_stored_group")
                 await self._refuse_live_group(group.group, group.store)
-                deleted = await environment.run_in_thread(nodes.delete, group.group)
+                deleted = await self._connection.run_on_zookeeper(nodes.delete, group.group)
                 outcome: DeletionOutcome = "deleted" if deleted else "missing"
             else:
                 outcome = await self._delete_from_kafka(group.group)
@@ -192,8 +189,7 @@ class GroupChanges:
             [[described]] = (await self._groups.describe([group], None)).values()
             members += [member.member for member in described.members]
         if self._connection.group_nodes is not None and is_node_name(group):
-            await self._refuse_other_zookeeper()
-            [described] = await environment.run_in_thread(
+            [described] = await self._connection.run_on_zookeeper(
                 self._connection.group_nodes.describe, [group]
             )
             members += [member.member for member in described.members]
@@ -202,19 +198,3 @@ class GroupChanges:
                 f"group {group!r} is live: its members would continue at their positions, and "
                 f"commit over the change. Stop them first: {', '.join(members)}"
             )
-
-    async def _refuse_other_zookeeper(self) -> None:
-        """Raise if `zookeeper_connect` isn't the cluster's: no member would be found there."""
-        assert self._connection.topic_nodes is not None  # given together with `group_nodes`
-        registered = await environment.run_in_thread(self._connection.topic_nodes.broker_ids)
-        node_ids = {broker.node_id for broker in (await self._router.metadata.fetch_all()).brokers}
-        if registered.isdisjoint(node_ids):
-            raise KafkaUnavailableError(
-                f"ZooKeeper {self._connection.zookeeper_connect} isn't that of the cluster: it has "
-                f"the brokers {_numbers(registered)}, the cluster has {_numbers(node_ids)}. Check "
-                "its address and the chroot"
-            )
-
-
-def _numbers(node_ids: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(node_ids)))

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
@@ -59,7 +58,9 @@ class GroupCalls:
         self._connection.check()
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("list_consumer_groups")
-            return [(name, "consumer") for name in await environment.run_in_thread(nodes.names)]
+            return [
+                (name, "consumer") for name in await self._connection.run_on_zookeeper(nodes.names)
+            ]
         response = await self._router.metadata.fetch_all()
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in response.brokers]
@@ -93,7 +94,7 @@ class GroupCalls:
         """
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("describe_consumer_groups")
-            return {None: await environment.run_in_thread(nodes.describe, groups)}
+            return {None: await self._connection.run_on_zookeeper(nodes.describe, groups)}
         # The metadata also tells the router the addresses of the nodes.
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
@@ -178,7 +179,7 @@ async def open_offset_store(
     coordinator = CoordinatorLookup(router, check_group_id(group_id), coordinator_id)
     if coordinator_id is not None:
         await router.metadata.fetch_all()  # so that the router knows the node's address
-    store = await choose_offset_store(router, coordinator, storage, connection.zookeeper_connect)
+    store = await choose_offset_store(router, coordinator, storage, connection.zookeeper)
     try:
         await store.start()
         yield store

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
@@ -73,10 +74,13 @@ def check_target(tp: object, target: object) -> ResetTarget:
     Raises:
         IllegalArgumentError: it is something else than a `ResetTarget`, or a negative offset.
     """
-    if isinstance(target, datetime.datetime) or (type(target) is int and target >= 0):
+    if isinstance(target, datetime.datetime):
         return target
-    if isinstance(target, OffsetAndMetadata) and type(target.offset) is int and target.offset >= 0:
-        return target
+    if isinstance(target, OffsetAndMetadata):
+        if (offset := as_integer(target.offset)) is not None and offset >= 0:
+            return OffsetAndMetadata(offset, target.metadata)
+    elif (offset := as_integer(target)) is not None and offset >= 0:
+        return offset
     if target == "earliest":
         return "earliest"
     if target == "latest":

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from aiokafka08 import environment
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
@@ -232,7 +231,7 @@ class StoredGroupCalls:
             }
         if in_zookeeper and self._connection.group_nodes is not None:
             try:
-                nodes = await environment.run_in_thread(
+                nodes = await self._connection.run_on_zookeeper(
                     self._connection.group_nodes.describe, in_zookeeper
                 )
                 described |= {(group.group, "zookeeper"): group for group in nodes}
@@ -276,7 +275,7 @@ class StoredGroupCalls:
     async def _list_in_zookeeper(self) -> StoredGroupListing:
         if self._connection.group_nodes is None:
             return StoredGroupListing([])
-        names = await environment.run_in_thread(self._connection.group_nodes.names)
+        names = await self._connection.run_on_zookeeper(self._connection.group_nodes.names)
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:
@@ -309,7 +308,7 @@ class StoredGroupCalls:
             line = (await self._router.exact_version()).line
             return [await self._offsets_by_brokers(group, line, known) for group in groups]
         try:
-            offsets_by_group = await environment.run_in_thread(
+            offsets_by_group = await self._connection.run_on_zookeeper(
                 self._connection.group_nodes.offsets, groups
             )
         except KafkaError as error:

@@ -68,7 +68,7 @@ class TopicChanges:
         """Create topics and wait until each partition has a leader."""
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await environment.run_in_thread(nodes.broker_ids)
+        node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
         needs_line = any(topic.topic_configs for topic in new_topics)
         line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
 
@@ -79,7 +79,7 @@ class TopicChanges:
                 topic, node_ids, environment.random.randrange(len(node_ids))
             )
             if not validate_only:
-                await environment.run_in_thread(
+                await self._connection.run_on_zookeeper(
                     nodes.create_topic, topic.name, assignment, topic.topic_configs
                 )
                 await self._wait_leaders(topic.name, len(assignment), limit_ms)
@@ -95,10 +95,10 @@ class TopicChanges:
         """Add partitions to topics and wait for their leaders."""
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
-        node_ids = await environment.run_in_thread(nodes.broker_ids)
+        node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
-            known = await environment.run_in_thread(nodes.assignment, topic)
+            known = await self._connection.run_on_zookeeper(nodes.assignment, topic)
             added = range(len(known), wanted.total_count)
             if not added:
                 raise InvalidPartitionsError(
@@ -121,7 +121,7 @@ class TopicChanges:
                 )
                 new = {len(known) + index: replicas for index, replicas in checked.items()}
             if not validate_only:
-                await environment.run_in_thread(nodes.add_partitions, topic, new)
+                await self._connection.run_on_zookeeper(nodes.add_partitions, topic, new)
                 await self._wait_leaders(topic, wanted.total_count, limit_ms)
 
         work = ((name, grow(name, new)) for name, new in topic_partitions.items())
@@ -139,11 +139,11 @@ class TopicChanges:
             )
 
         async def delete(topic: str) -> None:
-            await environment.run_in_thread(nodes.request_deletion, topic)
+            await self._connection.run_on_zookeeper(nodes.request_deletion, topic)
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     while True:
-                        exists, is_requested = await environment.run_in_thread(
+                        exists, is_requested = await self._connection.run_on_zookeeper(
                             nodes.deletion_state, topic
                         )
                         if not exists:
@@ -166,7 +166,7 @@ class TopicChanges:
     async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs that topics have of their own, by topic; brokers have the defaults."""
         nodes = self._require_topic_nodes("list_topic_overrides")
-        return await environment.run_in_thread(nodes.overrides, check_topic_names(topics))
+        return await self._connection.run_on_zookeeper(nodes.overrides, check_topic_names(topics))
 
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None]
@@ -178,7 +178,7 @@ class TopicChanges:
         new = config_texts({name: value for name, value in changes.items() if value is not None})
         check_configs(topic, new, line)
         removed = changes.keys() - new.keys()
-        return await environment.run_in_thread(
+        return await self._connection.run_on_zookeeper(
             nodes.alter_overrides, topic, new, removed, as_json_object=line >= BrokerLine.V0_9
         )
 

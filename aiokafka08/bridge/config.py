@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from aiokafka08._core.concurrency.rate import parse_rate
-from aiokafka08._core.net.config import parse_bootstrap_servers
+from aiokafka08._core.net.config import ZookeeperCheck, parse_bootstrap_servers
 from aiokafka08._core.properties import (
     NETWORK,
     TLS,
@@ -62,13 +62,15 @@ class SourceConfig:
     """The cluster to copy from.
 
     `bootstrap` and `zookeeper` are addresses (`zookeeper` None: groups and topics in ZooKeeper are
-    out of reach); `network` are arguments of each client of this package, without the address;
-    `alias` names the cluster in MirrorMaker 2's topics. `properties` are what `network` and `tls`
-    were read from, by Java's names.
+    out of reach); `zookeeper_check` is "refuse" or "warn", as the clients' option; `network` are
+    arguments of each client of this package, without the address; `alias` names the cluster in
+    MirrorMaker 2's topics. `properties` are what `network` and `tls` were read from, by Java's
+    names.
     """
 
     bootstrap: str
     zookeeper: str | None
+    zookeeper_check: ZookeeperCheck
     alias: str
     network: Mapping[str, Any]
     tls: TlsOptions | None
@@ -287,6 +289,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
     "source": {
         "bootstrap": _Key(_text, is_required=True),
         "zookeeper": _Key(_text),
+        "zookeeper_check": _Key(_choice("refuse", "warn"), "refuse"),
         "alias": _Key(_text, "source"),
         "properties": _Key(_table, {}),
     },
@@ -485,6 +488,7 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
     return SourceConfig(
         bootstrap=_address("source", values["bootstrap"]),
         zookeeper=values["zookeeper"],
+        zookeeper_check=values["zookeeper_check"],
         alias=values["alias"],
         network=network,
         tls=tls_options(properties) if is_tls(properties) else None,

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
 from aiokafka08.consumer.config import ConsumerConfig
@@ -267,10 +268,15 @@ class Committer:
         try:
             self.check_session()  # the session may have ended since
             if isinstance(offsets, frozenset):
-                committed = await self._store.fetch(
+                # The search for positions reports an offset that can't be read.
+                committed = await self._store.fetch_each(
                     offsets, timeout_s=max(deadline - loop.time(), 0)
                 )
-                offsets = {tp: commit for tp, commit in committed.items() if commit is not None}
+                offsets = {
+                    tp: commit
+                    for tp, commit in committed.items()
+                    if isinstance(commit, OffsetAndMetadata)
+                }
                 if not offsets:
                     return
                 self.check_session()
@@ -336,9 +342,10 @@ def known_positions(
     return {tp: OffsetAndMetadata(at, "") for tp, at in positions.items() if at is not None}
 
 
-def is_offset(value: object) -> bool:
-    """Return whether a user's value is an offset; a bool isn't one."""
-    return type(value) is int and 0 <= value <= LAST_OFFSET
+def as_offset(value: object) -> int | None:
+    """Return a user's value if it is an offset: an integer from 0 to 2**63 - 1; else None."""
+    number = as_integer(value)
+    return number if number is not None and 0 <= number <= LAST_OFFSET else None
 
 
 def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -357,16 +364,17 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
         if not isinstance(tp, TopicPartition):
             raise TypeError(f"offsets: {tp!r} is a key; expected a TopicPartition")
         try:
-            offset, metadata = (value, "") if isinstance(value, int) else value
+            offset, metadata = (value, "") if isinstance(value, SupportsIndex) else value
         except (TypeError, ValueError):
             raise ValueError(
                 f"offsets[{tp}]={value!r}: expected an offset or (offset, metadata)"
             ) from None
-        if not is_offset(offset):
+        checked = as_offset(offset)
+        if checked is None:
             raise ValueError(
                 f"offsets[{tp}]: offset {offset!r}; expected an integer from 0 to 2**63 - 1"
             )
         if not isinstance(metadata, str):
             raise TypeError(f"offsets[{tp}]: metadata {metadata!r}; expected a string")
-        commits[tp] = OffsetAndMetadata(offset, metadata)
+        commits[tp] = OffsetAndMetadata(checked, metadata)
     return commits

@@ -31,6 +31,7 @@ _RESETS: Final = {
     "latest": StartPosition.UNCOMMITTED_LATEST,
     "none": None,
 }
+_SCALA_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool
     offsets_storage: str | None
     zookeeper_connect: str | None
+    zookeeper_check: str | None
 
 
 def consumer_config(
@@ -90,6 +92,7 @@ def consumer_config(
     client_rack: object,
     offsets_storage: str | None,
     zookeeper_connect: str | None,
+    zookeeper_check: str | None,
     headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
@@ -120,11 +123,18 @@ def consumer_config(
         from aiokafka08._core.net.coordinator_lookup import check_group_id
 
         check_group_id(group_id)
+    for scala, ours in _SCALA_RESETS.items():
+        if auto_offset_reset == scala:
+            raise IllegalArgumentError(
+                f"auto_offset_reset={scala!r}: expected {ours!r}, as newer consumers call it"
+            )
     check_one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     if group_id is not None:
         offsets_storage = default_of("offsets_storage", offsets_storage)
     zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
     check_one_of("offsets_storage", offsets_storage, [None, "kafka", "zookeeper", "dual"])
+    zookeeper_check = default_of("zookeeper_check", zookeeper_check)
+    check_one_of("zookeeper_check", zookeeper_check, [None, "refuse", "warn"])
     if zookeeper_connect == "" or (
         zookeeper_connect is not None and not isinstance(zookeeper_connect, str)
     ):
@@ -178,6 +188,7 @@ def consumer_config(
         exclude_internal_topics=check_boolean("exclude_internal_topics", exclude_internal_topics),
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
+        zookeeper_check=zookeeper_check,
     )
 
 

@@ -39,6 +39,10 @@ from aiokafka08._core.net.config import (
     NetConfig,
     OffsetsStorage,
     SecurityProtocol,
+    ZookeeperCheck,
+    as_integer,
+    callable_or_none,
+    check_positive,
     net_config,
     numbered_client_id,
 )
@@ -49,7 +53,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
-from aiokafka08.consumer.commits import CommitOffsets, check_offsets, is_offset, known_positions
+from aiokafka08.consumer.commits import CommitOffsets, as_offset, check_offsets, known_positions
 from aiokafka08.consumer.config import AutoOffsetReset, ConsumerConfig, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition, TakenRecords
 from aiokafka08.consumer.engine import ConsumerEngine
@@ -123,8 +127,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
             milliseconds, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
-            None: `request_timeout_ms` (default None).
+            raises; then as long to reach the coordinator of the group, and as long to read the
+            committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
+            needs more. None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -148,8 +153,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it. In
             milliseconds, from 1 on; brokers allow a range, by
             default 6,000 to 30,000 or more (default 10000).
-        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on
-            (default 3000).
+        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on; with a group
+            that brokers coordinate, less than `session_timeout_ms` (default 3000).
         consumer_timeout_ms: without effect, as in aiokafka (default 200).
         max_poll_records: the most messages that `getmany()` returns, from 1 on; None for no limit
             (default None).
@@ -158,8 +163,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL", for example of
             `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
-            never closes one (default 540000).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
+            not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`
             (default True).
         isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
@@ -179,6 +184,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
+            its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
+            before anything is read or written there. "warn": log a warning, for addresses that are
+            translated on the way (NAT, a proxy). None: "refuse" (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
             on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In
@@ -246,6 +255,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         client_rack: str | None = None,
         offsets_storage: OffsetsStorage | None = None,
         zookeeper_connect: str | None = None,
+        zookeeper_check: ZookeeperCheck | None = None,
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,
         start_timeout_ms: int | None = None,
@@ -304,6 +314,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             client_rack=client_rack,
             offsets_storage=offsets_storage,
             zookeeper_connect=zookeeper_connect,
+            zookeeper_check=zookeeper_check,
             headers=headers,
         )
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes
@@ -311,6 +322,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self._lifecycle = Lifecycle("AIOKafkaConsumer", net.client_id, twins=twins.CONSUMER_TWINS)
         self._stop_scope = StopScope(ConsumerStoppedError)
         self._stopping: asyncio.Task[None] | None = None
+        callable_or_none("on_event", on_event)
         self._router = self._make_router(net, Telemetry(on_event, client_id=net.client_id))
         self._router.metadata.may_create_topics = allow_auto_create_topics
         self._router.metadata.all_topics = not allow_auto_create_topics
@@ -362,8 +374,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
             BrokerResponseError: the group refuses this member; says why.
+            KafkaTimeoutError, GroupCoordinatorNotAvailableError: the group's coordinator couldn't
+                be found or reached within `start_timeout_ms`, for the membership or for the
+                committed offsets; the text has the last error and the coordinator's address.
             KafkaUnavailableError: other members haven't released their partitions, or are left in
                 ZooKeeper (above: `rebalance_max_retries`).
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
@@ -660,9 +676,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def _limit(self, max_records: int | None) -> int | None:
         if max_records is None:
             return self._config.max_poll_records
-        if type(max_records) is not int or max_records < 1:
+        limit = as_integer(max_records)
+        if limit is None or limit < 1:
             raise ValueError(f"max_records={max_records!r}: expected an integer >= 1")
-        return max_records
+        return limit
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -672,13 +689,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             IllegalStateError: the partition isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
-            KafkaTimeoutError: not found within `request_timeout_ms`; says so if the partition or
-                its leader is missing (aiokafka waits for ever).
+            KafkaTimeoutError: not found within `request_timeout_ms`; says why the last attempt
+                failed, or if the partition or its leader is missing (aiokafka waits for ever).
         """
         self._engine.check()
         cursor = self._engine.cursor(partition)
         if cursor.position is None and not await self._engine.wait_positions([partition]):
-            why = self._router.metadata.snapshot.no_leader_reason(partition)
+            why = self._engine.start_offsets.failure(cursor)
+            if why is None:
+                why = self._router.metadata.snapshot.no_leader_reason(partition)
             raise KafkaTimeoutError(
                 f"topic {partition.topic!r}, partition {partition.partition}: no position found "
                 f"within {self._router.config.request_timeout_s * 1000:.0f} ms"
@@ -698,9 +717,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: the partition isn't assigned.
             ValueError: the offset isn't an integer from 0 to 2**63 - 1.
         """
-        if not is_offset(offset):
+        checked = as_offset(offset)
+        if checked is None:
             raise ValueError(f"offset={offset!r}: expected an integer from 0 to 2**63 - 1")
-        self._engine.seek(self._engine.cursor(partition), offset)
+        self._engine.seek(self._engine.cursor(partition), checked)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first messages that the brokers have.
@@ -941,8 +961,35 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     # --- health -----------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Return whether every assigned partition has a position and a leader that responds."""
+        """Return whether the consumer is started and reaches what it reads, for readiness checks.
+
+        It costs nothing: no request is sent. True means that `start()` has returned; that a
+        connection is open, and some broker has responded within `metadata_max_age_ms`; that each
+        assigned partition has a position and a leader that responds; and, after `subscribe()` with
+        a `group_id`, that this consumer is a member and the group doesn't rebalance just now. A
+        member without partitions is ready, too. The consumer keeps a connection also when it has
+        nothing to fetch; if it is lost, it is opened again with pauses of up to 5 s. `ping()` finds
+        out now.
+        """
         return self._lifecycle.is_running and self._engine.is_healthy()
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            ConsumerStoppedError: the consumer was stopped.
+            IllegalStateError: it isn't started.
+        """
+        timeout_s = check_positive("timeout_ms", timeout_ms) / 1000
+        if self._lifecycle.stopped:
+            raise ConsumerStoppedError
+        self._lifecycle.check()
+        await self._stop_scope.run(self._router.ping(timeout_s))
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the start, and current gauges.
@@ -1008,15 +1055,17 @@ class _MessageIterator(Generic[KT, VT]):
             raise StopAsyncIteration from None
 
 
-def _seconds(timeout_ms: float) -> float:
-    if not isinstance(timeout_ms, int | float):
+def _seconds(timeout_ms: object) -> float:
+    number = timeout_ms if isinstance(timeout_ms, int | float) else as_integer(timeout_ms)
+    if number is None:
         raise TypeError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
-    return timeout_ms / 1000
+    return number / 1000
 
 
 def _time_ms(tp: TopicPartition, at: object) -> int:
-    if not isinstance(at, int | float):
+    number = at if isinstance(at, int | float) else as_integer(at)
+    if number is None:
         raise TypeError(f"timestamps[{tp}]={at!r}: expected milliseconds since the epoch")
-    if not 0 <= at < 2**63:
+    if not 0 <= number < 2**63:
         raise ValueError(f"timestamps[{tp}]={at}: expected milliseconds from 0 to 2**63 - 1")
-    return int(at)
+    return int(number)

@@ -25,6 +25,7 @@ from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.ranges.next_fetch import (
     FetchStep,
     NextFetch,
+    fetch_error,
     not_a_message,
     too_large,
     unreadable,
@@ -37,7 +38,6 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     UnknownError,
     action_for,
-    broker_error,
 )
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
@@ -501,9 +501,8 @@ class Cursor:
             self._backoff.reset()
 
     def _apply_error_code(self, code: int, now: float) -> FetchResult:
-        topic, partition = self.topic_partition
         offset = self.next_fetch.offset
-        error = broker_error(code, f"fetch of {topic}/{partition} at offset {offset}")
+        error = fetch_error(self.topic_partition, offset, code)
         action = action_for(code)
         self._tries += 1
         if isinstance(error, OffsetOutOfRangeError):

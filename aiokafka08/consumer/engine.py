@@ -46,7 +46,7 @@ from aiokafka08.consumer.membership.choose import (
 )
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
-from aiokafka08.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka08.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced, join_names
@@ -92,6 +92,7 @@ class ConsumerEngine:
     ) -> None:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
+        self._is_started = False
         self._waits_for_positions = False  # at the start, which isn't a time without calls
         self._router = router
         self.config = config
@@ -138,10 +139,14 @@ class ConsumerEngine:
 
         With a subscription, this returns when the first partitions are assigned, and their
         positions are known or weren't found in `ConsumerLimits.start_positions_s`.
+
+        Raises:
+            KafkaTimeoutError: the committed offsets aren't known after `start_timeout_ms`. (A
+                position that only its leader can tell doesn't fail the start.)
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
-        await router.start()
+        await router.start(keep_connected=True)
         if subscription.by_topic:
             check_subscribe(self.config, router)
         for topic in sorted(subscription.tracked_topics or ()):
@@ -152,11 +157,18 @@ class ConsumerEngine:
             from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 
             coordinator = CoordinatorLookup(router, group)
+        zookeeper = None
+        if coordinator is not None and self.config.zookeeper_connect is not None:
+            from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+
+            zookeeper = ClusterZookeeper(
+                router, self.config.zookeeper_connect, self.config.zookeeper_check
+            )
         store = await choose_offset_store(
             router,
             coordinator,
             self.config.offsets_storage,
-            self.config.zookeeper_connect,
+            zookeeper,
             timeout_s=router.config.start_timeout_s,
             check_session=self.commits.check_session,
         )
@@ -174,9 +186,12 @@ class ConsumerEngine:
             self,
             self.member_state,
             coordinator,
+            zookeeper,
         )
         self.fetcher.start()
-        self.start_offsets.start(store)
+        net = router.config
+        fetch_s = min(net.request_timeout_s, net.start_timeout_s)
+        self.start_offsets.start(store, fetch_s if subscription.by_topic else None)
         self.commits.start(store, self.membership)
         await self.membership.start()
         if subscription.by_topic:
@@ -185,8 +200,19 @@ class ConsumerEngine:
             self._waits_for_positions = True
             try:
                 await self.start_offsets.wait_known(limit_s)
+                error = await self.start_offsets.wait_committed(
+                    max(router.config.start_timeout_s - limit_s, 0.0)
+                )
             finally:
                 self._waits_for_positions = False
+            if error is not None:
+                raise KafkaTimeoutError(
+                    f"group {group!r}: committed offsets unknown after start_timeout_ms="
+                    f"{router.config.start_timeout_s * 1000:.0f}; last error: "
+                    f"{error.nested_text(KafkaTimeoutError)}"
+                    f"{'' if coordinator is None else coordinator.unreachable_hint()}"
+                )
+        self._is_started = True
 
     async def stop(self) -> None:
         """End all work. A step that fails doesn't stop the others; then raise the first error."""
@@ -378,10 +404,21 @@ class ConsumerEngine:
                 return False
 
     def is_healthy(self) -> bool:
-        """Whether every assigned partition has a position and a leader that responds."""
-        return self._crash is None and all(
-            cursor.position is not None and self.fetcher.has_live_leader(cursor)
-            for cursor in self.cursors.values()
+        """Whether the start has ended, a broker is reachable, a subscriber has its partitions, and
+        each assigned partition has a position and a leader that responds."""
+        membership = self.membership
+        has_partitions = not self._subscription.by_topic or (
+            membership is not None and membership.is_joined
+        )
+        return (
+            self._is_started
+            and self._crash is None
+            and has_partitions
+            and self._router.is_reachable()
+            and all(
+                cursor.position is not None and self.fetcher.has_live_leader(cursor)
+                for cursor in self.cursors.values()
+            )
         )
 
     def metrics(self) -> dict[str, float]:

@@ -51,6 +51,14 @@ def by_partition(response: FetchResponse) -> dict[tuple[str, int], FetchedPartit
     }
 
 
+class QuotaExceededError(Exception):
+    """The broker sends no data for `delay_s`; see `FetchResponse.withheld_s`."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(delay_s)
+        self.delay_s = delay_s
+
+
 async def exchange(
     router: Router,
     connection: BrokerConnection,
@@ -69,6 +77,7 @@ async def exchange(
 
     Raises:
         KafkaError: the connection was lost, or there was no response in time.
+        QuotaExceededError: the broker withholds the data.
     """
     request_timeout_s = router.config.request_timeout_s
     timeout_s = wait_s + request_timeout_s
@@ -83,13 +92,16 @@ async def exchange(
             timeout_s=timeout_s,
             on_timeout=partial(_time_out, response),
         ):
-            return await response
+            fetched = await response
     except TimeoutError:
         connection.close_if_silent(request_timeout_s)
         where = address_text(connection.address)
         raise KafkaTimeoutError(
             f"{where}: no response to a fetch within {timeout_s * 1000:.0f} ms"
         ) from None
+    if fetched.withheld_s > 0:
+        raise QuotaExceededError(min(fetched.withheld_s, request_timeout_s))
+    return fetched
 
 
 def _time_out(response: asyncio.Future[FetchResponse]) -> None:

@@ -27,6 +27,7 @@ partition concerns that partition alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,12 +51,19 @@ from aiokafka08.consumer.cursor import (
 )
 from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import IDLE_WAIT_S, FetchPlan, FetchQueue
-from aiokafka08.consumer.fetch_request import by_partition, exchange, make_request
+from aiokafka08.consumer.fetch_request import (
+    QuotaExceededError,
+    by_partition,
+    exchange,
+    make_request,
+)
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError, broker_error
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
+
+_log: Final = logging.getLogger("aiokafka08.consumer")
 
 OLD_LINES_WAIT_S: Final = 0.1
 """The longest wait of brokers 0.8.0 and 0.8.1, which keep a partition's error back until the wait
@@ -92,6 +100,8 @@ class _Broker:
     """Whether the task of the urgent requests runs."""
     urgent_from: float = 0.0
     """Loop time from which urgent requests are tried (again)."""
+    is_throttled: bool = False
+    """Whether the last response had no data because the client exceeds its quota."""
 
 
 class Fetcher:
@@ -278,7 +288,12 @@ class Fetcher:
                 self._request_failed(broker, plan, error)
                 await asyncio.sleep(backoff.next())
                 continue
+            except QuotaExceededError as exceeded:
+                self._throttled(broker, plan, exceeded.delay_s)
+                await asyncio.sleep(exceeded.delay_s)
+                continue
             backoff.reset()
+            broker.is_throttled = False
             queue.idle = self._responds_at_once and not any(
                 partition.message_set for partition in fetched.values()
             )
@@ -334,6 +349,9 @@ class Fetcher:
             self._router.metadata.request_refresh()
             broker.urgent_from = asyncio.get_running_loop().time() + URGENT_RETRY_S
             self._abandon(plan.fetches)
+        except QuotaExceededError as exceeded:
+            broker.urgent_from = asyncio.get_running_loop().time() + exceeded.delay_s
+            self._throttled(broker, plan, exceeded.delay_s)
         else:
             await self._apply_response(broker.queue.node_id, plan, fetched, took)
         finally:
@@ -367,7 +385,7 @@ class Fetcher:
                 response = await exchange(
                     self._router, connection, request, plan.wait_s, on_overdue
                 )
-        except KafkaError:
+        except (KafkaError, QuotaExceededError):
             raise
         except TimeoutError:  # `_overdue` has ended the wait
             raise KafkaTimeoutError(
@@ -503,6 +521,19 @@ class Fetcher:
                 self._emit_failure(cursor, error)
                 self._observer.messages_fetched(cursor)
             self.update(cursor)
+
+    def _throttled(self, broker: _Broker, plan: FetchPlan, delay_s: float) -> None:
+        """Put the partitions back, and log the first of several delays in a row."""
+        self._abandon(plan.fetches)
+        if not broker.is_throttled:
+            broker.is_throttled = True
+            _log.info(
+                "%s: node %d withholds data for %.1f s: the client exceeds its quota "
+                "(consumer_byte_rate)",
+                self._router.config.client_id,
+                broker.queue.node_id,
+                delay_s,
+            )
 
     def _abandon(self, fetches: Iterable[PartitionFetch]) -> None:
         """Put partitions back whose fetches get no response."""

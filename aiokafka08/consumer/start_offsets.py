@@ -28,6 +28,7 @@ from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import (
     KafkaError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -76,15 +77,24 @@ class StartOffsets:
         self._reset = reset
         self._observer = observer
         self._store: OffsetStore
+        self._fetch_s: float | None
         self._waiting: dict[Cursor, None] = {}
         self._requested: set[Cursor] = set()
         self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
+        self._store_failure: KafkaError | None = None  # of the last request to the store
+        self._failures: dict[Cursor, str] = {}  # why the last attempt failed
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = Notifier()
 
-    def start(self, store: OffsetStore) -> None:
-        """Begin to find positions; committed offsets come from `store`."""
-        self._store = store
+    def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
+        """Begin to find positions.
+
+        Args:
+            store: knows the committed offsets.
+            fetch_s: how many seconds it may take for them until `wait_committed` has returned;
+                None: `request_timeout_ms`, as later.
+        """
+        self._store, self._fetch_s = store, fetch_s
         self._spawn(self._watch())
 
     async def stop(self) -> None:
@@ -105,7 +115,12 @@ class StartOffsets:
         """Forget a cursor that isn't assigned any more."""
         self._waiting.pop(cursor, None)
         self._beyond_end.pop(cursor, None)
+        self._failures.pop(cursor, None)
         self._changed.notify()
+
+    def failure(self, cursor: Cursor) -> str | None:
+        """Return why the position isn't found yet, as text; None if no attempt has failed."""
+        return self._failures.get(cursor)
 
     async def wait_known(self, timeout_s: float) -> None:
         """Wait until each cursor has its position or an error, or until the time is over."""
@@ -113,6 +128,22 @@ class StartOffsets:
         while any(cursor.start is not None and cursor.error is None for cursor in self._waiting):
             if not await self._changed.wait(deadline):
                 return
+
+    async def wait_committed(self, timeout_s: float) -> KafkaError | None:
+        """Wait until the store has said what is committed for each cursor that needs it.
+
+        Returns:
+            None; or the last error of the store if the time is over.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while any(
+            cursor.start is StartPosition.STORED and cursor.error is None
+            for cursor in self._waiting
+        ):
+            if not await self._changed.wait(deadline):
+                return self._store_failure or KafkaTimeoutError("no response")
+        self._fetch_s = None
+        return None
 
     def is_searching(self, cursor: Cursor) -> bool:
         """Return whether the position of the cursor is still to be found."""
@@ -136,7 +167,7 @@ class StartOffsets:
             next_due: float | None = None
             for cursor in list(self._waiting):
                 if cursor.start is None or cursor.has_new_error:
-                    self._waiting.pop(cursor, None)
+                    self._end_search(cursor)
                 elif cursor in self._requested:
                     pass
                 elif cursor.start is StartPosition.REFUSED and cursor.buffer.pending:
@@ -172,16 +203,28 @@ class StartOffsets:
 
     async def _fetch_committed(self, searches: list[_PositionSearch]) -> None:
         try:
-            commits = await self._store.fetch(
-                [search.cursor.topic_partition for search in searches]
+            commits = await self._store.fetch_each(
+                [search.cursor.topic_partition for search in searches], timeout_s=self._fetch_s
             )
         except KafkaError as error:
+            self._store_failure = error
             for cursor in _current(searches):
                 self._request_failed(cursor, error)
             return
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
-            if committed is not None:
+            if isinstance(committed, KafkaError) and not is_final(committed):
+                # Only somebody who mends the stored offset ends this, so the retries are silent.
+                is_known = self._failures.get(cursor) == str(committed)
+                self._retry_later(cursor, None if is_known else committed)
+            elif isinstance(committed, KafkaError):
+                # A consumer without a group imports nothing of stores.
+                from aiokafka08._core.offset_store.responses import with_text
+
+                topic, partition = cursor.topic_partition
+                where = f"topic {topic!r}, partition {partition}: its committed offset isn't known"
+                self._fail(cursor, with_text(committed, f"{where}: {committed}"))
+            elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
                 cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
@@ -249,7 +292,7 @@ class StartOffsets:
         if first <= offset <= last:
             self._beyond_end.pop(cursor, None)
             cursor.confirm_position()
-            self._waiting.pop(cursor, None)
+            self._end_search(cursor)
             self._observer.position_found(cursor)  # if refused again, the back-off grows
             return
         if offset > last:
@@ -277,17 +320,21 @@ class StartOffsets:
 
     def _set_position(self, cursor: Cursor, offset: int) -> None:
         self._beyond_end.pop(cursor, None)
-        self._waiting.pop(cursor, None)
+        self._end_search(cursor)
         cursor.seek(offset)
         self._observer.position_found(cursor)
 
     def _fail(self, cursor: Cursor, error: Exception) -> None:
-        self._waiting.pop(cursor, None)
+        self._end_search(cursor)
         cursor.fail(error, asyncio.get_running_loop().time())
         if cursor.has_new_error:
             self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(error)))
         self._observer.position_found(cursor)
         self.add(cursor)
+
+    def _end_search(self, cursor: Cursor) -> None:
+        self._waiting.pop(cursor, None)
+        self._failures.pop(cursor, None)
 
     def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):
@@ -297,6 +344,7 @@ class StartOffsets:
 
     def _retry_later(self, cursor: Cursor, reason: object) -> None:
         if reason is not None:
+            self._failures[cursor] = str(reason)
             self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))
         self._router.metadata.request_refresh()
         cursor.back_off(asyncio.get_running_loop().time())

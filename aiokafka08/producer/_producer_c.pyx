@@ -130,10 +130,10 @@ def bind(batch, delivery, memory, partitioner, queue, route):
 
 cdef inline object get(object instance, Py_ssize_t offset):
     """Read a slot; AttributeError if it is empty."""
-    cdef PyObject *found = slot_of(instance, offset)
-    if found == NULL:
+    cdef PyObject *value = slot_of(instance, offset)
+    if value == NULL:
         raise AttributeError("an empty slot")
-    return <object>found
+    return <object>value
 
 
 cdef inline int put(object instance, Py_ssize_t offset, object value) except -1:

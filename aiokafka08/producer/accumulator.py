@@ -340,10 +340,14 @@ class Accumulator:
         batch.due_at = _ALREADY_DUE
         self._land(batch, now)
 
-    def split(self, batch: Batch, now: float) -> tuple[Batch, Batch]:
-        """Replace a batch in flight by its halves, and keep the partition's later batches small."""
+    def split(self, batch: Batch, now: float, *, too_large: bool = True) -> tuple[Batch, Batch]:
+        """Replace a batch in flight by its halves.
+
+        `too_large`: its size is the reason; then keep the partition's later batches small too.
+        """
         queue = batch.queue
-        self._halve_limit(batch)
+        if too_large:
+            self._halve_limit(batch)
         first, second = (
             Batch(
                 queue,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aiokafka08._core.net.config import (
+    as_integer,
     check_boolean,
     check_not_negative,
     check_one_of,
@@ -180,12 +181,13 @@ def producer_options(
 def _required_acks(acks: object) -> int:
     if acks == "all":
         return -1
-    if isinstance(acks, bool) or not isinstance(acks, int) or not -1 <= acks <= _MAX_ACKS:
+    number = as_integer(acks)
+    if number is None or not -1 <= number <= _MAX_ACKS:
         raise IllegalArgumentError(
             f"acks={acks!r}: expected 0, 1, -1 or 'all' (brokers of the 0.8 lines also take other "
             "numbers of replicas)"
         )
-    return acks
+    return number
 
 
 def check_duration(option: str, value: object) -> float:
@@ -194,6 +196,7 @@ def check_duration(option: str, value: object) -> float:
     Raises:
         IllegalArgumentError: it isn't.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    number = value if isinstance(value, float) else as_integer(value)
+    if number is None or not 0 <= number < math.inf:
         raise IllegalArgumentError(f"{option}={value!r}: expected a finite number >= 0")
-    return value
+    return number

@@ -13,6 +13,8 @@ Invariants:
 - After a retriable error code a batch is retried until its deadline (`delivery_timeout_ms`). After
   errors that the client can't explain it is retried at most `MAX_UNEXPLAINED_RETRIES` times; then
   it fails with the last of them.
+- A broker stores all messages of a batch or none. If it refuses a batch because of single messages,
+  the batch is split until only these fail. The halves keep the order of their messages.
 - The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
   that expires in flight keeps its memory until its request ends. A split releases nothing: each
   half releases its own bytes.
@@ -24,12 +26,16 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from aiokafka08 import environment
+from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
 from aiokafka08.errors import (
     BROKER_ERRORS,
     Action,
+    BrokerResponseError,
+    CorruptRecordException,
+    InvalidRecordError,
+    InvalidTimestampError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
@@ -44,10 +50,16 @@ from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
+from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry, count_text
 
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""
+
+_BY_KEY: Final = frozenset({CorruptRecordException.errno, InvalidRecordError.errno})
+"""The codes by which brokers refuse a message without a key to a compacted topic, among others
+(docs/brokers.md 5.11)."""
+_BY_MESSAGE: Final = _BY_KEY | {InvalidTimestampError.errno}
+"""The codes by which brokers refuse a whole batch because of single messages in it."""
 
 
 class Outcome(enum.Enum):
@@ -67,6 +79,7 @@ class BatchDecision(NamedTuple):
         error: the reason; None if the batch is stored.
         may_be_stored: a retry may store the messages twice.
         refresh: refresh the metadata.
+        too_large: the size of the batch is the reason.
         unexplained: the client doesn't know the reason.
     """
 
@@ -74,6 +87,7 @@ class BatchDecision(NamedTuple):
     error: KafkaError | None = None
     may_be_stored: bool = False
     refresh: bool = False
+    too_large: bool = False
     unexplained: bool = False
 
 
@@ -83,6 +97,7 @@ def decide(
     messages: int,
     unexplained_retries: int,
     *,
+    longest_key: Callable[[], int],
     waits_for_replicas: bool = False,
 ) -> BatchDecision:
     """Decide the outcome of a batch from the broker's response.
@@ -92,6 +107,7 @@ def decide(
         topic_partition: the batch's partition.
         messages: number of messages in the batch.
         unexplained_retries: how often the batch was retried for unknown reasons.
+        longest_key: returns the length of the longest key in the batch; -1 if there is no key.
         waits_for_replicas: acks is neither 0 nor 1. A broker that ceases to lead the partition
             while it waits returns NotLeaderForPartition, though it has appended the messages, and
             the new leader may have them too (docs/brokers.md 5.16).
@@ -120,13 +136,31 @@ def decide(
         case Action.MAYBE_STORED:
             return BatchDecision(Outcome.RETRY, error, may_be_stored=True)
         case Action.SPLIT if messages > 1:
-            return BatchDecision(Outcome.SPLIT, error)
+            return BatchDecision(Outcome.SPLIT, error, too_large=True)
         case Action.SPLIT:
             return BatchDecision(Outcome.FAILED, MessageSizeTooLargeError(error.text))
+        case Action.FINAL if code in _BY_MESSAGE:
+            return _decide_refused(error, where, messages, longest_key())
         case Action.FINAL:
             return BatchDecision(Outcome.FAILED, error)
         case _:  # a code that no response to Produce should have
             return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
+
+
+def _decide_refused(
+    error: BrokerResponseError, where: str, messages: int, longest_key: int
+) -> BatchDecision:
+    """Decide about a batch that the broker refuses because of single messages in it."""
+    is_keyless = error.errno in _BY_KEY and longest_key < 0
+    if messages > 1 and not is_keyless:
+        return BatchDecision(Outcome.SPLIT, error)
+    if error.errno in _BY_KEY and longest_key <= 0:  # 0.9 takes an empty key for none
+        error = type(error)(
+            f"{where}: the broker refused {count_text(messages, 'message')} without a key: a "
+            "compacted topic needs keys. Send a key with each message, or take compact out of the "
+            "topic's cleanup.policy"
+        )
+    return BatchDecision(Outcome.FAILED, error)
 
 
 def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool) -> BatchDecision:
@@ -188,6 +222,7 @@ class BatchResolver:
             batch.queue.topic_partition,
             batch.count,
             batch.unexplained_retries,
+            longest_key=batch.builder.longest_key,
             waits_for_replicas=self._waits_for_replicas,
         )
         if decision.outcome is Outcome.STORED:
@@ -207,7 +242,7 @@ class BatchResolver:
             self.finish(batch, now)
         elif decision.outcome is Outcome.SPLIT:
             self._emit_retried(batch, decision.error, may_be_stored=False)
-            self._accumulator.split(batch, now)
+            self._accumulator.split(batch, now, too_large=decision.too_large)
         elif decision.outcome is Outcome.RETRY:
             self.retry(batch, decision.error, now, may_be_stored=decision.may_be_stored)
         else:
@@ -223,7 +258,10 @@ class BatchResolver:
             return
         self._emit_retried(batch, error, may_be_stored=may_be_stored)
         batch.last_error = error
-        self._accumulator.put_back(batch, now, self._backoff_s(batch.attempts))
+        wait_s = delay_s(
+            batch.attempts, self._config.retry_backoff_s, self._config.retry_backoff_max_s
+        )
+        self._accumulator.put_back(batch, now, wait_s)
 
     def fail(self, batch: Batch, error: KafkaError, now: float) -> None:
         """Fail a batch."""
@@ -290,8 +328,3 @@ class BatchResolver:
         self._telemetry.emit(
             BatchRetried(batch.queue.topic_partition, batch.count, str(error), may_be_stored)
         )
-
-    def _backoff_s(self, attempts: int) -> float:
-        backoff_s = self._config.retry_backoff_s * 2.0 ** min(attempts, 30)
-        jitter = environment.random.uniform(0.8, 1.2)
-        return min(backoff_s, self._config.retry_backoff_max_s) * jitter

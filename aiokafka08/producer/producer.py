@@ -26,6 +26,7 @@ from aiokafka08._core.net.config import (
     SecurityProtocol,
     callable_or_none,
     check_not_negative,
+    check_positive,
     net_config,
     numbered_client_id,
 )
@@ -139,8 +140,8 @@ class AIOKafkaProducer:
         security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL", for example of
             `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
-            never closes one (default 540000).
+        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
+            not the last one; None never closes one (default 540000).
         enable_idempotence: True, which needs brokers from 0.11 on, raises `UnsupportedVersionError`
             (default False).
         transactional_id: of transactions, which need brokers from 0.11 on: other values raise
@@ -169,7 +170,8 @@ class AIOKafkaProducer:
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
             None). A send waits at most `delivery_timeout_ms`. The wait ends earlier if the brokers
             say for a second that the topic doesn't exist and isn't created; with brokers from 0.10
-            on it takes five seconds, since some say so while they create it. Waiting for memory
+            on it takes five seconds, since some say so while they create it. A named partition that
+            isn't known is waited for in the same way, for three seconds at most. Waiting for memory
             counts towards `delivery_timeout_ms` only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
@@ -271,6 +273,7 @@ class AIOKafkaProducer:
         )
         callable_or_none("key_serializer", key_serializer)
         callable_or_none("value_serializer", value_serializer)
+        callable_or_none("on_event", on_event)
         self._serializers = (key_serializer, value_serializer)
         self._headers = HeaderPolicy(headers_mode(headers), self._config.client_id)
         self._prepares = (
@@ -335,7 +338,7 @@ class AIOKafkaProducer:
             )
         self._lifecycle.bind_to_loop()
         try:
-            await self._router.start()
+            await self._router.start(keep_connected=True)
             version = self._router.version()
             if version is not None and self._options.codec is Codec.LZ4:
                 limit_s = self._config.start_timeout_s
@@ -458,7 +461,7 @@ class AIOKafkaProducer:
             KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
                 `request_timeout_ms`.
             UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
-                partition.
+                partition: one that isn't known is waited for, since it may have been added.
             InvalidTopicError: brokers don't accept the topic name.
             UnsupportedVersionError: headers, unless the option `headers` allows them; or a
                 timestamp for a broker below 0.10.
@@ -662,14 +665,40 @@ class AIOKafkaProducer:
     # --- state ------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Whether the producer is running and connected to a broker, for health checks."""
+        """Return whether the producer is running and reaches a broker, for readiness checks.
+
+        It costs nothing: no request is sent. True means that a connection is open, and that some
+        broker has responded within `metadata_max_age_ms`. From the start to the stop the producer
+        keeps one connection, also when nothing is sent; if it is lost, it is opened again with
+        pauses of up to 5 s. `ping()` finds out now.
+        """
         engine = self._engine
         return (
             self._loop is not None
             and engine is not None
             and engine.crash is None
-            and any(node.is_connected for node in self._router.nodes)
+            and self._router.is_reachable()
         )
+
+    async def ping(self, timeout_ms: int = 5000) -> None:
+        """Return when some broker has responded to a small request, over an open or new connection.
+
+        Args:
+            timeout_ms: how long to try one broker after another, in milliseconds, from 1 on
+                (default 5000).
+
+        Raises:
+            NoBrokersAvailable: no broker has responded; the text has the reason of each.
+            ProducerClosed: the producer was stopped.
+            IllegalStateError: it isn't started.
+        """
+        timeout_s = check_positive("timeout_ms", timeout_ms) / 1000
+        self._check()
+        try:
+            await self._router.ping(timeout_s)
+        except IllegalStateError:
+            self._check()
+            raise
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the start and current gauges, by name.
@@ -785,7 +814,7 @@ class AIOKafkaProducer:
         if key is not None and len(key) > self._options.max_message_bytes:
             raise self._options.too_large(len(key), "the key alone")  # before it is hashed
         if timestamp_ms is not None:
-            check_not_negative("timestamp_ms", timestamp_ms)
+            timestamp_ms = check_not_negative("timestamp_ms", timestamp_ms)
         assert self._engine is not None
         future = await self._engine.intake.append(topic, key, value, partition, timestamp_ms)
         if headers:

@@ -109,7 +109,7 @@ def serialize_all(
                 yield
             if set(map(type, part)) != {int} or min(part) < 0:
                 for index, timestamp_ms in enumerate(part, start):
-                    check_not_negative(f"timestamps_ms[{index}]", timestamp_ms)
+                    timestamps[index] = check_not_negative(f"timestamps_ms[{index}]", timestamp_ms)
     return all_values, all_keys, timestamps
 
 

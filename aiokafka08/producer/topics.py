@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 from aiokafka08._core.concurrency.fair_lock import FairLock
 from aiokafka08._core.net.cluster import ClusterSnapshot, check_topic_name
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -60,15 +62,20 @@ class TopicRoute:
         callers: number of calls that have the lock or wait for it.
         failures: number of lookups of the topic that failed.
         last_failure: the error of the last one.
+        missing: partitions that callers named and that don't exist, with the loop time when that
+            was found out last.
+        arrived_at: loop time when the call that has acquired the topic came.
     """
 
     __slots__ = (
+        "arrived_at",
         "available",
         "callers",
         "failures",
         "is_open",
         "last_failure",
         "lock",
+        "missing",
         "partitioner",
         "partitions",
         "queues",
@@ -86,6 +93,8 @@ class TopicRoute:
         self.callers = 0
         self.failures = 0
         self.last_failure: KafkaError | None = None
+        self.missing: dict[int, float] = {}
+        self.arrived_at = 0.0
 
     def choose(self, key: bytes | None) -> PartitionQueue:
         """Return the queue of the partition that the partitioner chooses.
@@ -162,9 +171,11 @@ class TopicRoutes:
         route.callers += 1
         route.is_open = False
         # Each call that holds the lock before this one has an earlier deadline.
-        deadline = self._loop.time() + metadata_timeout_s
+        arrived_at = self._loop.time()
+        deadline = arrived_at + metadata_timeout_s
         try:
             async with route.lock:
+                route.arrived_at = arrived_at
                 if self._closed is not None:
                     raise copy.copy(self._closed)
                 if route.last_failure is not None and route.failures > failures:
@@ -231,21 +242,37 @@ class TopicRoutes:
     async def find_queue(
         self, route: TopicRoute, partition: object, metadata_timeout_s: float
     ) -> PartitionQueue:
-        """Return the queue of a partition that the caller named; refresh metadata if it's unknown.
+        """Return the queue of a partition that the caller named.
+
+        If it is unknown, wait for it for a moment: it may have been added. Calls that came before
+        that wait has failed don't wait again.
 
         Raises:
             IllegalArgumentError: it isn't a partition number.
             UnknownTopicOrPartitionError: the topic doesn't have it.
         """
-        if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+        number = as_integer(partition)
+        if number is None or number < 0:
             raise IllegalArgumentError(f"partition={partition!r}: expected an integer >= 0")
-        if partition not in route.queues:
-            await self._wait_for(self._router.metadata.refresh(), metadata_timeout_s, route.topic)
-        queue = route.queues.get(partition)
+        queue = route.queues.get(number)
+        if queue is not None:
+            return queue
+        if route.missing.get(number, -math.inf) < route.arrived_at:
+            metadata = self._router.metadata
+            lookup = metadata.wait_for_partitions(
+                route.topic, [number], timeout_s=metadata_timeout_s
+            )
+            try:
+                await self._wait_for(lookup)
+            except UnknownTopicOrPartitionError:
+                route.missing[number] = self._loop.time()
+                raise
+        queue = route.queues.get(number)
         if queue is None:
             raise UnknownTopicOrPartitionError(
                 f"topic {route.topic!r} has no partition {partition}; it has {route.partitions}"
             )
+        route.missing.pop(number, None)
         return queue
 
     def choose_format(self, queue: PartitionQueue) -> None:
@@ -276,24 +303,20 @@ class TopicRoutes:
             leaders_s=self._leader_wait_s,
             until_unknown=True,
         )
-        await self._wait_for(lookup, None, route.topic)
+        await self._wait_for(lookup)
         self._update(route, metadata.snapshot)
 
-    async def _wait_for(
-        self, lookup: Coroutine[Any, Any, object], timeout_s: float | None, topic: str
-    ) -> None:
+    async def _wait_for(self, lookup: Coroutine[Any, Any, object]) -> None:
         """Run a metadata lookup in a task that `close` can cancel."""
         task: asyncio.Task[object] = self._loop.create_task(lookup)
         self._lookups.add(task)
         task.add_done_callback(self._lookup_done)
         try:
-            await asyncio.wait((task,), timeout=timeout_s)
+            await asyncio.wait((task,))
         finally:
             task.cancel()
         if self._closed is not None:
             raise copy.copy(self._closed)
-        if not task.done():
-            raise KafkaTimeoutError(f"topic {topic!r}: no metadata within {timeout_s} s")
         task.result()
 
     def _lookup_done(self, task: asyncio.Task[object]) -> None:

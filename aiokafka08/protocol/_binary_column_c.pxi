@@ -44,7 +44,7 @@ cdef class BinaryColumn:  # the .pxd declares its attributes
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data), rows = 0, used = 0, room = 64
         cdef const char *at = PyBytes_AS_STRING(data)
         cdef const char *end = at + size
-        cdef const char *found
+        cdef const char *mark_at
         cdef char *to
         cdef char mark
         cdef bytes joined
@@ -56,20 +56,20 @@ cdef class BinaryColumn:  # the .pxd declares its attributes
         offsets = bytearray(4 * room)
         (<int32_t *>PyByteArray_AS_STRING(offsets))[0] = 0
         while True:
-            found = <const char *>memchr(at, mark, end - at)
-            if found == NULL:
-                found = end
-            if found > at or not skip_empty:
-                memcpy(to + used, at, found - at)
-                used += found - at
+            mark_at = <const char *>memchr(at, mark, end - at)
+            if mark_at == NULL:
+                mark_at = end
+            if mark_at > at or not skip_empty:
+                memcpy(to + used, at, mark_at - at)
+                used += mark_at - at
                 rows += 1
                 if rows == room:
                     room *= 2
                     PyByteArray_Resize(offsets, 4 * room)
                 (<int32_t *>PyByteArray_AS_STRING(offsets))[rows] = <int32_t>used
-            if found == end:
+            if mark_at == end:
                 return BinaryColumn(0, rows, None, offsets, joined)
-            at = found + 1
+            at = mark_at + 1
 
     def longest(self):
         cdef Py_ssize_t index, most = 0
@@ -90,7 +90,7 @@ cdef class BinaryColumn:  # the .pxd declares its attributes
         cdef const char *begin
         cdef Py_ssize_t at, size
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(self._count))]
+            return [self[row] for row in range(*index.indices(self._count))]
         at = index
         if not -self._count <= at < self._count:
             raise IndexError(f"row {index}: there are {self._count} rows")

@@ -12,7 +12,7 @@ cdef extern from *:
     #define view_count(data) (((PyByteArrayObject *)(data))->ob_exports)
     """
     Py_ssize_t view_count(bytearray data)
-    Py_ssize_t Py_REFCNT(object one)
+    Py_ssize_t Py_REFCNT(object owner)
 
 cdef class _Bytes:
     """A growing bytearray of `room` bytes.
@@ -76,18 +76,18 @@ cdef tuple new_buffers():
 
 
 cdef Py_ssize_t room_of(tuple buffers):
-    cdef _Bytes one
+    cdef _Bytes buffer
     cdef Py_ssize_t room = 0
-    for one in buffers:
-        room += one.room
+    for buffer in buffers:
+        room += buffer.room
     return room
 
 
 cdef bint are_free(tuple buffers):
     """Return True if only the tuple refers to the buffers, and there is no view of them."""
-    cdef _Bytes one
-    for one in buffers:
-        if Py_REFCNT(one) > 2 or view_count(one.data):  # the tuple, and the variable `one`
+    cdef _Bytes buffer
+    for buffer in buffers:
+        if Py_REFCNT(buffer) > 2 or view_count(buffer.data):  # the tuple, and the variable `buffer`
             return False
     return True
 
@@ -117,7 +117,7 @@ cdef class Columns:
     cdef _Bytes _type_bits
 
     def __init__(self, max_bytes=DEFAULT_MAX_COLUMN_BYTES, ColumnMemory memory=None):
-        cdef _Bytes one
+        cdef _Bytes buffer
         check_max_bytes(max_bytes)
         self._max_bytes = max_bytes
         self._size = self._count = 0
@@ -139,8 +139,8 @@ cdef class Columns:
         ) = new_buffers() if memory is None else memory.borrow()
         self._key.used = self._value.used = 0
         self._capacity = self._offset.room // 8
-        for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
-            memset(one.at, 0, one.room)
+        for buffer in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
+            memset(buffer.at, 0, buffer.room)
         self.reserve(1)
         (<int32_t *>self._key_offsets.at)[0] = 0
         (<int32_t *>self._value_offsets.at)[0] = 0
@@ -166,19 +166,19 @@ cdef class Columns:
     cdef int reserve(self, Py_ssize_t more) except -1:
         """Make room for `more` messages, not counting the bytes of their keys and values."""
         cdef Py_ssize_t rows = self._count + more, bits
-        cdef _Bytes one
+        cdef _Bytes buffer
         if rows <= self._capacity:
             return 0
         rows = max(rows, 2 * self._capacity, 64)
         self._timestamp.grow(8 * rows)
-        for one in (self._timestamp_type,):
-            one.grow(4 * rows)
-        for one in (self._key_offsets, self._value_offsets):
-            one.grow(4 * (rows + 1))
+        for buffer in (self._timestamp_type,):
+            buffer.grow(4 * rows)
+        for buffer in (self._key_offsets, self._value_offsets):
+            buffer.grow(4 * (rows + 1))
         bits = (self._capacity + 7) // 8
-        for one in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
-            one.grow((rows + 7) // 8)
-            memset(one.at + bits, 0, one.room - bits)
+        for buffer in (self._key_bits, self._value_bits, self._timestamp_bits, self._type_bits):
+            buffer.grow((rows + 7) // 8)
+            memset(buffer.at + bits, 0, buffer.room - bits)
         # Last: the next `Columns` with this memory computes its capacity from this buffer, also if
         # there was no memory for one of the others.
         self._offset.grow(8 * rows)

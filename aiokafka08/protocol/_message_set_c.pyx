@@ -126,19 +126,19 @@ cdef array int32s = array("i")
 
 
 def partitions_of(BinaryColumn keys not None, partitions):
-    cdef array found = clone(int32s, len(keys), zero=False)
+    cdef array chosen = clone(int32s, len(keys), zero=False)
     cdef array all_partitions = array("i", partitions)
     cdef uint32_t count = len(all_partitions)
     cdef const char *key
     cdef Py_ssize_t index, size
     if not count:
         raise ValueError("no partitions to choose from")
-    for index in range(len(found)):
+    for index in range(len(chosen)):
         size = keys.find(index, &key)
         if size < 0:
-            found.data.as_ints[index] = -1
+            chosen.data.as_ints[index] = -1
         else:
-            found.data.as_ints[index] = all_partitions.data.as_ints[
+            chosen.data.as_ints[index] = all_partitions.data.as_ints[
                 partition_index_of(key, size, count)
             ]
-    return found
+    return chosen

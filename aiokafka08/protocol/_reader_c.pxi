@@ -10,12 +10,14 @@ cdef struct Headers:
     int64_t highest
     Py_ssize_t whole_bytes
     int64_t tail_size  # -1: none
+    bint rises
 
 
 cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcept nogil:
     cdef Py_ssize_t pos = 0
     cdef int64_t offset, size
     found.highest = found.tail_size = -1
+    found.rises = True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset = get_int64(data + pos)
         size = get_int32(data + pos + 8)
@@ -27,6 +29,8 @@ cdef void walk_headers(const char *data, Py_ssize_t end, Headers *found) noexcep
             break
         if offset > found.highest:
             found.highest = offset
+        else:
+            found.rises = False
         pos += ENTRY_HEADER_BYTES + size
     found.whole_bytes = pos
 
@@ -67,6 +71,7 @@ def summarize_set(message_set):
         None if found.highest < 0 else <object>found.highest + 1,
         found.whole_bytes,
         None if found.tail_size < 0 else found.tail_size,
+        found.rises,
     )
 
 
@@ -376,7 +381,8 @@ cdef class MessageSetReader:
                     self._pos = pos
                     return END
                 self._inner = self._inside(offset, magic, attributes, m, plain)
-                self._fetch_offset = offset + 1
+                if not self._has_offset:
+                    self._fetch_offset = offset + 1
                 return WRAPPER
             m.offset = <int64_t>offset
             if not self._has_offset:
@@ -429,12 +435,11 @@ cdef class MessageSetReader:
         cdef MessageSetReader inner
         cdef InnerHeaders inside
         cdef int128 relative_to, lowest
-        cdef bint has_offsets
+        cdef bint has_offsets, is_whole
         walk_inner_headers(PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), &inside)
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
-        if inside.whole_bytes == 0 or (
-            inside.whole_bytes < PyBytes_GET_SIZE(plain) and not has_offsets
-        ):
+        is_whole = inside.whole_bytes == PyBytes_GET_SIZE(plain)
+        if inside.whole_bytes == 0 or not (is_whole or has_offsets):
             raise self._corrupt(offset, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
@@ -459,7 +464,7 @@ cdef class MessageSetReader:
             self._nesting
             or not inside.rises
             or relative_to + inside.first < lowest
-            or relative_to + inside.last > offset
+            or (relative_to + inside.last != offset and is_whole)
         ):
             inner._has_offset = True
             inner._offset = <int64_t>offset

@@ -64,12 +64,14 @@ class SetSummary(NamedTuple):
     tail_size: int | None
     """The size of the cut-off entry after them, if its header is there and isn't the filler of
     modern brokers (offset -1, docs/brokers.md 7.8); else None."""
+    rises: bool = True
+    """Whether the offset of each complete entry is >= 0 and above those before."""
 
 
 def summarize_set(message_set: Buffer) -> SetSummary:
     """Walk the headers of a fetched message set, up to a cut-off tail or a corrupt size field."""
     pos, end, highest = 0, len(message_set), -1
-    tail_size = None
+    tail_size, rises = None, True
     while end - pos >= ENTRY_HEADER_BYTES:
         offset, size = _unpack_offset_size(message_set, pos)
         stop = pos + ENTRY_HEADER_BYTES + size
@@ -80,8 +82,10 @@ def summarize_set(message_set: Buffer) -> SetSummary:
             break
         if offset > highest:  # offsets rise; if they don't, the next fetch must not go back
             highest = offset
+        else:
+            rises = False
         pos = stop
-    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size)
+    return SetSummary(None if highest < 0 else highest + 1, pos, tail_size, rises)
 
 
 class InnerSet(NamedTuple):
@@ -212,9 +216,9 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
-    message is a corrupt one. If the offsets inside a wrapper don't rise, or don't lie between those
-    of the entry before and of the wrapper, all its messages get that of the wrapper, as those of
-    nested wrappers do. After a corrupt
+    message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
+    up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
+    a corrupt
     message each further call raises: the consumer has to seek past that message and make a new
     reader.
 
@@ -512,7 +516,8 @@ class MessageSetReader:
                     return
                 self._pos = stop
                 self._inner = self._inside(offset, magic, attributes, timestamp, *opened)
-                self._fetch_offset = offset + 1
+                if fixed_offset is None:
+                    self._fetch_offset = offset + 1
                 return
             if timestamp is not None:
                 if len(timestamps) < len(offsets):
@@ -596,7 +601,8 @@ class MessageSetReader:
         """
         inside = walk_inner_set(plain) if inside is None else inside
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
-        if not inside.whole_bytes or (inside.whole_bytes < len(plain) and not has_offsets):
+        is_whole = inside.whole_bytes == len(plain)
+        if not inside.whole_bytes or not (is_whole or has_offsets):
             raise self._corrupt(offset, offset + 1, describe_rest(plain, inside.whole_bytes))
         inner = MessageSetReader(
             self._topic_partition,
@@ -624,7 +630,7 @@ class MessageSetReader:
             # offset, or hide later messages: these would be lost.
             or not inside.rises
             or inside.first + relative_to < lowest
-            or inside.last + relative_to > offset
+            or (inside.last + relative_to != offset and is_whole)
         ):
             inner._offset = offset
         else:

@@ -41,12 +41,14 @@ class Fixed(NamedTuple):
 class Sized(NamedTuple):
     """A length field, then that many bytes; a negative length means null.
 
-    `code` is the letter of the length field in `struct` formats.
+    `code` is the letter of the length field in `struct` formats. With `null_is_empty`, null (length
+    -1 only) is read as an empty value: to the reader both say that there is nothing.
     """
 
     code: str
     text: bool
     nullable: bool
+    null_is_empty: bool = False
 
 
 class Since(NamedTuple):
@@ -69,9 +71,13 @@ Int64 = Annotated[int, Fixed("q")]
 Boolean = Annotated[bool, Fixed("?")]
 String = Annotated[str, Sized("h", text=True, nullable=False)]
 NullableString = Annotated[str | None, Sized("h", text=True, nullable=True)]
+Host = Annotated[str, Sized("h", text=True, nullable=True, null_is_empty=True)]
+"""The name of a host; "" for a broker whose address isn't known (docs/brokers.md 4.14)."""
 Bytes = Annotated[Buffer, Sized("i", text=False, nullable=False)]
 """Opaque bytes after an int32 length (message sets, group metadata). If the frame is a
 memoryview, the value is a view of it, not a copy."""
+FetchedBytes = Annotated[Buffer, Sized("i", text=False, nullable=True, null_is_empty=True)]
+"""`Bytes` that brokers send as null beside some error codes (docs/brokers.md 7.17)."""
 
 
 class CompiledType(NamedTuple):
@@ -227,6 +233,7 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
     packer = struct.Struct(">" + wire.code)
     size, unpack_from, pack = packer.size, packer.unpack_from, packer.pack
     text, nullable = wire.text, wire.nullable or (lenient and wire.text)
+    null_is_empty, least = wire.null_is_empty, -1 if nullable else 0
     kind = "a string" if text else "a byte field"
     longest = (1 << (8 * size - 1)) - 1
 
@@ -236,9 +243,11 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
         length = unpack_from(data, pos)[0]
         pos += size
         if length < 0:
-            if nullable:
+            if nullable and not null_is_empty:
                 return None, pos
-            raise KafkaProtocolError(f"{kind}: length {length}; expected >= 0")
+            if length < least:
+                raise KafkaProtocolError(f"{kind}: length {length}; expected >= {least}")
+            length = 0
         if length > end - pos:
             raise cut_short(kind, length, end - pos)
         value: Any = data[pos : pos + length]
@@ -350,7 +359,7 @@ def _compile_struct(
             min_size += struct.calcsize(">" + fixed.code)
             continue
         only_last = field is fields[-1] and len(run) == len(fields) - 1
-        if only_last and Sized("i", text=False, nullable=False) in metadata:
+        if only_last and any(isinstance(mark, Sized) and mark.code == "i" for mark in metadata):
             ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
         end_run()
         read_items = write_items = None

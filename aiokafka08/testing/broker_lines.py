@@ -101,6 +101,8 @@ class LineRules:
     """The names that `create_topic` accepts in its `config`."""
 
     # Metadata
+    has_cluster_id: bool = False
+    """Whether the cluster has an id, which Metadata 2 lists and ZooKeeper has in `/cluster/id`."""
     empty_cluster_lists_brokers: bool = False
     """Whether Metadata lists the brokers before the first topic exists; 0.8 lists none (4.1)."""
     invalid_topic_code: int = InvalidTopicError.errno
@@ -354,7 +356,7 @@ _0_10 = LineRules(
         ApiKey.PRODUCE: SupportedVersions(range(3)),
         ApiKey.FETCH: SupportedVersions(range(3)),
         ApiKey.LIST_OFFSETS: SupportedVersions(range(2)),
-        ApiKey.METADATA: SupportedVersions(range(2)),
+        ApiKey.METADATA: SupportedVersions(range(3)),
         ApiKey.OFFSET_COMMIT: SupportedVersions(range(3)),
         ApiKey.OFFSET_FETCH: SupportedVersions(range(3)),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
@@ -365,6 +367,7 @@ _0_10 = LineRules(
     on_empty_frame=BadRequestPolicy.SILENCE,
     responds_after_fin=False,
     topic_configs=_CONFIGS_0_10,
+    has_cluster_id=True,
     empty_cluster_lists_brokers=True,
     invalid_topic_fails_all=False,
     failed_creation_fails_all=False,

@@ -475,7 +475,7 @@ class EmbeddedCluster:
 
         For tests with corrupt messages, gaps between offsets, or padding that is no message. A
         fetch fails with error -1 if the search for its offset meets a size field below 14 in the
-        set of that offset, as on real brokers (docs/brokers.md 7.17).
+        set of that offset, as on real brokers (docs/brokers.md 7.19).
 
         Args:
             next_offset: the offset of the next message after these bytes; None: one more than
@@ -552,6 +552,20 @@ class EmbeddedCluster:
     def release_metadata(self, node: int) -> None:
         """Let a broker learn what has happened since `hold_metadata`."""
         self._call(controls.release_metadata, node)
+
+    def advertise(self, node: int, host: str | None = None, port: int | None = None) -> None:
+        """Let responses name another address of a broker, as a wrong `advertised.listeners` does.
+
+        Metadata and the lookups of a coordinator then name it, for example a host that can't be
+        resolved. The broker goes on listening where it does, and `nodes` and `bootstrap_servers`
+        name that.
+
+        Args:
+            node: the broker.
+            host: None: the host on which it listens.
+            port: None: the port on which it listens.
+        """
+        self._call(controls.advertise, node, host, port)
 
     def move_controller(self, node: int) -> None:
         """Let a live broker become the controller, which Metadata names from "0.10" on.

@@ -224,6 +224,13 @@ def restore_isr(runtime: ClusterRuntime, topic: str, number: int) -> None:
             runtime.state.restore(partition, node)
 
 
+def advertise(runtime: ClusterRuntime, node: int, host: str | None, port: int | None) -> None:
+    """Let responses name another address of a broker; without a host and a port, the real one."""
+    broker = find_node(runtime.state, node)
+    named = (host or broker.host, port or broker.port)
+    broker.advertised = None if host is None and port is None else named
+
+
 def hold_metadata(runtime: ClusterRuntime, node: int) -> None:
     """Let the controller's updates not reach a live broker."""
     runtime.state.hold_metadata(check_alive(runtime.state, node))

@@ -26,12 +26,14 @@ class Answer:
     With `only`, respond with it for these partitions (topic, number) and handle the others as
     usual: from 0.8.2 on, a Fetch then doesn't wait. Metadata requests have no `only`. With
     `perform`, carry the request out all the same: a produced message is stored, but its client gets
-    an error.
+    an error. With `null_sets`, a Fetch response has null for the message sets beside the code, as
+    modern brokers send it with 35 and 76; else they are empty (docs/brokers.md 7.17).
     """
 
     code: int
     perform: bool = False
     only: Collection[tuple[str, int]] | None = None
+    null_sets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,13 @@ class Omit:
     """Leave all partitions (of Metadata: all topics) out of the response.
 
     The request is carried out all the same; with `perform=False` it isn't, as 0.8.1 does with a
-    commit of a version that it doesn't know (docs/brokers.md 8.3).
+    commit of a version that it doesn't know (docs/brokers.md 8.3). With `throttle_time_ms` above 0
+    the response says, if its version can, that the client exceeds its quota, as a Fetch response of
+    brokers from 2.0 on does (docs/brokers.md 7.18).
     """
 
     perform: bool = True
+    throttle_time_ms: int = 0
 
 
 Effect = (

@@ -27,6 +27,7 @@ from aiokafka08._core.server.connection import (
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.work import FEW_ITEMS, Work, offload
 from aiokafka08.protocol.api import Response, encode_response
+from aiokafka08.protocol.requests.fetch import FetchResponse
 from aiokafka08.protocol.types import Buffer, TooManyItems
 from aiokafka08.testing.broker_lines import BadRequestPolicy, ReceivedRequest, read_request
 from aiokafka08.testing.faults import (
@@ -46,6 +47,7 @@ from aiokafka08.testing.handlers import handle
 from aiokafka08.testing.handlers.failures import (
     drop_partitions,
     error_response,
+    set_null,
     with_partition_errors,
 )
 from aiokafka08.testing.handlers.outcome import (
@@ -276,8 +278,12 @@ class BrokerHandler(ConnectionHandler):
                 response = error_response(context, request, code)
             case Answer(code=code, only=only) if only is not None:
                 response = with_partition_errors(context, request, response, code, only)
-            case Omit() if hasattr(response, "topics"):
+            case Omit(throttle_time_ms=throttle_time_ms) if hasattr(response, "topics"):
                 response.topics = []
+                if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+                    response.throttle_time_ms = throttle_time_ms
+        if isinstance(effect, Answer) and effect.null_sets and isinstance(response, FetchResponse):
+            set_null(response, effect.code)
         correlation_id = reply.correlation_id
         if correlation_id is None:
             correlation_id = incoming.header.correlation_id

@@ -15,7 +15,9 @@ Metadata. Real brokers with default settings take about 7 s for it (brokers.md 9
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
@@ -66,6 +68,14 @@ class BrokerState:
 
     disk_is_full: bool = False
     """Whether the broker dies when it is to store a message."""
+
+    advertised: tuple[str, int] | None = None
+    """The host and port that responses name; None: `host` and `port`."""
+
+    @property
+    def named_address(self) -> tuple[str, int]:
+        """The host and port that Metadata and GroupCoordinator responses name."""
+        return self.advertised or (self.host, self.port)
 
     @property
     def in_metadata(self) -> bool:
@@ -169,6 +179,13 @@ class ClusterState:
         """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
+
+    @property
+    def cluster_id(self) -> str:
+        """An id in Kafka's form, which no cluster with other brokers has."""
+        brokers = [(node.node_id, node.host, node.port) for node in self.nodes.values()]
+        digest = hashlib.sha256(repr(brokers).encode()).digest()
+        return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
 
     def _session_bounds_s(self) -> tuple[float, float]:
         return self.settings.group_min_session_timeout_ms / 1000, self.line.max_session_timeout_s

@@ -22,7 +22,11 @@ from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source.topic_identity import TopicIdentities
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
-from aiokafka08.errors import KafkaConfigurationError, KafkaUnavailableError
+from aiokafka08.errors import (
+    KafkaConfigurationError,
+    KafkaUnavailableError,
+    ZookeeperMismatchError,
+)
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster, Hang
@@ -369,15 +373,17 @@ async def test_reason_for_unknown_identities_is_logged_once(
             raise KafkaUnavailableError(text)
         return TopicCreations("1", {"t": 2})
 
-    config = parse_config(
-        'name = "b"\n[source]\nbootstrap = "localhost:1"\nzookeeper = "localhost:2"\n'
-        '[target]\nbootstrap = "localhost:1"\n[topics]\ninclude = ["t"]\n'
-    )
     run = BridgeRun()
-    while answers:
-        unused: Any = SimpleNamespace()
-        session = TopicIdentities(config, unused, unused, run, read_creations=read)
-        await session.read()
+    with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as source:
+        config = parse_config(
+            f'name = "b"\n[source]\nbootstrap = "{source.bootstrap_servers}"\n'
+            'zookeeper = "localhost:2"\n'
+            '[target]\nbootstrap = "localhost:1"\n[topics]\ninclude = ["t"]\n'
+        )
+        while answers:
+            unused: Any = SimpleNamespace()
+            session = TopicIdentities(config, unused, unused, run, read_creations=read)
+            await session.read()
     texts = [one.rpartition(": ")[2] for one in caplog.messages if "created again" in one]
     assert texts == ["hangs", "is away", "is away"]
 
@@ -400,8 +406,11 @@ async def test_skip_begins_nothing_anew_with_another_zookeeper(
     other = f"{connect.partition('/')[0]}/{topic}"
     await asyncio.to_thread(create_nodes, connect, f"/{topic}/brokers/topics/{topic}")
     text = bridge_text(topic, source, target, topic, skip).replace(connect, other)
-    with pytest.raises(BridgeError, match="it isn't the ZooKeeper that the bridge has seen before"):
+    with pytest.raises(ZookeeperMismatchError, match=r"source\.zookeeper_check = \"warn\""):
         await copy(parse_config(text))
+    warned = text.replace("[source]", '[source]\nzookeeper_check = "warn"')
+    with pytest.raises(BridgeError, match="it isn't the ZooKeeper that the bridge has seen before"):
+        await copy(parse_config(warned))
     await write(source, topic, {0: NEW})
     assert (await copy(config)).records == len(NEW)
     assert await asyncio.to_thread(reader.messages, topic) == {0: OLD + NEW}

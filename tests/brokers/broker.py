@@ -36,6 +36,7 @@ class Broker:
         port: int | None,
         advertised_port: int | None,
         java_options: Sequence[str],
+        advertised_host: str = HOST,
     ) -> None:
         self.node_id = node_id
         self._version = version
@@ -45,6 +46,7 @@ class Broker:
         self._properties = dict(properties)
         self._tls = dict(tls)
         self._advertised_port = advertised_port
+        self._advertised_host = advertised_host
         self._java_options = java_options
         self._process: JavaProcess | None = None
         self.listeners = self._choose_ports(port)
@@ -142,7 +144,9 @@ class Broker:
 
     def _choose_ports(self, port: int | None = None) -> Listeners:
         port = port or free_port()
-        listeners = Listeners(port, self._advertised_port or port)
+        listeners = Listeners(
+            port, self._advertised_port or port, advertised_host=self._advertised_host
+        )
         if self._tls:
             listeners = replace(listeners, ssl_port=free_port())
         if self._advertised_port and self._version.number >= (0, 10, 2):

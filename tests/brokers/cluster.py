@@ -44,8 +44,9 @@ class RealCluster:
     ``properties`` are server properties of all brokers; they override those of the harness.
     ``advertised`` maps node ids to the ports that brokers advertise, for proxies. Up to 0.9 the
     brokers use these ports among themselves, too: start the proxies first, with
-    ``planned_address``. ``java_options`` override those of the harness. By default brokers run
-    without the optimising compiler; a benchmark turns it on with
+    ``planned_address``. All brokers advertise ``advertised_host``. ``java_options`` override those
+    of the harness. By default brokers run without the optimising compiler; a benchmark turns it on
+    with
     ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``.
     """
 
@@ -57,6 +58,7 @@ class RealCluster:
         ssl: bool = False,
         advertised: Mapping[int, int] | None = None,
         *,
+        advertised_host: str = HOST,
         java_options: Sequence[str] = (),
         start_timeout: float = 90.0,
     ) -> None:
@@ -65,6 +67,7 @@ class RealCluster:
         self._properties = dict(properties or {})
         self._ssl = ssl
         self._advertised = dict(advertised or {})
+        self._advertised_host = advertised_host
         self._java_options = java_options
         self._start_timeout = start_timeout
         self._folder: Path | None = None
@@ -390,6 +393,7 @@ class RealCluster:
             tls=self._identity.server_properties() if self._identity else {},
             port=self._planned_ports.get(node_id),
             advertised_port=self._advertised.get(node_id),
+            advertised_host=self._advertised_host,
             java_options=self._java_options,
         )
 

@@ -19,13 +19,17 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The ports of one broker; ``advertised_port`` is that of a proxy, if there is one."""
+    """The ports of one broker; ``advertised_port`` is that of a proxy, if there is one.
+
+    ``advertised_host`` may be a name that only the broker can resolve.
+    """
 
     port: int
     advertised_port: int
     ssl_port: int | None = None
     internal_port: int | None = None
     controller_port: int | None = None
+    advertised_host: str = HOST
 
 
 def render(properties: Mapping[str, object]) -> str:
@@ -142,7 +146,7 @@ def _listener_properties(number: tuple[int, ...], listeners: Listeners) -> dict[
         return {
             "port": listeners.port,
             "host.name": HOST,
-            "advertised.host.name": HOST,
+            "advertised.host.name": listeners.advertised_host,
             "advertised.port": listeners.advertised_port,
         }
     ours = {"PLAINTEXT": listeners.port}
@@ -163,9 +167,9 @@ def _listener_properties(number: tuple[int, ...], listeners: Listeners) -> dict[
         pairs = (f"{name}:{protocol}" for name, protocol in protocols.items())
         properties["listener.security.protocol.map"] = ",".join(pairs)
     properties["listeners"] = _listener_list(ours)
-    properties["advertised.listeners"] = _listener_list(advertised)
+    properties["advertised.listeners"] = _listener_list(advertised, listeners.advertised_host)
     return properties
 
 
-def _listener_list(ports: Mapping[str, int]) -> str:
-    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+def _listener_list(ports: Mapping[str, int], host: str = HOST) -> str:
+    return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())

@@ -69,4 +69,7 @@ class ModelLog:
         if not whole[0].has_record:
             entries.insert(0, entries[0])  # 7.12
         window = sum(batch.stored_bytes for batch in whole)
-        return (b"".join(entries) + FILLER + bytes(window))[: max(window, len(entries[0]))]
+        data = b"".join(entries)
+        size = max(window, len(entries[0]))
+        filler_bytes = max(size - len(data), 61)  # exceeds the rest (7.8)
+        return (data + FILLER[:8] + filler_bytes.to_bytes(4) + bytes(size))[:size]

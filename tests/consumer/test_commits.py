@@ -34,7 +34,8 @@ async def started(
     """Start a consumer of the group "g" that reads partition 0, which has ten messages."""
     if not cluster.offsets("t", 0).end:
         cluster.append("t", 0, values(0, 10))
-    consumer = make_consumer(**{"group_id": "g", "auto_commit_interval_ms": HOUR_MS, **options})
+    defaults = {"auto_commit_interval_ms": HOUR_MS, "heartbeat_interval_ms": 200}
+    consumer = make_consumer(**{"group_id": "g", **defaults, **options})
     consumer.assign([tp(0)])
     await consumer.start()
     return consumer

@@ -19,13 +19,20 @@ from aiokafka import AIOKafkaProducer as ModernProducer
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndTimestamp, TopicPartition
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_reader import read_range
-from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.produce import ProducePartition
-from aiokafka08.telemetry import Telemetry
+from aiokafka08.telemetry import Event, PartitionFailed, Telemetry
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.topics import NewTopic as NewBrokerTopic
 from tests.conformance.contract.wire.requests import wrapper
 from tests.consumer.conftest import until_no_fetch_is_in_flight
 from tests.consumer.raw_writer import writing
@@ -85,6 +92,74 @@ async def range_offsets(
             while records := reader.read(1000):
                 offsets += [r.offset for r in records if r.offset < one.end_offset]
     return offsets
+
+
+@pytest.mark.release("3.9.1")
+@pytest.mark.parametrize("api_version", ["0.8.2", "0.9", None], ids=["v0", "v1", "v2"])
+async def test_refused_topics_raise_and_the_others_are_read_on_3_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic, api_version: str | None
+) -> None:
+    """Each version of Fetch has null for the sets of refused topics (docs/brokers.md 7.17)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    configs = {
+        unique_topic("strict"): {"message.downconversion.enable": "false"},
+        unique_topic("zstd"): {"compression.type": "zstd"},
+        unique_topic("good"): None,
+    }
+    strict, zstd, good = (TopicPartition(topic, 0) for topic in configs)
+    new = {topic: NewBrokerTopic(config=config) for topic, config in configs.items()}
+    await asyncio.to_thread(cluster.create_topics, new)
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for tp in (strict, zstd, good):
+            await producer.send_and_wait(tp.topic, b"0")
+        options = {"api_version": api_version, "retry_backoff_ms": 50}
+        async with reading(cluster, strict, zstd, good, **options) as consumer:
+            errors: dict[type[KafkaError], str] = {}
+            values: list[bytes | None] = []
+            async with asyncio.timeout(20):
+                for number in range(1, 4):
+                    while len(values) < number or len(errors) < 2:
+                        try:
+                            values += [
+                                r.value for r in (await consumer.getmany(good)).get(good, [])
+                            ]
+                            await consumer.getmany(strict, zstd, timeout_ms=100)
+                        except KafkaError as error:
+                            errors[type(error)] = str(error)
+                    await producer.send_and_wait(good.topic, b"%d" % number)
+            assert values == [b"0", b"1", b"2"]
+            assert f"{strict.topic}/0 at offset 0" in errors[UnsupportedVersionError]
+            assert "message.downconversion.enable" in errors[UnsupportedVersionError]
+            assert f"{zstd.topic}/0 at offset 0" in errors[UnsupportedCompressionTypeError]
+            assert "compression.type of the topic" in errors[UnsupportedCompressionTypeError]
+            assert consumer.metrics()["fetch_request_failures"] == 0
+            async with routed(consumer) as router:
+                with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
+                    await range_offsets(router, zstd, 0, 1)
+                assert await range_offsets(router, good, 0, 2) == [0, 1]
+
+
+@pytest.mark.release("3.9.1")
+async def test_zstd_of_a_producer_raises_and_can_be_passed_on_3_9(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """The topic's settings don't matter: the batch itself can't be converted."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    tp = TopicPartition(unique_topic("mixed"), 0)
+    await asyncio.to_thread(cluster.create_topic, tp.topic)
+    for codec in (None, "zstd", None):
+        async with ModernProducer(
+            bootstrap_servers=cluster.bootstrap_servers, compression_type=codec
+        ) as producer:
+            await producer.send_and_wait(tp.topic, b"v" * 100, partition=0)
+    async with reading(cluster, tp, retry_backoff_ms=50) as consumer, asyncio.timeout(20):
+        assert (await consumer.getone()).offset == 0
+        for _ in range(2):
+            with pytest.raises(UnsupportedCompressionTypeError, match=r"at offset 1: .*zstd"):
+                await consumer.getone()
+        assert await consumer.position(tp) == 1
+        consumer.seek(tp, 2)
+        assert (await consumer.getone()).offset == 2
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
@@ -279,6 +354,40 @@ async def test_thousand_partitions_stay_within_their_memory(
     assert grown < 3 * bound
 
 
+@pytest.mark.full
+async def test_exceeded_quota_delays_and_fails_nothing(
+    broker_clusters: BrokerClusters, unique_topic: NewTopic
+) -> None:
+    """docs/brokers.md 7.17."""
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic("throttled")  # also the name of the client
+    await asyncio.to_thread(cluster.create_topic, topic, 2)
+    await asyncio.to_thread(
+        cluster.run_java,
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", cluster.bootstrap_servers),
+        *("--alter", "--add-config", "consumer_byte_rate=100000"),
+        *("--entity-type", "clients", "--entity-name", topic),
+    )
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(60):  # 1.5 MB; the window of the quota is 1 MB in 10 s
+            await producer.send_and_wait(topic, bytes(25_000), partition=number % 2)
+    events: list[Event] = []
+    tps = [TopicPartition(topic, partition) for partition in range(2)]
+    async with reading(
+        cluster,
+        *tps,
+        client_id=topic,
+        max_partition_fetch_bytes=400_000,
+        on_event=events.append,
+    ) as consumer:
+        began = time.monotonic()
+        records = [record for tp in tps for record in await read_to_end(consumer, tp)]
+        assert len(records) == 60
+        assert time.monotonic() - began > 3
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
+
+
 async def test_new_partitions_are_read_from_their_beginning(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
@@ -373,7 +482,7 @@ async def test_offsets_by_time_on_each_line(
 async def test_damaged_log_is_raised_and_passed_on_0_8_2(
     broker_clusters: BrokerClusters, unique_topic: NewTopic, call: str
 ) -> None:
-    """A size field in the log file is 0. The broker fails to read over it (docs/brokers.md 7.17):
+    """A size field in the log file is 0. The broker fails to read over it (docs/brokers.md 7.19):
     a seek to the next offset doesn't help, and one behind the next index entry does."""
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
     topic = unique_topic("damaged")

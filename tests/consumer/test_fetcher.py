@@ -10,10 +10,14 @@ import pytest
 from aiokafka08._core.net.limits import NetLimits
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
+    KafkaError,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.telemetry import Event, PartitionFailed
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -186,6 +190,29 @@ async def test_broken_responses_lose_no_message(
     assert len(cluster.requests(FetchRequest)) < 30
 
 
+async def test_exceeded_quota_delays_and_fails_nothing(
+    make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response has no partition, and isn't a failure of any (docs/brokers.md 7.17)."""
+    events: list[Event] = []
+    caplog.set_level("INFO", "aiokafka08.consumer")
+    async with EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster:
+        for partition in range(2):
+            cluster.append("t", partition, values(0, 50))
+        withheld = cluster.fault(FetchRequest, then=Omit(throttle_time_ms=300), times=2)
+        servers = cluster.bootstrap_servers
+        consumer = make_consumer("t", bootstrap_servers=servers, on_event=events.append)
+        began = asyncio.get_running_loop().time()
+        await consumer.start()
+        await take(consumer, 100)
+        assert asyncio.get_running_loop().time() - began >= 0.59
+        assert withheld.hits == 2
+        assert consumer.metrics()["fetch_request_failures"] == 0
+        await consumer.stop()
+    assert [event for event in events if isinstance(event, PartitionFailed)] == []
+    assert caplog.text.count("node 0 withholds data for 0.3 s: the client exceeds its quota") == 1
+
+
 async def test_silent_broker_delays_only_its_own_partitions(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
@@ -232,6 +259,37 @@ async def test_final_error_is_raised_and_then_retried(
         with pytest.raises(TopicAuthorizationFailedError, match="t/0"):
             await consumer.getone()
     assert (await consumer.getone()).offset == 0
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])  # Fetch 0, 1, 2
+@pytest.mark.parametrize(
+    ("code", "error", "advice"),
+    [
+        (35, UnsupportedVersionError, "message.downconversion.enable"),
+        (76, UnsupportedCompressionTypeError, "Set compression.type of the topic"),
+    ],
+)
+async def test_refused_partition_with_a_null_set_affects_it_alone(
+    make_consumer: MakeConsumer, version: str, code: int, error: type[KafkaError], advice: str
+) -> None:
+    """Modern brokers send null for the message set beside these codes (docs/brokers.md 7.17)."""
+    async with EmbeddedCluster(version=version, topics={"t": 2}) as cluster:
+        for partition in range(2):
+            cluster.append("t", partition, values(0, 3))
+        consumer = make_consumer(bootstrap_servers=cluster.bootstrap_servers)
+        consumer.assign([tp(0), tp(1)])
+        then = Answer(code, only=[("t", 0)], null_sets=True)
+        fault = cluster.fault(FetchRequest, then=then, times=None)
+        await consumer.start()
+        for last in (3, 6):
+            with pytest.raises(error, match="fetch of t/0 at offset 0: ") as caught:
+                await asyncio.wait_for(consumer.getone(tp(0)), 20)
+            assert advice in str(caught.value)
+            assert [r.offset for r in await take(consumer, 3, tp(1))] == [*range(last - 3, last)]
+            cluster.append("t", 1, values(last, last + 3))
+        assert consumer.metrics()["fetch_request_failures"] == 0
+        fault.cancel()
+        assert [r.offset for r in await take(consumer, 3, tp(0))] == [0, 1, 2]
 
 
 async def test_unknown_code_is_raised_after_max_tries(

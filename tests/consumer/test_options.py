@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Awaitable
 from typing import Any
@@ -16,9 +17,11 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.consumer.conftest import MakeConsumer, tp, values
 from tests.support.clients import OpenConsumer
+from tests.support.numbers import ForeignInteger
 from tests.support.waiting import until
 
 
@@ -41,7 +44,8 @@ def test_option_above_the_protocol_is_refused(options: dict[str, Any], needs: st
 @pytest.mark.parametrize(
     "options",
     [
-        {"auto_offset_reset": "smallest"},
+        {"auto_offset_reset": "oldest"},
+        {"auto_offset_reset": ["latest"]},
         {"consumer_timeout_ms": -1},
         {"isolation_level": "serializable"},
         {"offsets_storage": "redis"},
@@ -57,6 +61,8 @@ def test_option_above_the_protocol_is_refused(options: dict[str, Any], needs: st
         {"group_id": 3},
         {"key_deserializer": 3},
         {"on_event": 3},
+        {"on_event": asyncio.sleep},
+        {"value_deserializer": asyncio.sleep},
         {"enable_auto_commit": "no"},
         {"check_crcs": None},
         {"exclude_internal_topics": "false"},
@@ -75,6 +81,30 @@ def test_wrong_option_is_named(options: dict[str, Any]) -> None:
         AIOKafkaConsumer(**options)
     assert next(iter(options)) in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("scala", "ours"), [("smallest", "earliest"), ("largest", "latest")])
+def test_reset_of_the_scala_consumer_is_refused_with_its_name_here(scala: str, ours: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=f"='{scala}': expected '{ours}'"):
+        AIOKafkaConsumer(auto_offset_reset=scala)  # type: ignore[arg-type]
+
+
+async def test_integers_of_other_libraries_are_accepted(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    def number(value: int) -> Any:
+        return ForeignInteger(value)
+
+    cluster.append("t", 0, values(0, 5))
+    consumer = make_consumer(fetch_max_bytes=number(100_000), request_timeout_ms=number(20_000))
+    consumer.assign([TopicPartition("t", number(0))])
+    await consumer.start()
+    consumer.seek(tp(0), number(2))
+    taken = await consumer.getmany(timeout_ms=number(5000), max_records=number(1))
+    assert [record.offset for record in taken[tp(0)]] == [2]
+    assert type(await consumer.position(tp(0))) is int
+    found = await consumer.offsets_for_times({tp(0): number(0)})
+    assert found[tp(0)] is not None
 
 
 async def test_sizes_above_int32_are_capped(
@@ -109,6 +139,30 @@ def test_times_are_kept_in_seconds() -> None:
     assert (config.fetch_max_wait_s, config.auto_commit_interval_s) == (1.5, 2.5)
     assert (config.max_poll_interval_s, config.session_timeout_s) == (3.5, 4.5)
     assert (config.heartbeat_interval_s, config.rebalance_backoff_s) == (5.5, 6.5)
+
+
+def test_heartbeats_must_come_within_the_session() -> None:
+    """As in Java's consumer; groups in ZooKeeper have no heartbeats."""
+    options: dict[str, Any] = {"group_id": "g", "session_timeout_ms": 3000}
+    expected = "heartbeat_interval_ms=3000: expected less than session_timeout_ms=3000"
+    with pytest.raises(IllegalArgumentError, match=expected):
+        OpenConsumer(**options)
+    OpenConsumer(**options, heartbeat_interval_ms=2999)
+    OpenConsumer(**options, zookeeper_connect="localhost:2181")
+    OpenConsumer(session_timeout_ms=3000)
+
+
+async def test_heartbeats_are_checked_when_brokers_turn_out_to_coordinate() -> None:
+    async with EmbeddedCluster(version="0.9", topics={"t": 1}) as cluster:
+        consumer = OpenConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            session_timeout_ms=3000,
+            zookeeper_connect="localhost:2181",
+        )
+        with pytest.raises(IllegalArgumentError, match="heartbeat_interval_ms=3000"):
+            await consumer.start()
 
 
 def test_other_wrong_arguments_raise() -> None:

@@ -11,8 +11,10 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.telemetry import Event, OffsetReset, PartitionFailed, StartedAtEnd
@@ -258,6 +260,29 @@ async def test_missing_partition_error_names_existing_ones(
     assert reasons == {"topic 't' has no partition 77; it has [0, 1, 2, 3]"}
 
 
+@pytest.mark.parametrize("cause", ["leader", "store"])
+async def test_position_error_names_the_last_failure(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, cause: str
+) -> None:
+    """The partition has a leader, which isn't the cause."""
+    if cause == "leader":
+        cluster.fault(
+            ListOffsetsRequest, then=Answer(6), times=None, where=lambda one: bool(one.topics)
+        )
+        consumer = make_consumer(request_timeout_ms=600)
+    else:
+        cluster.fault(OffsetFetchRequest, then=Answer(14), times=None)
+        consumer = make_consumer(request_timeout_ms=600, group_id="g")
+    consumer.assign([tp(0)])
+    await consumer.start()
+    what = {"leader": "NotLeaderForPartition", "store": "GroupLoadInProgress"}[cause]
+    for _ in range(2 if cause == "store" else 1):  # the store retries in its own time
+        with pytest.raises(KafkaTimeoutError, match="no position found within 600 ms") as caught:
+            await consumer.position(tp(0))
+    assert what in str(caught.value)
+    assert "isn't among the known brokers" not in str(caught.value)
+
+
 async def test_missing_partition_delays_no_other(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer
 ) -> None:
@@ -291,3 +316,22 @@ async def test_second_seek_to_end_is_answered_by_its_own_request(
     await consumer.seek_to_end(tp(0))
     await seeking
     assert await consumer.position(tp(0)) == 3
+
+
+async def test_refused_committed_offset_delays_no_other_partition(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """As with an ACL of a topic, or of one node in ZooKeeper."""
+    cluster.fault(OffsetFetchRequest, then=Answer(29, only=[("t", 0)]), times=None)
+    for partition in (0, 1):
+        cluster.append("t", partition, values(0, 1))
+    consumer = make_consumer(group_id="g", auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    with pytest.raises(
+        TopicAuthorizationFailedError,
+        match="topic 't', partition 0: its committed offset isn't known",
+    ):
+        await consumer.getone(tp(0))
+    async with asyncio.timeout(10):
+        assert (await consumer.getone(tp(1))).partition == 1

@@ -12,6 +12,8 @@ ERRORS: dict[str, str] = {
     "IllegalArgumentError": "Mend the argument that the text names.",
     "KafkaConfigurationError": "Change one of the options that the text names, or install the "
     "extra.",
+    "ZookeeperMismatchError": "Correct `zookeeper_connect`, its chroot, or `bootstrap_servers`. If "
+    "something translates the brokers' addresses, set `zookeeper_check='warn'`.",
     "KafkaConnectionError": "Nothing while calls are retried. If it lasts: address, port, "
     "firewall, `advertised.host.name` of the broker.",
     "CertificateError": "Compare the certificate with the host name, and the CA in `ssl_context`.",
@@ -50,8 +52,9 @@ ERRORS: dict[str, str] = {
     "UnknownError": "Look at the broker's log.",
     "OffsetOutOfRangeError": "The messages are deleted, or the log was cut: choose "
     "`auto_offset_reset`, or `seek()`.",
-    "CorruptRecordException": "`seek(error.partition, error.next_offset)` skips the message. "
-    "Look at the disks of the broker.",
+    "CorruptRecordException": "Consumer: `seek(error.partition, error.next_offset)` skips the "
+    "message; look at the disks of the broker. Producer: a compacted topic of 0.9 and later needs "
+    "keys; the text says whether that is it.",
     "EmbeddedHeadersError": "The value isn't an envelope of headers: read that topic with "
     '`headers="drop"`, or skip the message.',
     "UnknownTopicOrPartitionError": "Create the topic, or wait until the new broker has it. "
@@ -73,7 +76,8 @@ ERRORS: dict[str, str] = {
     "StaleLeaderEpochCodeError": "Look at the brokers: two of them act as the controller.",
     "GroupLoadInProgressError": "Nothing: it is retried while the coordinator loads offsets.",
     "GroupCoordinatorNotAvailableError": "Nothing: it is retried. If it lasts, "
-    "`__consumer_offsets` can't be created: its replication factor exceeds the live brokers.",
+    "`__consumer_offsets` can't be created, since its replication factor exceeds the live brokers, "
+    "or the group's partition of it has no leader: the text says which.",
     "NotCoordinatorForGroupError": "Nothing: the coordinator is looked up again.",
     "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 (255 on "
     "0.8) characters.",
@@ -86,7 +90,8 @@ ERRORS: dict[str, str] = {
     "InvalidRequiredAcksError": 'Choose acks 0, 1 or "all".',
     "IllegalGenerationError": "Nothing: the member joins again.",
     "InconsistentGroupProtocolError": "Give all members of the group a common "
-    "`partition_assignment_strategy`.",
+    "`partition_assignment_strategy`; for a group of another kind, such as Kafka Connect's, choose "
+    "another `group_id`.",
     "InvalidGroupIdError": "Choose a group id that isn't empty.",
     "UnknownMemberIdError": "Nothing: the member joins again. If it lasts, the event loop is held "
     "up for longer than `session_timeout_ms`.",
@@ -101,7 +106,8 @@ ERRORS: dict[str, str] = {
     "(`kafka-acls.sh`).",
     "InvalidTimestampError": "Send timestamps within "
     "`message.timestamp.difference.max.ms` of the broker's clock.",
-    "UnsupportedVersionError": "The text names what isn't there and from which release on it is.",
+    "UnsupportedVersionError": "The text names what isn't there and from which release on it "
+    "is; or a topic refuses to convert its messages: set its `message.downconversion.enable=true`.",
     "TopicAlreadyExistsError": "Nothing, or choose another name.",
     "InvalidPartitionsError": "Choose a number of partitions from 1 on; it can only grow.",
     "InvalidReplicationFactorError": "Choose at most as many replicas as brokers are alive.",
@@ -110,11 +116,11 @@ ERRORS: dict[str, str] = {
     "InvalidRequestError": "Look at the broker's log for the reason.",
     "UnsupportedForMessageFormatError": "Raise `log.message.format.version`, or ask by offset "
     "instead of by time.",
-    "UnsupportedCompressionTypeError": "Change `compression.type` of the topic, or read it with a "
-    "modern client.",
+    "UnsupportedCompressionTypeError": "Set `compression.type` of the topic to gzip, snappy or "
+    "lz4; read what is stored already with a modern client.",
     "GroupMaxSizeReachedError": "Raise `group.max.size`, or run fewer members.",
-    "InvalidRecordError": "Look at the broker's log: a compacted topic refuses messages without a "
-    "key.",
+    "InvalidRecordError": "Send a key with each message: the topic is compacted. Else look at the "
+    "broker's log.",
 }
 
 UNSENT = "Producer and consumer never meet it: for `except` clauses and `for_code`."

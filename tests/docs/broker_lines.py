@@ -62,7 +62,7 @@ def _groups(line: BrokerLine) -> str:
 def _offsets_in_zookeeper(line: BrokerLine) -> str:
     """Return ✓ where a consumer without `zookeeper_connect` keeps them there, by the brokers."""
     by_broker = ApiKey.OFFSET_COMMIT in LINE_APIS[line]
-    return "✓" if by_broker and default_storage(line, None) == "zookeeper" else "ZK"
+    return "✓" if by_broker and default_storage(line, False) == "zookeeper" else "ZK"
 
 
 ABILITIES: Mapping[str, Ability] = {

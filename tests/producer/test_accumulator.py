@@ -345,6 +345,18 @@ def test_split_queues_the_halves_and_lowers_the_limit() -> None:
     assert accumulator.unfinished == 0
 
 
+def test_split_because_of_a_message_keeps_the_limit() -> None:
+    accumulator = make()
+    queue = add_queue(accumulator)
+    for number in range(8):
+        add(accumulator, queue, value=b"%04d" % number)
+    (batch,) = drain(accumulator)
+    before = queue.limit_bytes
+    first, second = accumulator.split(batch, 0.0, too_large=False)
+    assert (first.count, second.count) == (4, 4)
+    assert queue.limit_bytes == before
+
+
 def test_large_stored_batches_raise_a_lowered_limit() -> None:
     accumulator = make()
     queue = add_queue(accumulator)

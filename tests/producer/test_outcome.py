@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from aiokafka08.errors import (
@@ -23,8 +25,11 @@ from aiokafka08.structs import TopicPartition
 TP = TopicPartition("t", 3)
 
 
-def decision(code: int, offset: int = -1, messages: int = 2, unexplained: int = 0) -> BatchDecision:
-    return decide(ProducedPartition(3, code, offset), TP, messages, unexplained)
+def decision(
+    code: int, offset: int = -1, messages: int = 2, unexplained: int = 0, longest_key: int = 3
+) -> BatchDecision:
+    response = ProducedPartition(3, code, offset)
+    return decide(response, TP, messages, unexplained, longest_key=lambda: longest_key)
 
 
 def test_code_0_with_an_offset_is_stored() -> None:
@@ -39,9 +44,9 @@ def test_stale_metadata_refreshes_and_retries(code: int) -> None:
 
 
 def test_new_leader_may_have_what_waited_for_replicas() -> None:
-    response = ProducedPartition(3, 6, -1)
-    assert decide(response, TP, 2, 0, waits_for_replicas=True).may_be_stored
-    assert not decide(ProducedPartition(3, 3, -1), TP, 2, 0, waits_for_replicas=True).may_be_stored
+    decide_waiting = partial(decide, longest_key=lambda: 0, waits_for_replicas=True)
+    assert decide_waiting(ProducedPartition(3, 6, -1), TP, 2, 0).may_be_stored
+    assert not decide_waiting(ProducedPartition(3, 3, -1), TP, 2, 0).may_be_stored
 
 
 @pytest.mark.parametrize(("code", "may_be_stored"), [(7, True), (20, True), (19, False)])
@@ -53,7 +58,8 @@ def test_replica_errors_are_retried(code: int, may_be_stored: bool) -> None:
 
 @pytest.mark.parametrize("code", [10, 18])
 def test_too_large_splits_down_to_single_messages(code: int) -> None:
-    assert decision(code).outcome is Outcome.SPLIT
+    split = decision(code)
+    assert (split.outcome, split.too_large, split.may_be_stored) == (Outcome.SPLIT, True, False)
     alone = decision(code, messages=1)
     assert alone.outcome is Outcome.FAILED
     assert isinstance(alone.error, MessageSizeTooLargeError)
@@ -61,7 +67,45 @@ def test_too_large_splits_down_to_single_messages(code: int) -> None:
         assert "the broker's message.max.bytes" in str(alone.error)
 
 
-@pytest.mark.parametrize("code", [2, 17, 21, 29, 32, 87])
+@pytest.mark.parametrize("code", [2, 32, 87])
+def test_refusal_because_of_a_message_splits_down_to_it(code: int) -> None:
+    """The size isn't the reason: later batches stay as large as they are."""
+    split = decision(code, messages=7)
+    assert (split.outcome, split.too_large, split.may_be_stored) == (Outcome.SPLIT, False, False)
+    alone = decision(code, messages=1)
+    assert alone.outcome is Outcome.FAILED
+    assert isinstance(alone.error, BrokerResponseError)
+    assert alone.error.errno == code
+    assert "key" not in str(alone.error)
+
+
+@pytest.mark.parametrize("code", [2, 87])
+def test_messages_without_a_key_fail_at_once_with_the_reason(code: int) -> None:
+    """All have the same defect: one request shows it."""
+    for messages, named in ((1, "1 message"), (500, "500 messages")):
+        result = decision(code, messages=messages, longest_key=-1)
+        assert result.outcome is Outcome.FAILED
+        assert isinstance(result.error, BrokerResponseError)
+        assert result.error.errno == code
+        assert f"t/3: the broker refused {named} without a key" in str(result.error)
+        assert "a compacted topic needs keys. Send a key" in str(result.error)
+
+
+@pytest.mark.parametrize("code", [2, 87])
+def test_empty_keys_count_as_none_only_for_the_text(code: int) -> None:
+    """0.9 takes an empty key for none, 0.10 doesn't (docs/brokers.md 5.11)."""
+    assert decision(code, messages=2, longest_key=0).outcome is Outcome.SPLIT
+    assert "a compacted topic needs keys" in str(decision(code, messages=1, longest_key=0).error)
+
+
+def test_timestamps_are_refused_with_and_without_keys() -> None:
+    for longest_key in (-1, 0, 5):
+        assert decision(32, messages=2, longest_key=longest_key).outcome is Outcome.SPLIT
+        alone = decision(32, messages=1, longest_key=longest_key)
+        assert "the timestamp is too far from the broker's clock" in str(alone.error)
+
+
+@pytest.mark.parametrize("code", [17, 21, 29])
 def test_final_codes_fail_the_batch(code: int) -> None:
     result = decision(code)
     assert result.outcome is Outcome.FAILED
@@ -92,9 +136,10 @@ def test_success_without_an_offset_is_not_stored() -> None:
 
 
 def test_a_partition_without_response_may_be_stored() -> None:
-    result = decide(None, TP, 1, 0)
+    decide_left_out = partial(decide, None, TP, 1, longest_key=lambda: 0)
+    result = decide_left_out(0)
     assert (result.outcome, result.may_be_stored) == (Outcome.RETRY, True)
-    assert isinstance(decide(None, TP, 1, MAX_UNEXPLAINED_RETRIES).error, KafkaProtocolError)
+    assert isinstance(decide_left_out(MAX_UNEXPLAINED_RETRIES).error, KafkaProtocolError)
 
 
 def test_errors_match_the_table_of_codes() -> None:

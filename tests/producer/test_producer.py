@@ -28,6 +28,7 @@ from aiokafka08.structs import RecordMetadata, TopicPartition
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster, Hang
 from aiokafka08.testing.simulation import simulate
 from tests.producer.conftest import Producer
+from tests.support.numbers import ForeignInteger
 
 ProducerFor = Callable[..., Awaitable[Producer]]
 
@@ -255,17 +256,6 @@ async def test_unknown_topic_names_the_refused_connection(
         assert "refused" in str(error)
 
 
-async def test_added_partitions_are_found_when_named(
-    cluster: EmbeddedCluster, producer_for: ProducerFor
-) -> None:
-    producer = await producer_for(cluster)
-    await producer.send_and_wait("t", b"v")
-    before = len(cluster.requests(MetadataRequest))
-    with pytest.raises(UnknownTopicOrPartitionError):
-        await producer.send("t", b"v", partition=7)
-    assert len(cluster.requests(MetadataRequest)) == before + 1
-
-
 async def test_a_partitioner_gets_the_key_and_the_partitions(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
@@ -464,6 +454,10 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"key_serializer": "utf-8"}, "key_serializer='utf-8': expected a callable"),
         ({"value_serializer": 5}, "value_serializer=5: expected a callable"),
         ({"on_event": 5}, "on_event=5: expected a callable"),
+        ({"on_event": asyncio.sleep}, "not an async one"),
+        ({"value_serializer": asyncio.sleep}, "not an async one"),
+        ({"partitioner": asyncio.sleep}, "not an async one"),
+        ({"bootstrap_servers": b"kafka1:9092"}, "bootstrap_servers=b'kafka1:9092': expected a str"),
         ({"enable_idempotence": "no"}, "enable_idempotence='no': expected True or False"),
         ({"bootstrap_servers": ""}, "expected at least one address"),
     ],
@@ -487,6 +481,18 @@ def test_a_wrong_option_raises_with_its_name(options: dict[str, Any], why: str) 
 def test_options_beyond_the_protocol_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"from .* on"):
         AIOKafkaProducer(**options)
+
+
+async def test_integers_of_other_libraries_are_accepted(producer_for: ProducerFor) -> None:
+    one: Any = ForeignInteger(1)
+    time: Any = ForeignInteger(7)
+    async with EmbeddedCluster(version="0.10", topics={"t": 3}) as cluster:
+        producer = await producer_for(cluster, acks=one, linger_ms=one, max_batch_size=one)
+        for _ in range(2):  # the slow path and the fast one
+            sent = await producer.send_and_wait("t", b"v", partition=one, timestamp_ms=time)
+            assert (sent.partition, sent.timestamp) == (1, 7)
+        deliveries = await producer.send_many("t", [b"v"], partition=one, timestamps_ms=[time])
+        assert [(done.partition, done.timestamp) for done in await deliveries] == [(1, 7)]
 
 
 async def test_a_timeout_beyond_int32_is_sent_as_the_maximum(

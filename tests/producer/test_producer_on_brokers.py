@@ -7,16 +7,21 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.errors import (
+    CorruptRecordException,
+    InvalidRecordError,
+    InvalidTimestampError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotLeaderForPartitionError,
@@ -106,6 +111,30 @@ async def read(
             records += decoded
             if len(records) >= count and not decoded:
                 return records
+
+
+async def test_a_partition_that_was_just_added_is_waited_for(
+    broker_clusters: BrokerClusters, unique_topic: NewName, producer_for: ProducerFor
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    topic = unique_topic("grows")
+    await asyncio.to_thread(cluster.create_topic, topic, 1)
+    producer = await producer_for(cluster)
+    await producer.send_and_wait(topic, b"v")
+
+    def add_partition() -> None:  # as kafka-topics.sh --alter, without a wait
+        client = KazooClient(cluster.zookeeper_connect)
+        client.start()
+        try:
+            state = json.loads(client.get(f"/brokers/topics/{topic}")[0])
+            state["partitions"]["1"] = state["partitions"]["0"]
+            client.set(f"/brokers/topics/{topic}", json.dumps(state).encode())
+        finally:
+            client.stop()
+            client.close()
+
+    await asyncio.to_thread(add_partition)
+    assert (await producer.send_and_wait(topic, b"v", partition=1)).partition == 1
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -223,6 +252,60 @@ async def test_a_batch_above_the_message_limit_arrives_in_parts(
         assert producer.metrics()["retries"] > 0
     with pytest.raises(MessageSizeTooLargeError):
         await producer.send_and_wait(topic, b"".join(sent[:40]), partition=0)
+
+
+@pytest.mark.every_line  # the codes and checks differ
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "3.9.1"])
+@pytest.mark.parametrize("compression_type", [None, "gzip"])
+async def test_compacted_topic_refuses_only_the_messages_without_a_key(
+    version: str,
+    compression_type: str | None,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    """The code is 2, on modern brokers 87, for the whole batch (docs/brokers.md 5.11)."""
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("compacted")
+    config = {"cleanup.policy": "compact"}
+    await asyncio.to_thread(cluster.create_topic, topic, config=config)
+    producer = await producer_for(cluster, compression_type=compression_type, linger_ms=200)
+    without = {7, 8, 50}
+    futures = [
+        await producer.send(topic, b"%d" % n, key=None if n in without else b"k%d" % n)
+        for n in range(64)
+    ]
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    failed = {n: one for n, one in enumerate(results) if isinstance(one, BaseException)}
+    assert set(failed) == without
+    expected = InvalidRecordError if version == "3.9.1" else CorruptRecordException
+    for error in failed.values():
+        assert type(error) is expected
+        assert "without a key: a compacted topic needs keys" in str(error)
+    stored = [b"%d" % n for n in range(64) if n not in without]
+    assert [record.value for record in await read(cluster, topic, 0, len(stored))] == stored
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
+async def test_old_timestamp_fails_its_message_alone(
+    version: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: NewName,
+    producer_for: ProducerFor,
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, version)
+    topic = unique_topic("dated")
+    config = {"message.timestamp.difference.max.ms": 3_600_000}
+    await asyncio.to_thread(cluster.create_topic, topic, config=config)
+    producer = await producer_for(cluster, linger_ms=200)
+    now_ms = int(time.time() * 1000)
+    times_ms = [1000 if n == 5 else now_ms for n in range(20)]
+    sent = [await producer.send(topic, b"%d" % n, timestamp_ms=at) for n, at in enumerate(times_ms)]
+    results = await asyncio.gather(*sent, return_exceptions=True)
+    failed = [n for n, one in enumerate(results) if isinstance(one, InvalidTimestampError)]
+    assert failed == [5]
+    stored = [b"%d" % n for n in range(20) if n != 5]
+    assert [record.value for record in await read(cluster, topic, 0, len(stored))] == stored
 
 
 async def test_order_is_kept_when_leaders_are_killed_and_move(

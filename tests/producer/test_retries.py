@@ -16,6 +16,8 @@ from aiokafka08._core.net.limits import NetLimits
 from aiokafka08._core.net.node import Lane
 from aiokafka08.errors import (
     BrokerResponseError,
+    CorruptRecordException,
+    InvalidTimestampError,
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
@@ -167,6 +169,72 @@ async def test_a_split_fails_only_the_message_that_is_too_large(
             range(19)
         )
         assert producer.metrics()["messages_failed"] == 1
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+@pytest.mark.parametrize("compression_type", [None, "gzip"])
+async def test_only_messages_without_a_key_fail_in_a_compacted_topic(
+    producer_for: ProducerFor, version: str, compression_type: str | None
+) -> None:
+    """The others are stored once each and in order, with messages that are sent meanwhile."""
+    async with EmbeddedCluster(version=version) as cluster:
+        cluster.create_topic("t", config={"cleanup.policy": "compact"})
+        producer = await producer_for(cluster, compression_type=compression_type)
+        await producer.partitions_for("t")
+        without = {3, 4, 5, 17, 63, 99}
+        futures = [
+            await producer.send("t", b"%d" % n, key=None if n in without else b"k%d" % n)
+            for n in range(100)
+        ]
+        refused = cluster.next_request(ProduceRequest, nth=3)
+        await asyncio.wrap_future(refused)
+        later = [await producer.send("t", b"%d" % n, key=b"later") for n in range(100, 120)]
+        results = await asyncio.gather(*futures, *later, return_exceptions=True)
+        failed = {n: one for n, one in enumerate(results) if isinstance(one, BaseException)}
+        assert set(failed) == without
+        for error in failed.values():
+            assert isinstance(error, CorruptRecordException)
+            assert "without a key: a compacted topic needs keys" in str(error)
+        stored = [b"%d" % n for n in range(120) if n not in without]
+        assert values(cluster, 0) == stored
+        offsets = [one.offset for one in results if not isinstance(one, BaseException)]
+        assert offsets == list(range(len(stored)))
+        assert all(event.may_be_stored is False for event in producer.events_of(BatchRetried))
+        metrics = producer.metrics()
+        assert (metrics["messages_failed"], metrics["messages_sent"]) == (len(without), 114)
+        assert metrics["buffer_used_bytes"] == 0
+
+
+async def test_batch_without_any_key_fails_by_one_request(producer_for: ProducerFor) -> None:
+    async with EmbeddedCluster(version="0.9") as cluster:
+        cluster.create_topic("t", config={"cleanup.policy": "compact"})
+        producer = await producer_for(cluster, linger_ms=10_000)
+        await producer.partitions_for("t")
+        deliveries = await producer.send_many("t", [b"v"] * 500)
+        with pytest.raises(CorruptRecordException, match="500 messages without a key"):
+            await deliveries
+        assert len(deliveries.errors()) == 500
+        assert len(cluster.requests(ProduceRequest)) == 1
+        assert (await producer.send_and_wait("t", b"v", key=b"k")).offset == 0
+
+
+async def test_batch_refused_for_a_timestamp_is_split(producer_for: ProducerFor) -> None:
+    """A broker refuses the set while it has this message, as with
+    `message.timestamp.difference.max.ms`."""
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster)
+        await producer.partitions_for("t")
+
+        def is_old(request: ProduceRequest) -> bool:
+            return b"old" in bytes(request.topics[0].partitions[0].message_set)
+
+        cluster.fault(ProduceRequest, then=Answer(32), times=None, where=is_old)
+        sent = [b"old" if n in (0, 20) else b"%d" % n for n in range(30)]
+        futures = [await producer.send("t", value) for value in sent]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        failed = [n for n, one in enumerate(results) if isinstance(one, InvalidTimestampError)]
+        assert failed == [0, 20]
+        assert values(cluster, 0) == [value for value in sent if value != b"old"]
 
 
 async def test_a_moved_leader_is_followed(

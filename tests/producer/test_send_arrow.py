@@ -271,7 +271,7 @@ async def test_an_error_names_the_first_row_that_failed(
     producer = await producer_for(cluster)
     cluster.fault(
         ProduceRequest,
-        then=Answer(2),
+        then=Answer(29),
         where=lambda request: request.topics[0].partitions[0].partition == 1,
     )
     keys = numbers(100)

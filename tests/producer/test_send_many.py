@@ -164,7 +164,7 @@ async def test_an_error_names_the_first_message_that_failed(
     producer = await producer_for(cluster)
     cluster.fault(
         ProduceRequest,
-        then=Answer(2),
+        then=Answer(29),
         where=lambda request: request.topics[0].partitions[0].partition == 1,
     )
     values = [b"%d" % number for number in range(100)]
@@ -176,7 +176,7 @@ async def test_an_error_names_the_first_message_that_failed(
     assert set(errors) == {n for n in range(100) if (murmur2(values[n]) & 0x7FFFFFFF) % 3 == 1}
     assert f"message {first} of 100: produce to t/1" in str(caught.value)
     assert f"and {len(errors) - 1} others" in str(caught.value)
-    assert type(caught.value).__name__ == "CorruptRecordException"
+    assert type(caught.value).__name__ == "TopicAuthorizationFailedError"
 
 
 async def test_an_error_in_a_split_batch_names_the_right_message(producer_for: ProducerFor) -> None:

@@ -129,6 +129,7 @@ def _messages_at(
         own = [offset - own[-1] + one for one in own]
     rises = all(one < two for one, two in pairwise(own))
     fits = not nesting and rises and all(lowest <= one <= offset for one in own)
+    fits = fits and (not is_whole or own[-1] == offset)
     for one, at in zip(inner, own, strict=True):
         for message in _messages_at(plain, one, at if fits else offset, bounds, nesting + 1):
             yield message._replace(

@@ -6,8 +6,9 @@ import random
 import struct
 from collections.abc import Sequence
 
+from aiokafka08.protocol.compression import Codec
 from tests.protocol.hostile import LENGTHS
-from tests.protocol.oracle import crc32
+from tests.protocol.oracle import crc32, entry, message, wrapper
 
 
 def signed(message_set: bytes) -> bytes:
@@ -21,6 +22,14 @@ def signed(message_set: bytes) -> bytes:
         struct.pack_into(">I", data, pos + 12, crc32(data[pos + 16 : stop]))
         pos = stop
     return bytes(data)
+
+
+def wrapped(rng: random.Random, inside: bytes) -> bytes:
+    """Return a set of a wrapper with these bytes inside, between two whole messages."""
+    before, after = entry(0, message(None, b"before")), message(None, b"after")
+    last = rng.choice((1, 2, 5, 30))
+    codec = rng.choice((Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
+    return before + wrapper(last, inside, codec, magic=rng.randrange(2)) + entry(last + 1, after)
 
 
 def mutated(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:

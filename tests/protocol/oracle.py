@@ -66,7 +66,9 @@ def wrapper(
 ) -> bytes:
     """Return the entry of a wrapper around the message set `inner`."""
     compressed = (
-        gzip.compress(inner) if codec is Codec.GZIP else compress(codec, inner, magic=magic)
+        gzip.compress(inner, mtime=0)
+        if codec is Codec.GZIP
+        else compress(codec, inner, magic=magic)
     )
     return entry(
         offset,

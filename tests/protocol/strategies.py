@@ -36,7 +36,8 @@ def values(type_: Any, version: int, type_args: dict[Any, Any] | None = None) ->
                 return _fixed(wire)
             if isinstance(wire, Sized):
                 content = texts if wire.text else st.binary(max_size=16)
-                return st.none() | content if wire.nullable else content
+                has_none = wire.nullable and not wire.null_is_empty
+                return st.none() | content if has_none else content
             if isinstance(wire, NullSince) and version < wire.first:
                 [type_] = (arg for arg in typing.get_args(type_.__origin__) if arg is not _NULL)
                 return values(type_, version, type_args)

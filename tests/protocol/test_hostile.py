@@ -70,7 +70,6 @@ def coordinator_frame(host: bytes, *, length: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (coordinator_frame(b"", length=-1), "length -1"),
         (coordinator_frame(b"", length=-2), "length -2"),
         (coordinator_frame(b"", length=-(2**15)), "length -32768"),
         (coordinator_frame(b"host", length=2**15 - 1), "needs 32767 bytes, 8 are left"),
@@ -78,7 +77,7 @@ def coordinator_frame(host: bytes, *, length: int | None = None) -> bytes:
         (coordinator_frame(b"\xed\xa0\x80"), "not UTF-8"),
         (coordinator_frame(b"\xc3"), "not UTF-8"),
     ],
-    ids=["null", "-2", "-2^15", "2^15-1", "no UTF-8", "surrogate", "half a character"],
+    ids=["-2", "-2^15", "2^15-1", "no UTF-8", "surrogate", "half a character"],
 )
 def test_bad_string_raises_protocol_error(frame: bytes, why: str) -> None:
     with pytest.raises(KafkaProtocolError, match=why):
@@ -92,7 +91,7 @@ def test_bad_array_count_raises_without_allocating(count: int, traced: None) -> 
         api.decode_response(ListOffsetsRequest, 0, frame)
 
 
-@pytest.mark.parametrize("length", [2**31 - 1, 1000, -1, -2, -(2**31)])
+@pytest.mark.parametrize("length", [2**31 - 1, 1000, -2, -(2**31)])
 def test_bad_message_set_length_raises_without_allocating(length: int, traced: None) -> None:
     frame = struct.pack(">ii", 1, 1) + b"\0\1t" + struct.pack(">iihqi", 1, 0, 0, 5, length)
     with bounded(len(frame)), pytest.raises(KafkaProtocolError, match=f"{length}"):

@@ -288,6 +288,15 @@ def test_split_returns_two_halves_in_order(magic: int, codec: Codec, content: Me
 
 
 @each_magic
+@examples(60)
+@given(content=messages)
+def test_longest_key_is_that_of_the_messages(magic: int, content: Messages) -> None:
+    builder = built(magic, Codec.NONE, content)
+    sizes = [-1 if key is None else len(key) for key, _, _ in content]
+    assert builder.longest_key() == max(sizes, default=-1)
+
+
+@each_magic
 @each_codec
 @examples(30)
 @given(content=messages)

@@ -295,7 +295,9 @@ def test_offsets_in_a_wrapper_that_do_not_rise_are_the_wrappers(
 
 
 @pytest.mark.parametrize(
-    ("magic", "inner"), [(0, (5, 20)), (0, (-3, 1)), (1, (0, 1, 2)), (1, (7, 9))], ids=str
+    ("magic", "inner"),
+    [(0, (5, 20)), (0, (-3, 1)), (0, (0,)), (1, (0, 1, 2)), (1, (7, 9))],
+    ids=str,
 )
 def test_offsets_in_a_wrapper_that_do_not_fit_are_the_wrappers(
     magic: int, inner: tuple[int, ...]
@@ -303,6 +305,18 @@ def test_offsets_in_a_wrapper_that_do_not_fit_are_the_wrappers(
     """Above the wrapper's offset they would hide later messages, below 0 they would be skipped."""
     data = wrapper(1, numbered(*inner, magic=magic), magic=magic) + numbered(2)
     assert [one.offset for one in read(data)] == [1] * len(inner) + [2]
+
+
+def test_wrappers_in_a_wrapper_share_its_offset_if_theirs_do_not_rise() -> None:
+    nested = [wrapper(offset, numbered(offset)) for offset in (5, 4, 3)]
+    data = wrapper(5, nested[0] + numbered(2) + nested[1] + nested[2]) + numbered(6)
+    assert brief(read(data)) == [(5, b"5"), (5, b"2"), (5, b"4"), (5, b"3"), (6, b"6")]
+    sliced = reader(data)
+    assert [brief(sliced.read(2)) for _ in range(3)] == [
+        [(5, b"5"), (5, b"2")],
+        [(5, b"4"), (5, b"3")],
+        [(6, b"6")],
+    ]
 
 
 @each_compression
@@ -674,10 +688,17 @@ def test_summary_stops_at_an_impossible_size(size: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("offsets", "rises"), [((), True), ((0, 5), True), ((5, 5), False), ((5, 4), False)], ids=str
+)
+def test_summary_says_whether_offsets_rise(offsets: tuple[int, ...], rises: bool) -> None:
+    assert twin.summarize_set(numbered(*offsets)).rises is rises
+
+
 def test_summary_never_returns_a_lower_offset() -> None:
     """Whatever a broker sends, the next fetch offset is above all offsets received."""
     assert twin.summarize_set(numbered(5, 9, 7)).next_offset == 10
-    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None)
+    assert twin.summarize_set(plain(-1)) == SetSummary(None, len(plain(-1)), None, rises=False)
     assert twin.summarize_set(numbered(5) + plain(-1)).next_offset == 6
 
 
@@ -752,16 +773,6 @@ def test_call_below_the_pause_opens_all_wrappers() -> None:
     assert [len(whole.read(100)) for _ in range(3)] == [5, 5, 0]
 
 
-def test_wrapper_without_new_records_pauses_a_call_too() -> None:
-    data = wrapper(1, plain(0, bytes(74))) + wrapper(2, plain(2, bytes(74))) + numbered(3)
-    whole = turning(data, 100, 1)
-    assert [(len(whole.read(9)), whole.paused, whole.decompressed_bytes) for _ in range(3)] == [
-        (0, True, 100),
-        (2, False, 100),
-        (0, False, 0),
-    ]
-
-
 def test_pause_counts_wrappers_in_wrappers() -> None:
     inner = wrapper(0, numbered(0), Codec.GZIP) + wrapper(1, numbered(1), Codec.GZIP)
     whole = turning(wrapper(1, inner, Codec.GZIP), len(inner) + 1)
@@ -771,9 +782,9 @@ def test_pause_counts_wrappers_in_wrappers() -> None:
     assert seen == [(1, True), (1, False)]
 
 
-def turning(data: bytes, pause_after_bytes: int, fetch_offset: int = 0) -> Any:
+def turning(data: bytes, pause_after_bytes: int) -> Any:
     return twin.MessageSetReader(
-        TP, data, fetch_offset, max_decompressed_bytes=LIMIT, pause_after_bytes=pause_after_bytes
+        TP, data, 0, max_decompressed_bytes=LIMIT, pause_after_bytes=pause_after_bytes
     )
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import gc
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from aiokafka08.protocol import api
+from aiokafka08.consumer.record_buffer import RecordBuffer
+from aiokafka08.protocol import _reader_py, api
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from tests.protocol.golden import VECTORS
 from tests.protocol.hostile import Endured
+from tests.protocol.mutations import mutated, signed, wrapped
+from tests.protocol.oracle import entry, message, wrapper
 from tests.protocol.twins import twin
 from tests.support.paths import ROOT
 from tests.tools.fuzz import __main__ as command
-from tests.tools.fuzz import campaign, corpus, server
+from tests.tools.fuzz import campaign, corpus, server, worlds
 from tests.tools.fuzz.mutator import LARGE_BYTES, Mutator, golden
 from tests.tools.fuzz.targets import TARGETS, Steps
 
@@ -57,10 +61,66 @@ def test_an_example_comes_from_its_number() -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_accept_what_real_brokers_sent(name: str) -> None:
     seen = Endured()
-    for data in golden(TARGETS[name]):
+    for data in golden(TARGETS[name])[:: 10 if name == "calls" else 1]:  # each of these takes long
         assert campaign.run_one(TARGETS[name], data, seen, Steps(), traced=False) is None
-    server.finish()
+    worlds.end()
     assert seen.values + seen.records > 20
+
+
+def test_each_call_returns_or_raises_each_byte() -> None:
+    """The short form of the target `calls`; `nox -s fuzz` has the long one."""
+    seen, pool = Endured(), golden(TARGETS["calls"])
+    for number in range(10):
+        rng = random.Random(number)
+        data = signed(mutated(rng, rng.choice(pool), pool))
+        data = wrapped(rng, data) if number % 2 else data
+        assert campaign.run_one(TARGETS["calls"], data, seen, Steps(), traced=False) is None
+    worlds.end()
+    assert seen.records > 50
+    assert seen.corrupt > 10
+
+
+def lose_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = RecordBuffer.pop_records
+    monkeypatch.setattr(RecordBuffer, "pop_records", lambda *how: taken(*how)[1:])
+
+
+def drop_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordBuffer, "add_set", lambda *_: None)
+
+
+def skip_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(plain: bytes) -> _reader_py.InnerSet:
+        return real(plain)._replace(whole_bytes=len(plain))
+
+    real = _reader_py.walk_inner_set
+    monkeypatch.setattr(_reader_py, "walk_inner_set", walk)
+    monkeypatch.setattr(_reader_py.MessageSetReader, "_check_tail", lambda *_: None)
+
+
+MESSAGES = b"".join(entry(offset, message(None, b"v")) for offset in range(3))
+
+
+@pytest.mark.parametrize(
+    ("plant", "target", "data", "found"),
+    [
+        (lose_a_record, "calls", MESSAGES, "lost: Message(offset=0"),
+        (drop_a_set, "calls", MESSAGES, "NeverEnds"),
+        (skip_the_rest, "set-python", wrapper(2, MESSAGES[:-1]), "lost: Message"),
+    ],
+    ids=["lost record", "hang", "lost rest"],
+)
+def test_a_lost_byte_or_a_hang_of_a_call_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    target: str,
+    data: bytes,
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    error = campaign.run_one(TARGETS[target], data, Endured(), Steps(), traced=False)
+    assert error is not None
+    assert found in error
 
 
 def test_an_untyped_error_is_kept_and_replayed(
@@ -98,7 +158,7 @@ def test_an_internal_error_of_a_broker_is_found(monkeypatch: pytest.MonkeyPatch)
     def fail(*arguments: object) -> None:
         raise KeyError("planted")
 
-    server.finish()
+    worlds.end()
     requests = [one for one in golden(TARGETS["server"]) if one[4:6] == b"\0\3"]
     assert requests
     monkeypatch.setattr("aiokafka08.testing.server.handle", fail)

@@ -506,6 +506,32 @@ def test_held_metadata_names_the_old_leader(three: EmbeddedCluster) -> None:
         three.hold_metadata(0)
 
 
+def test_advertised_address_is_named_in_metadata_and_lookups() -> None:
+    with EmbeddedCluster(2, "0.9", topics={"t": 1, "__consumer_offsets": 2}) as cluster:
+
+        def named(node: int) -> set[tuple[str, int]]:
+            with WireClient(address(cluster)) as wire:
+                brokers = {broker.node_id: broker for broker in metadata(wire).brokers}
+                listed = {(brokers[node].host, brokers[node].port)}
+                for group in ("a", "b"):
+                    found = wire.request(GroupCoordinatorRequest(group), 0)
+                    listed |= {(found.host, found.port)} if found.node_id == node else set()
+                return listed
+
+        real = cluster.nodes[1]
+        servers = cluster.bootstrap_servers
+        cluster.advertise(1, "kafka.internal")
+        assert named(1) == {("kafka.internal", real.port)}
+        cluster.advertise(1, port=1234)
+        assert named(1) == {(real.host, 1234)}
+        assert (cluster.nodes[1], cluster.bootstrap_servers) == (real, servers)
+        assert named(0) == {(cluster.nodes[0].host, cluster.nodes[0].port)}
+        cluster.advertise(1)
+        assert named(1) == {(real.host, real.port)}
+        with pytest.raises(ValueError, match="broker 2 doesn't exist; expected one of: 0, 1"):
+            cluster.advertise(2, "kafka.internal")
+
+
 def test_the_controller_moves_and_dies() -> None:
     with EmbeddedCluster(3, "0.10", topics={"t": 1}) as cluster:
 
@@ -661,6 +687,26 @@ def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     assert [message.offset for message in solo.log("t", 0)] == [0, 1, 2]
     solo.append_raw("t", 0, encode_entry(3, None, b"no gzip", attributes=1) + b"\0" * 30)
     assert len(solo.log("t", 0)) == 4
+
+
+@pytest.mark.parametrize("size", [-(2**31), -12, 0, 13])
+def test_search_over_damage_in_a_set_is_an_error(solo: EmbeddedCluster, size: int) -> None:
+    """A broker finds an offset by the size fields of the messages before it."""
+    damaged = encode_entry(1, None, b"x")[:8] + size.to_bytes(4, signed=True) + bytes(30)
+    good = encode_entry(0, None, b"good")
+    solo.append_raw("t", 0, good + damaged + encode_entry(2, None, b"hidden"), next_offset=3)
+    solo.append("t", 0, [b"later"])
+    with WireClient(address(solo)) as wire:
+        assert fetch(wire, "t", 0).message_set.startswith(good + damaged)
+        assert fetch(wire, "t", 1).message_set.startswith(damaged)
+        assert fetch(wire, "t", 2) == (-1, -1, b"")
+        assert fetch(wire, "t", 3).values() == [(3, b"later")]
+
+
+def test_offset_behind_a_cut_off_message_of_a_set_is_a_hole(solo: EmbeddedCluster) -> None:
+    solo.append_raw("t", 0, encode_entry(0, None, b"x") + encode_entry(1, None, b"y")[:-1], 3)
+    with WireClient(address(solo)) as wire:
+        assert fetch(wire, "t", 2) == (0, 3, b"")
 
 
 def test_delete_before_remove_and_truncate(solo: EmbeddedCluster) -> None:

@@ -132,6 +132,21 @@ def test_two_faults_count_the_same_requests(cluster: EmbeddedCluster, wire: Wire
     assert codes == [6, 5, 0]
 
 
+def test_null_sets_are_those_beside_the_code(cluster: EmbeddedCluster, wire: WireClient) -> None:
+    produce(wire, "t", plain(b"x"))
+    for only, expected in ((None, [35, 35]), ([("t", 1)], [0, 35])):
+        cluster.fault(FetchRequest, then=Answer(35, only=only, null_sets=True))
+        partitions = [FetchPartition(number, 0, 1000) for number in range(2)]
+        request = FetchRequest(-1, 0, 1, [Topic("t", partitions)])
+        wire.send(request)
+        frame = wire.read_frame()
+        [topic] = api.decode_response(FetchRequest, 0, frame).topics
+        found = {it.partition: it for it in topic.partitions}
+        assert [found[number].error_code for number in range(2)] == expected
+        nulls = frame.count(b"\xff" * 12)  # the high watermark -1, and the null set
+        assert nulls == expected.count(35)
+
+
 @pytest.mark.parametrize(("nth", "times"), [(0, 1), (1, 0)])
 def test_counts_below_1_raise(cluster: EmbeddedCluster, nth: int, times: int) -> None:
     with pytest.raises(ValueError, match="expected integers >= 1"):

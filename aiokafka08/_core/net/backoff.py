@@ -1,7 +1,8 @@
 """Retry delays: exponential, with jitter.
 
-The module only computes the delays; the caller sleeps. `retry()` uses it, and so do the loops that
-have no deadline: metadata refreshes, reconnects, the consumer's fetches, joining a group.
+The module only computes the delays; the caller sleeps. `retry()` uses it, the producer for a batch
+that is sent again, and the loops that have no deadline: metadata refreshes, reconnects, the
+consumer's fetches, joining a group.
 
 Invariant: a delay is at most 1.2 times `longest_s`. The first delay, and the first after `reset()`,
 is within ±20 % of `first_s`, or of `longest_s` if that is shorter.
@@ -16,6 +17,15 @@ from aiokafka08 import environment
 
 if TYPE_CHECKING:
     from random import Random
+
+
+def delay_s(attempts: int, first_s: float, longest_s: float, random: Random | None = None) -> float:
+    """Return how many seconds to wait after so many attempts before this one.
+
+    `random` makes the jitter; None: the generator of `environment`.
+    """
+    delay = min(first_s * 2.0 ** min(attempts, 30), longest_s)
+    return delay * (random or environment.random).uniform(0.8, 1.2)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,9 +44,9 @@ class Backoff:
 
     def next(self) -> float:
         """Return how many seconds to wait before the next attempt."""
-        delay = min(self.first_s * 2.0 ** min(self.attempts, 30), self.longest_s)
+        delay = delay_s(self.attempts, self.first_s, self.longest_s, self.random)
         self.attempts += 1
-        return delay * (self.random or environment.random).uniform(0.8, 1.2)
+        return delay
 
     def reset(self) -> None:
         """Start again with the shortest delay, after a successful attempt."""

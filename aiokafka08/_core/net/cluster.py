@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import (
     BrokerResponseError,
@@ -73,6 +74,8 @@ class ClusterSnapshot:
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     controller_id: int = -1
+    cluster_id: str | None = None
+    """None until a broker from 0.10.1 on has responded."""
 
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         """Return the partitions of a topic by number; none if the topic is unknown."""
@@ -90,9 +93,12 @@ class ClusterSnapshot:
         return partition.leader
 
     def no_leader_reason(self, tp: TopicPartition) -> str | None:
-        """Return why `leader()` is None, as text; None if there is no metadata of the topic yet."""
+        """Return why `leader()` is None, as text.
+
+        None if the partition has a leader, or if there is no metadata of the topic yet.
+        """
         info = self.topics.get(tp.topic)
-        if info is None:
+        if info is None or self.leader(tp) is not None:
             return None
         partition = info.partitions.get(tp.partition)
         if partition is None and info.error_code:
@@ -127,6 +133,7 @@ class ClusterSnapshot:
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
             topics=MappingProxyType(topics),
             controller_id=response.controller_id if response.brokers else self.controller_id,
+            cluster_id=response.cluster_id or self.cluster_id,
         )
 
 
@@ -291,9 +298,10 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
             raise TypeError(f"partitions: {_shortened(item)} in the list; {expected}")
         topic, partition = item
         check_topic_name(topic)
-        if type(partition) is not int or not 0 <= partition <= 0x7FFFFFFF:
+        number = as_integer(partition)
+        if number is None or not 0 <= number <= 0x7FFFFFFF:
             raise IllegalArgumentError(
                 f"topic {topic!r}, partition {_shortened(partition)}: expected an integer >= 0"
             )
-        checked.append(TopicPartition(topic, partition))
+        checked.append(TopicPartition(topic, number))
     return checked

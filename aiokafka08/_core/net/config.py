@@ -9,12 +9,14 @@ what is expected. It also shows the value, except that of a SASL option, which m
 
 from __future__ import annotations
 
+import inspect
 import math
+import operator
 import re
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, SupportsIndex
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
@@ -53,12 +55,24 @@ BootstrapServers = str | Iterable[str | Address]
 ApiVersion = str | tuple[int, ...] | None
 SecurityProtocol = Literal["PLAINTEXT", "SSL"]
 OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
+ZookeeperCheck = Literal["refuse", "warn"]
 
 
 def address_text(address: Address) -> str:
     """Return an address in its usual notation: host:port, [::1]:9092."""
-    host, port = address
+    host, port = advertised_address(*address)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def advertised_address(host: str, port: int) -> Address:
+    """Return the address that a broker advertises, without the brackets of an IPv6 address.
+
+    Brokers advertise what `advertised.host.name` or `advertised.listeners` says: "[::1]" too.
+    Java's clients accept it.
+    """
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, port
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +170,18 @@ def net_config(
             "security_protocol='PLAINTEXT': expected 'SSL', since an ssl_context is given. Set "
             "security_protocol='SSL'"
         )
+    request_timeout_s = check_positive("request_timeout_ms", request_timeout_ms) / 1000
+    retry_backoff_ms = check_not_negative("retry_backoff_ms", retry_backoff_ms)
     return NetConfig(
         bootstrap=parse_bootstrap_servers(bootstrap_servers),
         client_id=_client_id(client_id),
-        request_timeout_s=check_positive("request_timeout_ms", request_timeout_ms) / 1000,
+        request_timeout_s=request_timeout_s,
         start_timeout_s=(
-            request_timeout_ms
+            request_timeout_s
             if start_timeout_ms is None
-            else check_positive("start_timeout_ms", start_timeout_ms)
-        )
-        / 1000,
-        retry_backoff_s=check_not_negative("retry_backoff_ms", retry_backoff_ms) / 1000,
+            else check_positive("start_timeout_ms", start_timeout_ms) / 1000
+        ),
+        retry_backoff_s=retry_backoff_ms / 1000,
         retry_backoff_max_s=max(retry_backoff_ms, RETRY_BACKOFF_MAX_MS) / 1000,
         metadata_max_age_s=check_positive("metadata_max_age_ms", metadata_max_age_ms) / 1000,
         connections_max_idle_s=(
@@ -200,17 +215,21 @@ def _client_id(client_id: object) -> str:
 def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
     """Return the addresses in "host:port,host", ["host:port", …] or [("host", port), …].
 
-    An IPv6 address with a port needs brackets: "[::1]:9092". Without a port, they are optional.
+    A string in a list may have several addresses too. An IPv6 address with a port needs brackets:
+    "[::1]:9092". Without a port, they are optional.
 
     Raises:
         IllegalArgumentError: there is no address, or one can't be parsed.
     """
     if isinstance(servers, str):
-        parts: Sequence[object] = servers.split(",")
-    elif isinstance(servers, Iterable):
-        parts = list(servers)
-    else:
-        raise IllegalArgumentError(f"bootstrap_servers={servers!r}: expected a string or a list")
+        servers = [servers]
+    elif isinstance(servers, bytes | bytearray | memoryview) or not isinstance(servers, Iterable):
+        raise IllegalArgumentError(
+            f"bootstrap_servers={servers!r}: expected a string 'host:port,host:port' or a list"
+        )
+    parts: list[object] = []
+    for item in servers:
+        parts += item.split(",") if isinstance(item, str) else [item]
     addresses = tuple(
         dict.fromkeys(
             _parse_address(part)
@@ -284,16 +303,29 @@ def _host(where: object, host: str) -> str:
 
 
 def _port(where: object, port: object) -> int:
-    number = 0
-    if isinstance(port, int) and not isinstance(port, bool):
-        number = port
-    elif isinstance(port, str) and len(port) <= 5 and port.isascii() and port.isdigit():
+    number = as_integer(port) or 0
+    if isinstance(port, str) and len(port) <= 5 and port.isascii() and port.isdigit():
         number = int(port)
     if not 1 <= number <= 65535:
         raise IllegalArgumentError(
             f"bootstrap_servers: {where!r} has the port {port!r}; expected 1 to 65535"
         )
     return number
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer of any type, such as numpy's, as an int; None for anything else.
+
+    A bool isn't an integer.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several numbers has the method, too
+        return None
 
 
 def check_positive(option: str, value: object) -> int:
@@ -320,10 +352,11 @@ def at_least(option: str, value: object, least: int) -> int:
     Raises:
         IllegalArgumentError: it isn't.
     """
-    is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not is_integer or value < least:  # type: ignore[operator]
+    is_whole = isinstance(value, float) and value.is_integer()
+    number = int(value) if is_whole else as_integer(value)  # type: ignore[call-overload]
+    if number is None or number < least:
         raise IllegalArgumentError(f"{option}={value!r}: expected an integer >= {least}")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return number
 
 
 def check_boolean(option: str, value: object) -> bool:
@@ -340,13 +373,24 @@ def check_boolean(option: str, value: object) -> bool:
 
 
 def callable_or_none(option: str, value: object) -> None:
-    """Check that `value` is callable or None.
+    """Check that `value` is callable or None, and that nobody has to await what it returns.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
     if value is not None and not callable(value):
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
+    if is_coroutine_function(value):
+        raise IllegalArgumentError(
+            f"{option}={value!r}: expected a function that returns its result at once, not an "
+            "async one, which nothing would await"
+        )
+
+
+def is_coroutine_function(value: object) -> bool:
+    """Return whether a call of `value` returns a coroutine: also if only its class says so."""
+    call = getattr(type(value), "__call__", None)  # noqa: B004 - not whether it is callable
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 def check_one_of(option: str, value: object, allowed: Sequence[object]) -> None:

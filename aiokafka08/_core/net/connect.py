@@ -1,21 +1,23 @@
 """Connect to a host name: resolve it anew, try all its addresses, and say why they failed.
 
-`transport` uses it for the connections that carry requests, `probe` for its throw-away connections.
-An address that a broker advertises may be anything: a name that can't be resolved, an impossible
-port, the address of a machine that is switched off.
+`probe` uses it to find the address where a broker responds, and `transport` for the connections
+that carry requests. An address that a broker advertises may be anything: a name that can't be
+resolved, an impossible port, the address of a machine that is switched off. A listener there may
+be a broker, a balancer without a broker behind it, or a web server.
 
-Invariant: whatever the address is, a failure is a `KafkaConnectionError` that states the reason.
+Invariant: whatever the address is, a failure is a `KafkaError` that states the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
@@ -24,7 +26,12 @@ from aiokafka08._core.net.staggered_race import (
     stagger_delay,
     staggered_race,
 )
-from aiokafka08.errors import CertificateError, KafkaConnectionError
+from aiokafka08.errors import (
+    CertificateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 
 T = TypeVar("T")
 
@@ -36,56 +43,123 @@ _CLIENT_CERTIFICATE: Final = (
     "ssl.certificate.location)"
 )
 
+_UNREACHABLE: Final = (
+    errno.ECONNREFUSED,
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.EADDRNOTAVAIL,
+    errno.EAFNOSUPPORT,
+)
+"""Nothing listens at the address: often `::1` beside a listener at 127.0.0.1."""
+
+
+async def ip_addresses(address: Address, config: NetConfig, limit_s: float) -> list[str]:
+    """Return the current IP addresses of the host, at least one.
+
+    Raises:
+        KafkaConnectionError: the name can't be resolved, or is impossible.
+        KafkaTimeoutError: it wasn't resolved within `limit_s`.
+    """
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            ips = await resolve(*address)
+    except CONNECT_ERRORS as error:  # a builtin TimeoutError is an OSError
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise KafkaTimeoutError(
+                f"{address_text(address)}: the name wasn't resolved within {limit_s * 1000:.0f} ms"
+            ) from None
+        raise connection_error(address, config, error) from error
+    if not ips:
+        raise KafkaConnectionError(f"{address_text(address)}: the name has no address")
+    return ips
+
 
 async def connect_to_any_ip(
     address: Address,
     config: NetConfig,
+    ips: list[str],
     connect: Callable[[str], Coroutine[Any, Any, T]],
-    discard: Callable[[T], object],
+    limit_s: float,
+    discard: Callable[[T], object] = lambda result: None,
 ) -> T:
     """Call `connect` for each IP address of the host, and return the result that is ready first.
 
     The calls start one after another (see `staggered_race`). A name may stand for several brokers,
-    or for IPv6 and IPv4, and each of these addresses may be dead.
+    or for IPv6 and IPv4, and each of these addresses may be dead. A listener may also accept
+    connections without being a broker, so if there are several addresses, `connect` should return
+    only after a response.
 
     Args:
         address: host and port.
-        config: sets the delay between two starts, and whether the error texts mention TLS. The
-            caller limits the time of the whole call.
-        connect: connects to an IP address.
+        config: decides whether the error texts mention TLS.
+        ips: the host's addresses: `ip_addresses()`.
+        connect: connects to an IP address, within `limit_s`.
+        limit_s: sets the delay between two starts.
         discard: called with each further result, if several addresses work.
 
     Raises:
-        CertificateError: each address has a certificate that isn't trusted.
-        KafkaConnectionError: no address works; `__cause__` is the error of one.
+        KafkaError: no address works. It is a `KafkaConnectionError`, or the error of all addresses
+            where something listens, if these are of one class: a `CertificateError`, say.
     """
-    errors: Collection[Exception]
     try:
-        ips = await resolve(*address)
-        if not ips:
-            raise OSError("the name has no address")
-        attempts = {ip: functools.partial(connect, ip) for ip in ips}
         return await staggered_race(
-            attempts,
-            delay_s=stagger_delay(config.request_timeout_s, len(ips)),
-            expected=CONNECT_ERRORS,
+            {ip: functools.partial(connect, ip) for ip in ips},
+            delay_s=stagger_delay(limit_s, len(ips)),
+            expected=(*CONNECT_ERRORS, KafkaError),
             discard=discard,
         )
     except AllAttemptsFailedError as failed:
-        errors = failed.errors.values()
-    except CONNECT_ERRORS as error:
-        errors = [error]
-    reasons = dict.fromkeys(_reason(config, error) for error in errors)
-    text = f"{address_text(address)}: {', '.join(reasons)}"
-    if all(isinstance(error, ssl.SSLCertVerificationError) for error in errors):
-        raise CertificateError(text)
-    # The cause: of an address where something listens, if there is one.
-    cause = min(errors, key=lambda error: isinstance(error, ConnectionRefusedError))
-    raise KafkaConnectionError(text) from cause
+        errors: Mapping[str, Exception] = failed.errors
+    raised = {ip: _kafka_error(address, config, error) for ip, error in errors.items()}
+    listening = [ip for ip, error in errors.items() if not _is_unreachable(error)] or list(errors)
+    classes = {type(raised[ip]) for ip in listening}
+    error_class = classes.pop() if len(classes) == 1 else KafkaConnectionError
+    cause = errors[listening[0]]
+    raise error_class(_joined(address, raised)) from (
+        cause.__cause__ if isinstance(cause, KafkaError) else cause
+    )
+
+
+def _joined(address: Address, errors: Mapping[str, KafkaError]) -> str:
+    """Return the reasons as one text, which names the IP addresses if the reasons differ."""
+    where = address_text(address)
+    ips_by_reason: dict[str, list[str]] = {}
+    for ip, error in errors.items():
+        ips_by_reason.setdefault(error.text.removeprefix(f"{where}: "), []).append(ip)
+    if len(ips_by_reason) == 1:
+        return f"{where}: {next(iter(ips_by_reason))}"
+    return f"{where}: " + "; ".join(
+        f"{', '.join(ips)}: {reason}" for reason, ips in ips_by_reason.items()
+    )
+
+
+def _kafka_error(address: Address, config: NetConfig, error: Exception) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CertificateError(f"{address_text(address)}: {_reason(config, error)}")
+    return connection_error(address, config, error)
+
+
+def _is_unreachable(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _UNREACHABLE
+
+
+def certificate_host(address: Address, config: NetConfig) -> str | None:
+    """Return the host name that the broker's certificate must have; None without TLS.
+
+    The dot that ends an absolute name isn't part of it: certificates never have it.
+    """
+    return None if config.ssl_context is None else address[0].removesuffix(".")
 
 
 async def resolve(host: str, port: int) -> list[str]:
     """Return the current IP addresses of a host name."""
+    if not host:  # which getaddrinfo() takes for this machine (docs/brokers.md 4.14)
+        raise OSError(
+            "the brokers know no address of this broker for plain connections: it may be a newer "
+            "one that listens for TLS only. Add a PLAINTEXT listener to it"
+        )
     import ipaddress  # takes milliseconds, and a program may only construct its client
 
     try:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.retry import retry
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
     IllegalArgumentError,
@@ -23,9 +25,15 @@ from aiokafka08.errors import (
     broker_error,
 )
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 
 ATTEMPT_S: Final = 5.0
 """How long one lookup request may take."""
+
+HINT_S: Final = 1.0
+"""How long to look for the reason after the brokers have named no coordinator."""
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def check_group_id(group: object) -> str:
@@ -60,6 +68,7 @@ class CoordinatorLookup:
         self.group = group
         self._router = router
         self._node_id = node_id
+        self._advertised: tuple[int, Address, Address] | None = None  # node, its address, by whom
         self._lock = asyncio.Lock()
 
     async def node_id(self, *, timeout_s: float | None = None) -> int:
@@ -83,12 +92,15 @@ class CoordinatorLookup:
         limit_s = self._router.config.request_timeout_s if timeout_s is None else timeout_s
         deadline = asyncio.get_running_loop().time() + limit_s
 
+        last_error: KafkaError | None = None
+
         def timed_out(last: KafkaError | None) -> KafkaError:
+            nonlocal last_error
+            last_error = last
             error_class = GroupCoordinatorNotAvailableError
             return error_class(
                 f"group {self.group!r}: no coordinator within {limit_s * 1000:.0f} ms"
                 + (f"; last error: {last.nested_text(error_class)}" if last is not None else "")
-                + _hint(last)
             )
 
         try:
@@ -106,8 +118,28 @@ class CoordinatorLookup:
                     attempt_s=ATTEMPT_S,
                 )
             return self._node_id
+        except GroupCoordinatorNotAvailableError as error:
+            if not isinstance(last_error, GroupCoordinatorNotAvailableError):
+                raise
+            hint = await self._unavailable_hint()
+            raise GroupCoordinatorNotAvailableError(f"{error.text}. {hint}") from None
         finally:
             self._lock.release()
+
+    def unreachable_hint(self) -> str:
+        """Return who named which address, for the text of an error; "" if it is connected to."""
+        if self._advertised is None:
+            return ""
+        node_id, address, source = self._advertised
+        node = self._router.nodes.get(node_id)
+        if node is None or node.is_connected:
+            return ""
+        return (
+            f". The coordinator is node {node_id} at {address_text(address)}, as the broker at "
+            f"{address_text(source)} says. This client can't reach it there: check the name and "
+            f"the network, or set the address that clients need in the settings of node {node_id} "
+            "(advertised.listeners, up to 0.9 also advertised.host.name)"
+        )
 
     def invalidate(self, node_id: int) -> None:
         """Forget the coordinator if it is this node; the next `node_id()` looks it up again.
@@ -120,14 +152,46 @@ class CoordinatorLookup:
 
     async def _look_up(self, timeout_s: float) -> int | KafkaError:
         """Send one lookup request; return the node id, or an error."""
-        response = await self._router.request(
+        response, source = await self._router.request_any(
             GroupCoordinatorRequest(self.group), timeout_s=timeout_s
         )
         if response.error_code:
             return broker_error(response.error_code, f"the coordinator of group {self.group!r}")
         _check(response)
-        self._router.register_broker(response.node_id, (response.host, response.port))
+        address = (response.host, response.port)
+        self._router.register_broker(response.node_id, address)
+        self._advertised = response.node_id, address, source
         return response.node_id
+
+    async def _unavailable_hint(self) -> str:
+        """Return what may keep the brokers from naming a coordinator: error 15 to the end.
+
+        The request names the offsets topic. That creates it as the lookups did, or fails as they
+        did (docs/brokers.md 8.9).
+        """
+        try:
+            response = await self._router.request(
+                MetadataRequest([OFFSETS_TOPIC]), timeout_s=HINT_S
+            )
+        except KafkaError:
+            return "See the brokers' logs"
+        partitions = [one for state in response.topics for one in state.partitions]
+        leaderless = sorted(one.partition for one in partitions if one.leader < 0)
+        if leaderless:
+            return (
+                f"Partitions {leaderless} of {OFFSETS_TOPIC}, which store the groups, have no "
+                "leader: start the brokers that hold their replicas"
+            )
+        if partitions:
+            return f"{OFFSETS_TOPIC} has its leaders: see the brokers' logs"
+        hint = (
+            f"The brokers haven't created {OFFSETS_TOPIC}: see their logs, and whether as many "
+            "brokers are alive as offsets.topic.replication.factor says"
+        )
+        version = self._router.version()
+        if version is None or version.line < BrokerLine.V0_9:
+            hint += ". A cluster of 0.8.2 without any topic can't create it: create a topic"
+        return hint
 
 
 def _check(response: GroupCoordinatorResponse) -> None:
@@ -136,13 +200,3 @@ def _check(response: GroupCoordinatorResponse) -> None:
             f"invalid coordinator in a response: node {response.node_id} at "
             f"{response.host!r}, port {response.port}"
         )
-
-
-def _hint(last: KafkaError | None) -> str:
-    if not isinstance(last, GroupCoordinatorNotAvailableError):
-        return ""
-    # docs/brokers.md 8.9
-    return (
-        ". A cluster of 0.8.2 brokers without any topic never names a coordinator: create a topic. "
-        "If it has topics, the brokers may be unable to create __consumer_offsets: see their logs"
-    )

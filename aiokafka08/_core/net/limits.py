@@ -36,5 +36,9 @@ class NetLimits(NamedTuple):
     """The same for brokers from 0.10 on: those with KRaft also say so while they create the topic,
     and nothing tells them from others (docs/brokers.md 4.2)."""
 
+    partition_unknown_s: float = 3.0
+    """How long brokers may leave a partition out of the metadata until it counts as missing: one
+    that was added a moment ago isn't known to all brokers."""
+
 
 NET_LIMITS: Final = NetLimits()

@@ -28,7 +28,6 @@ from aiokafka08.errors import (
     LeaderNotAvailableError,
     NoBrokersAvailable,
     UnknownError,
-    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     broker_error,
 )
@@ -227,20 +226,18 @@ async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadlin
     """Wait until the metadata has these partitions.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition doesn't exist, even after a refresh.
+        UnknownTopicOrPartitionError: a partition doesn't exist, even after some refreshes.
     """
     metadata = router.metadata
-    for topic in dict.fromkeys(tp.topic for tp in tps):
-        left_s = max(deadline - asyncio.get_running_loop().time(), 0)
-        await metadata.wait_for_topic(topic, timeout_s=left_s)
-    if all(tp.partition in metadata.snapshot.partitions(tp.topic) for tp in tps):
-        return
-    snapshot = await metadata.refresh()  # the partition may be new
+    clock = asyncio.get_running_loop().time
+    by_topic: dict[str, set[int]] = {}
     for tp in tps:
-        if tp.partition not in snapshot.partitions(tp.topic):
-            raise UnknownTopicOrPartitionError(
-                f"topic {tp.topic!r} has no partition {tp.partition}; it has "
-                f"{sorted(snapshot.partitions(tp.topic))}"
+        by_topic.setdefault(tp.topic, set()).add(tp.partition)
+    for topic, partitions in by_topic.items():
+        await metadata.wait_for_topic(topic, timeout_s=max(deadline - clock(), 0))
+        if not metadata.snapshot.partitions(topic).keys() >= partitions:
+            await metadata.wait_for_partitions(
+                topic, sorted(partitions), timeout_s=max(deadline - clock(), 0)
             )
 
 

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from aiokafka08._core.net.backoff import Backoff
@@ -201,6 +201,44 @@ class Metadata:
                     del self._waiting[topic]
         self._topics.add(topic)
         return info
+
+    async def wait_for_partitions(
+        self, topic: str, partitions: Collection[int], *, timeout_s: float
+    ) -> None:
+        """Refresh until the snapshot has these partitions of a topic that it has: some may be new.
+
+        Args:
+            topic: its name.
+            partitions: their numbers.
+            timeout_s: limits the wait for responses. The wait for partitions that the responses
+                lack is `NetLimits.partition_unknown_s`, if that is shorter.
+
+        Raises:
+            UnknownTopicOrPartitionError: the brokers have left one of them out for that time.
+            KafkaTimeoutError: no broker has responded.
+            KafkaError: the last refresh before the end of that time failed.
+            IllegalStateError: the client was stopped.
+        """
+
+        began = asyncio.get_running_loop().time()
+
+        async def attempt(limit_s: float) -> bool | KafkaError:
+            # Not `limit_s`: without a response the partitions can't be called missing.
+            async with asyncio.timeout_at(began + timeout_s):
+                known = (await self.refresh()).partitions(topic)
+            missing = [partition for partition in partitions if partition not in known]
+            return not missing or UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {', '.join(map(str, missing))}; it has "
+                f"{list(known)}"
+            )
+
+        self._topics.add(topic)
+        await retry(
+            attempt,
+            deadline=began + min(timeout_s, self._config.limits.partition_unknown_s),
+            backoff=self._config.backoff(at_least_s=0.01),
+            timed_out=lambda last: last or self.timed_out(topic, timeout_s),
+        )
 
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
         """Return the error of a caller that has waited in vain for a topic.

@@ -4,7 +4,8 @@ A topic is bad if its name is invalid or if it can't be created: on 0.8, it turn
 all topics of the request into errors. `metadata_cache` decides when to refresh and merges the
 responses.
 
-Invariant: a broker that hangs delays the result, but doesn't prevent it. After a response with no
+Invariant: a broker that hangs delays the result, but doesn't prevent it. Each result stands for a
+response of a broker, or for one of a moment ago. After a response with no
 brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
 topic that even then gets such a response stays out of requests for other topics. It is forgotten
 when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
@@ -113,6 +114,9 @@ class MetadataFetcher:
         if all_topics:
             request = MetadataRequest([] if version == 0 else None)
         elif not topics and version == 0:
-            # In version 0, [] requests all topics. No request returns the brokers alone.
+            # In version 0, [] requests all topics. No request returns the brokers alone: only find
+            # out whether the broker responds, unless the probe of its version has just shown it.
+            if loop.time() - node.last_response > self._config.limits.unresponsive_s:
+                await node.ping(deadline - loop.time())
             return MetadataResponse([], -1, [])
         return await connection.request(request, version=version, timeout_s=deadline - loop.time())

@@ -1,8 +1,8 @@
 """One broker: open and close its connections, find its version, back off after failures.
 
 A node has up to one connection per `Lane`, the purpose of the connection. It opens on demand, and
-is closed when it is idle. `node_registry` creates and closes the nodes; `router` and
-`metadata_fetcher` send requests to them.
+is closed when it is idle, unless `node_registry` keeps it. That creates and closes the nodes;
+`router` and `metadata_fetcher` send requests to them.
 
 Invariant: for each lane, at most one attempt to open it runs at a time. All callers that need the
 lane share the attempt; the cancellation of a caller doesn't cancel it.
@@ -29,6 +29,7 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
 )
 from aiokafka08.protocol.api import Request, Response
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected, Telemetry
 
 R = TypeVar("R", bound=Response)
@@ -66,6 +67,8 @@ class Node:
 
     Args:
         open_connection: opens a connection, with the arguments of `transport.open_connection`.
+        on_lost: called when a lane was lost or closed.
+        keep_idle: called before the last lane is closed because it is idle; True keeps it open.
 
     Attributes:
         node_id: None for a bootstrap address.
@@ -82,6 +85,8 @@ class Node:
         telemetry: Telemetry,
         *,
         open_connection: Callable[..., Awaitable[BrokerConnection]] = open_connection,
+        on_lost: Callable[[], object] = lambda: None,
+        keep_idle: Callable[[], bool] = lambda: False,
     ) -> None:
         self.node_id = node_id
         self.address = address
@@ -89,6 +94,9 @@ class Node:
         self._config = config
         self._telemetry = telemetry
         self._open_connection = open_connection
+        self._report_loss = on_lost
+        self._keep_idle = keep_idle
+        self._last_response = -math.inf  # of the probes, and of connections that are closed
         self._lanes: dict[Lane, BrokerConnection] = {}
         self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
         self._callers: Counter[Lane] = Counter()  # number of those that wait for the lane to open
@@ -96,6 +104,9 @@ class Node:
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
+        # Where the broker responded then. All lanes go there: another address of its name may be
+        # one of another broker, or of none. The name is resolved anew after each outage.
+        self._ip: str | None = None
         self.needs_exact_line = False
         # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
         # lane stays open and through idle closes, until the broker may have been replaced.
@@ -136,6 +147,12 @@ class Node:
     def is_connected(self) -> bool:
         """Whether any lane is open."""
         return bool(self._lanes)
+
+    @property
+    def last_response(self) -> float:
+        """Loop time of the last data from this broker; minus infinity if there is none yet."""
+        open_lanes = (lane.last_received for lane in self._lanes.values() if lane.has_responded)
+        return max([self._last_response, *open_lanes])
 
     @property
     def is_unresponsive(self) -> bool:
@@ -247,6 +264,27 @@ class Node:
         finally:
             self._callers[lane] -= 1
 
+    async def ping(self, timeout_s: float) -> None:
+        """Have the broker respond to a ListOffsets request without topics, which all lines know.
+
+        Raises:
+            KafkaError: as `request`.
+        """
+        await self.request(ListOffsetsRequest(-1, []), version=0, timeout_s=timeout_s)
+
+    def close_if_abandoned(self, lane: Lane) -> None:
+        """Close a lane on which the broker is silent, and no caller waits for a response.
+
+        A firewall that has forgotten a connection drops its packets without a word, and a new
+        connection works. Closing loses nothing, and doesn't wait for `request_timeout_ms`.
+        """
+        connection = self._lanes.get(lane)
+        if connection is None or connection.is_awaited:
+            return
+        silent_s = connection.response_wait_s
+        if silent_s >= self._config.limits.unresponsive_s:
+            connection.close(f"no response for {silent_s * 1000:.0f} ms")
+
     def close(self, reason: str = "closed by the client") -> None:
         """Close all lanes and cancel all attempts; their callers get an error."""
         if self._closed:
@@ -308,6 +346,7 @@ class Node:
                     self._config,
                     version,
                     lambda connection, reason, lost: self._on_lost(lane, connection, reason, lost),
+                    self._ip if self._version_outages == self._outages else None,
                 )
                 if connection.close_reason is not None:  # it was lost again meanwhile
                     raise KafkaConnectionError(
@@ -405,14 +444,18 @@ class Node:
     async def _probe_once(self) -> BrokerVersion:
         exact = self.needs_exact_line
         took: list[float] = []
+        ips: list[str] = []
         version = await probe_version(
             self.address,
             self._config,
             self._set_progress,
             took.append,
+            ips.append,
             exact=exact and not self._is_0_8_0,
         )
+        (self._ip,) = ips
         self.round_trip_s = min(took, default=None)
+        self._last_response = asyncio.get_running_loop().time()
         if version.is_exact:
             return version
         if self._is_0_8_0:
@@ -429,6 +472,7 @@ class Node:
         connection.socket_closed.add_done_callback(lambda _: self._closing.pop(connection, None))
         if self._lanes.get(lane) is not connection:
             return  # no caller has it yet; `_open` raises the error
+        self._last_response = self.last_response
         del self._lanes[lane]
         if reason != IDLE:
             # Back off from a broker that accepts connections and closes them at once.
@@ -444,6 +488,7 @@ class Node:
         if reason != IDLE and not self._lanes:
             self._is_0_8_0 = False
         self._telemetry.emit(Disconnected(address_text(self.address), lane.value, reason, lost))
+        self._report_loss()
 
     def _schedule_idle_check(self) -> None:
         idle_s = self._config.connections_max_idle_s
@@ -459,8 +504,13 @@ class Node:
         now = asyncio.get_running_loop().time()
         limit = now - self._config.connections_max_idle_s
         for lane, connection in list(self._lanes.items()):
-            if self._idle_since(lane, now) <= limit + _TIMER_SLACK_S:
-                connection.close(IDLE)
+            if self._idle_since(lane, now) > limit + _TIMER_SLACK_S:
+                continue
+            if len(self._lanes) == 1 and self._keep_idle():
+                again_at = now + self._config.connections_max_idle_s
+                self._idle_timer = asyncio.get_running_loop().call_at(again_at, self._close_idle)
+                return
+            connection.close(IDLE)
         self._schedule_idle_check()
 
     def _idle_since(self, lane: Lane, now: float) -> float:

@@ -7,30 +7,33 @@ broker can process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at
-least half of the time of `request_any()` to the others.
+least half of the time of `request_any()` to the others, and a dead connection to a new one. After
+`keep_connected()` the last connection isn't closed because it is idle, and its loss is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import ClusterSnapshot
-from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.config import Address, NetConfig, address_text, advertised_address
 from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.probe import WrongPortError
 from aiokafka08._core.net.staggered_race import (
     AllAttemptsFailedError,
     stagger_delay,
     staggered_race,
 )
+from aiokafka08._core.net.versions import alive_request
 from aiokafka08.errors import (
     CertificateError,
     KafkaConnectionError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     UnsupportedVersionError,
@@ -39,8 +42,11 @@ from aiokafka08.telemetry import Telemetry
 
 T = TypeVar("T")
 
-_FINAL: Final = (KafkaProtocolError, CertificateError)
-"""Failures of a bootstrap address that another attempt doesn't change."""
+_FINAL: Final = (WrongPortError, CertificateError)
+"""Failures of a bootstrap address that only the user can change.
+
+Others may pass: a balancer without a broker behind it closes its connections, or responds in HTTP.
+"""
 
 
 class NodeRegistry:
@@ -55,6 +61,8 @@ class NodeRegistry:
         self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
         self._registered: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._last_response = -math.inf  # of the nodes that are no longer known
+        self._reconnect: Callable[[], object] | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[Node]:
@@ -63,6 +71,25 @@ class NodeRegistry:
     def get(self, node_id: int) -> Node | None:
         """Return the node with this id; None if neither a snapshot nor the router named it."""
         return self._by_id.get(node_id)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection to any broker is open."""
+        return any(node.is_connected for node in self)
+
+    @property
+    def last_response(self) -> float:
+        """Loop time of the last data from any broker; minus infinity if there is none yet."""
+        return max([self._last_response, *(node.last_response for node in self)])
+
+    def keep_connected(self, reconnect: Callable[[], object]) -> None:
+        """Keep a connection open from now on, also without requests.
+
+        Args:
+            reconnect: called when the last connection was lost, or would be closed because it is
+                idle: sends a request to some broker soon, again and again until one responds.
+        """
+        self._reconnect = reconnect
 
     def require_exact_lines(self) -> None:
         """Probe the exact line with the version from now on, of nodes that are created later too.
@@ -91,6 +118,9 @@ class NodeRegistry:
     ) -> T:
         """Send a request to one broker after another, and return the first response.
 
+        A broker whose connection was open, and is lost or silent, gets a second attempt after the
+        others: only the connection may have died.
+
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
@@ -104,12 +134,19 @@ class NodeRegistry:
         attempt_s = self._config.limits.attempt_s
         errors: list[KafkaError] = []
         candidates = self.candidates()
+        retried: set[Node] = set()  # those that get their second attempt, or had it
         while candidates and (left_s := deadline - clock()) > 0:
             node = candidates.pop(0)
+            was_connected = node.is_connected and node not in retried
+            is_last = not candidates and not was_connected
             try:
-                return await request(node, min(attempt_s, left_s / 2) if candidates else left_s)
+                return await request(node, left_s if is_last else min(attempt_s, left_s / 2))
             except KafkaError as error:
                 errors.append(error)
+                if was_connected and isinstance(error, KafkaConnectionError | KafkaTimeoutError):
+                    node.close_if_abandoned(Lane.CONTROL)
+                    retried.add(node)
+                    candidates.append(node)
         if not candidates and not any(error.retriable for error in errors):
             raise errors[0]
         reasons = sorted({error.text for error in errors})
@@ -122,9 +159,9 @@ class NodeRegistry:
 
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
         second at most. Those that fail are tried again, each with its node's backoff, until
-        `start_timeout_ms` is over: brokers may be starting, and connections are lost. An address
-        that isn't a broker's, or whose certificate isn't trusted, is tried once. After a 4.x
-        broker, no address is tried again.
+        `start_timeout_ms` is over: brokers may be starting, and connections are lost. A TLS
+        listener (without TLS here), ZooKeeper, and a listener whose certificate isn't trusted are
+        tried once. After a 4.x broker, no address is tried again.
 
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
@@ -144,7 +181,10 @@ class NodeRegistry:
 
         try:
             return await staggered_race(
-                {node: partial(_connect, node, deadline, failures) for node in nodes},
+                {
+                    node: partial(self._connect_to_broker, node, deadline, failures)
+                    for node in nodes
+                },
                 delay_s=stagger_delay(min(limit_s, self._config.request_timeout_s), len(nodes)),
                 expected=(KafkaError,),
                 again=again,
@@ -161,18 +201,20 @@ class NodeRegistry:
     def follow(self, snapshot: ClusterSnapshot) -> None:
         """Update the nodes to the brokers of a new snapshot."""
         self._in_snapshot = {
-            node_id: (broker.host, broker.port) for node_id, broker in snapshot.brokers.items()
+            node_id: advertised_address(broker.host, broker.port)
+            for node_id, broker in snapshot.brokers.items()
         }
         for node_id in self._in_snapshot:
             self._registered.pop(node_id, None)
         self._update_nodes()
 
-    def register_broker(self, node_id: int, address: Address) -> None:
+    def register_broker(self, node_id: int, advertised: Address) -> None:
         """Add a broker, or change its address, without waiting for a snapshot that names it.
 
         The broker stays known with this address until a snapshot names it. From then on, the
         snapshots determine whether it is known, and its address.
         """
+        address = advertised_address(*advertised)
         if self._in_snapshot.get(node_id) == address:
             self._registered.pop(node_id, None)
         else:
@@ -186,6 +228,7 @@ class NodeRegistry:
         addresses = self._in_snapshot | self._registered
         for node_id, node in list(self._by_id.items()):
             if addresses.get(node_id) != node.address:
+                self._last_response = self.last_response
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
                 node.close(reason)
@@ -220,29 +263,53 @@ class NodeRegistry:
         return known
 
     def _make(self, node_id: int | None, address: Address) -> Node:
-        node = Node(node_id, address, self._config, self._telemetry)
+        node = Node(
+            node_id,
+            address,
+            self._config,
+            self._telemetry,
+            on_lost=self._on_lost,
+            keep_idle=self._keep_idle,
+        )
         node.needs_exact_line = self._needs_exact_line
         return node
+
+    def _on_lost(self) -> None:
+        if self._reconnect is not None and not self._closed and not self.is_connected:
+            self._reconnect()
+
+    def _keep_idle(self) -> bool:
+        """Return whether the idle connection of a node stays open, since it is the only one."""
+        if self._reconnect is None or sum(node.is_connected for node in self) > 1:
+            return False
+        self._reconnect()
+        return True
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-
-async def _connect(node: Node, deadline: float, failures: dict[Node, KafkaError]) -> Node:
-    """Connect to a node. At the deadline, the error names the node's last failure, if any."""
-    left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
-    try:
-        connection = await node.connection(Lane.CONTROL, timeout_s=left_s)
-    except KafkaError as error:
-        earlier = failures.get(node)
-        if isinstance(error, KafkaTimeoutError) and earlier is not None:
-            if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
-                raise earlier from None
-            raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
-        failures[node] = error
-        raise
-    if connection.close_reason is not None:
-        raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
-    return node
+    async def _connect_to_broker(
+        self, node: Node, deadline: float, failures: dict[Node, KafkaError]
+    ) -> Node:
+        """Connect to a node. At the deadline, the error names the node's last failure, if any."""
+        clock = asyncio.get_running_loop().time
+        try:
+            connection = await node.connection(Lane.CONTROL, timeout_s=max(deadline - clock(), 0.0))
+            if self._config.pinned_version is not None and len(self._bootstrap) > 1:
+                # No probe has shown that a broker responds there, and another one may.
+                await connection.request(
+                    alive_request(), version=0, timeout_s=max(deadline - clock(), 0.0)
+                )
+        except KafkaError as error:
+            earlier = failures.get(node)
+            if isinstance(error, KafkaTimeoutError) and earlier is not None:
+                if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
+                    raise earlier from None
+                raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
+            failures[node] = error
+            raise
+        if connection.close_reason is not None:
+            raise KafkaConnectionError(f"{address_text(node.address)}: {connection.close_reason}")
+        return node

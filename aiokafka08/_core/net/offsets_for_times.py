@@ -34,8 +34,9 @@ from aiokafka08._core.net.list_offsets import (
     list_offsets,
     request_from_leaders,
 )
+from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.retry import retry
-from aiokafka08._core.net.router import Router
+from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -145,7 +146,9 @@ async def _partitions_with_timestamps(
         parts = ((tp.topic, FetchPartition(tp.partition, offsets[tp], _PEEK_BYTES)) for tp in tps)
         request = FetchRequest(-1, 0, 0, by_topic(parts))
         try:
-            response = await router.request(request, node_id=leader, timeout_s=timeout_s)
+            response = await fetch_within_quota(
+                router, request, node_id=leader, lane=Lane.CONTROL, timeout_s=timeout_s
+            )
         except KafkaError as error:
             return dict.fromkeys(tps, error)
         by_partition = {

@@ -32,6 +32,7 @@ from aiokafka08.errors import (
     NoBrokersAvailable,
 )
 from aiokafka08.protocol.api import Request, Response
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 
@@ -58,12 +59,18 @@ class Router:
         self.telemetry = telemetry
         self.nodes = NodeRegistry(config, telemetry)
         self.metadata = Metadata(self.nodes, config, telemetry)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
 
-    async def start(self, leaders: PartitionLeaders | None = None) -> None:
+    async def start(
+        self, leaders: PartitionLeaders | None = None, *, keep_connected: bool = False
+    ) -> None:
         """Find a broker and request the tracked topics from it, within `start_timeout_ms` in all.
 
         Args:
+            keep_connected: keep a connection open also without requests, for `is_reachable()`. When
+                the last one is lost, refresh the metadata until a broker responds again; don't
+                close the last one because it is idle, but refresh the metadata.
             leaders: what another router knows of the cluster (`leaders()`): start with it, without
                 a request. The metadata is refreshed when a leader has moved, as always.
 
@@ -72,13 +79,16 @@ class Router:
                 last error of each.
             UnsupportedVersionError: all brokers found are 4.x.
         """
+        self._loop = asyncio.get_running_loop()
+        if keep_connected:
+            self.nodes.keep_connected(self.metadata.request_refresh)
         if leaders is not None and leaders.by_partition:
             self.metadata.adopt(leaders.snapshot())
             for node_id, version in leaders.versions.items():
                 self._node(node_id).adopt_version(version)
             self.metadata.start()
             return
-        deadline = asyncio.get_running_loop().time() + self.config.start_timeout_s
+        deadline = self._loop.time() + self.config.start_timeout_s
         try:
             node = await self.nodes.bootstrap()
             await retry(
@@ -141,7 +151,10 @@ class Router:
             KafkaError: as `Node.request`.
         """
         if node_id is None:
-            return await self._request_any(request, lane, version, timeout_s)
+            response, _ = await self.request_any(
+                request, lane=lane, version=version, timeout_s=timeout_s
+            )
+            return response
         try:
             return await self._node(node_id).request(
                 request, lane=lane, version=version, timeout_s=timeout_s
@@ -149,6 +162,53 @@ class Router:
         except _LOST:
             self.metadata.request_refresh()
             raise
+
+    async def request_any(
+        self,
+        request: Request[R],
+        *,
+        lane: Lane = Lane.CONTROL,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[R, Address]:
+        """Send a request to one broker after another; return the response and who sent it.
+
+        Raises:
+            KafkaError: as `request()` without a node id.
+        """
+        self._check()
+
+        async def send(node: Node, limit_s: float) -> tuple[R, Address]:
+            response = await node.request(request, lane=lane, version=version, timeout_s=limit_s)
+            return response, node.address
+
+        try:
+            return await self.nodes.request_any(
+                send, self.config.request_timeout_s if timeout_s is None else timeout_s
+            )
+        except KafkaError:
+            self._check()
+            raise
+
+    async def ping(self, timeout_s: float) -> None:
+        """Return when some broker has responded to a small request.
+
+        Raises:
+            NoBrokersAvailable: none has within `timeout_s`; the text has each one's error.
+            IllegalStateError: the client was stopped.
+        """
+        await self.request_any(ListOffsetsRequest(-1, []), version=0, timeout_s=timeout_s)
+
+    def is_reachable(self) -> bool:
+        """Return whether a connection is open, and a broker has responded lately.
+
+        Lately: within `metadata_max_age_ms`, after which a refresh requests a response, and the
+        time that the refresh may take. Needs no running event loop.
+        """
+        if self._loop is None or not self.nodes.is_connected:
+            return False
+        limit_s = self.config.metadata_max_age_s + self.config.limits.attempt_s
+        return self._loop.time() - self.nodes.last_response <= limit_s
 
     def open_lane(self, node_id: int, lane: Lane) -> BrokerConnection | None:
         """Return the connection of a lane if it is open."""
@@ -305,18 +365,3 @@ class Router:
             self.metadata.request_refresh()
             raise KafkaConnectionError(f"node {node_id} isn't in the cluster's metadata")
         return node
-
-    async def _request_any(
-        self, request: Request[R], lane: Lane, version: int | None, timeout_s: float | None
-    ) -> R:
-        self._check()
-        try:
-            return await self.nodes.request_any(
-                lambda node, limit_s: node.request(
-                    request, lane=lane, version=version, timeout_s=limit_s
-                ),
-                self.config.request_timeout_s if timeout_s is None else timeout_s,
-            )
-        except KafkaError:
-            self._check()
-            raise

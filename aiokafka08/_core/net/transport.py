@@ -16,8 +16,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
-from aiokafka08._core.net.connect import connect_to_any_ip, describe_error, timeout_text
-from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.net.connect import (
+    certificate_host,
+    connect_to_any_ip,
+    describe_error,
+    ip_addresses,
+    timeout_text,
+)
+from aiokafka08._core.net.versions import BrokerVersion, alive_request
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.protocol.connection import ClientConnection
@@ -72,6 +78,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         on_received: called after data was received, once the waiters have all responses in it. May
             run any code, for example close the connection; must not raise.
         last_used: loop time of the last request or response.
+        last_received: loop time of the last data; of the opening before the first.
         response_began: loop time when the first bytes of the last response came.
         socket_closed: done when the socket is really closed.
     """
@@ -91,7 +98,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
-        self._last_received = self.response_began = self.last_used
+        self.last_received = self.response_began = self.last_used
         self._receiving = False  # a part of a response has come
         self._config = config
         self._on_close = on_close
@@ -131,7 +138,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._pending:
             return 0.0
         oldest = next(iter(self._pending.values()))
-        return self._loop.time() - max(oldest.sent_at, self._last_received)
+        return self._loop.time() - max(oldest.sent_at, self.last_received)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for a response: not all requests in flight were given up."""
+        return any(not pending.waiter.done() for pending in self._pending.values())
 
     async def request(
         self,
@@ -256,7 +268,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.close_reason is not None:
             return
-        self.last_used = self._last_received = self._loop.time()
+        self.last_used = self.last_received = self._loop.time()
         if not self._receiving:
             self._receiving, self.response_began = True, self.last_used
         try:
@@ -336,7 +348,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             oldest = next(iter(self._pending.values()))
             overdue.append(self.response_wait_s - max(oldest.timeout_s, timeout_s))
         if self._blocked_since is not None:
-            blocked_s = self._loop.time() - max(self._blocked_since, self._last_received)
+            blocked_s = self._loop.time() - max(self._blocked_since, self.last_received)
             overdue.append(blocked_s - max(self._config.request_timeout_s, timeout_s))
         return max(overdue, default=None)
 
@@ -393,8 +405,9 @@ async def open_connection(
     config: NetConfig,
     version: BrokerVersion,
     on_close: Callable[[BrokerConnection, str, int], None],
+    ip: str | None = None,
 ) -> BrokerConnection:
-    """Connect to a broker; the host name is resolved anew each time.
+    """Connect to a broker.
 
     Args:
         address: host and port.
@@ -402,30 +415,47 @@ async def open_connection(
         version: what the broker supports.
         on_close: called once when the connection is closed, with the reason and the number of
             requests without a response whose callers still wait for it.
+        ip: where the broker has responded. None: resolve the host name. If it stands for several
+            addresses, the connection is the first one on which a broker responds.
 
     Raises:
         KafkaConnectionError: the connection can't be made.
         KafkaTimeoutError: it can't be made within `request_timeout_ms`.
     """
     loop = asyncio.get_running_loop()
+    limit_s = config.request_timeout_s
+    deadline = loop.time() + limit_s
+    ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
-        _, connection = await loop.create_connection(
-            lambda: BrokerConnection(address, config, version, on_close),
-            ip,
-            address[1],
-            ssl=config.ssl_context,
-            server_hostname=None if config.ssl_context is None else address[0],
-        )
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                _, connection = await loop.create_connection(
+                    lambda: BrokerConnection(address, config, version, on_close),
+                    ip,
+                    address[1],
+                    ssl=config.ssl_context,
+                    server_hostname=certificate_host(address, config),
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the system's
+            raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
+        if len(ips) > 1:
+            try:
+                await connection.request(
+                    alive_request(), version=0, timeout_s=deadline - loop.time()
+                )
+            except BaseException as error:
+                connection.close(str(error) or "another address was faster")
+                raise
         return connection
 
-    try:
-        async with asyncio.timeout(config.request_timeout_s):
-            return await connect_to_any_ip(
-                address,
-                config,
-                connect,
-                lambda connection: connection.close("another address was faster"),
-            )
-    except TimeoutError:
-        raise KafkaTimeoutError(timeout_text(address, config, config.request_timeout_s)) from None
+    return await connect_to_any_ip(
+        address,
+        config,
+        ips,
+        connect,
+        limit_s,
+        lambda connection: connection.close("another address was faster"),
+    )

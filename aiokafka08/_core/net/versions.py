@@ -84,13 +84,13 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.PRODUCE: range(3),
     ApiKey.FETCH: range(3),
     ApiKey.LIST_OFFSETS: range(2),
-    ApiKey.METADATA: range(2),
+    ApiKey.METADATA: range(3),
     ApiKey.OFFSET_FETCH: range(3),
     ApiKey.API_VERSIONS: range(1),
     ApiKey.DELETE_GROUPS: range(1),
 }
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
-    (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1)},
+    (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
     (1, 1): {ApiKey.DELETE_GROUPS: range(0)},
 }
@@ -211,7 +211,7 @@ Steps = Generator[Probe, memoryview | None, T]
 """Yields probes; is sent each response's frame, or None if the broker closed the connection."""
 
 
-def _alive_probe() -> ListOffsetsRequest:
+def alive_request() -> ListOffsetsRequest:
     """Return a request to which every broker from 0.8.0 to 3.9 responds."""
     return ListOffsetsRequest(-1, [])
 
@@ -239,12 +239,12 @@ def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
         KafkaConnectionError: the broker closes the connection on a request to which it responded
             before.
     """
-    frame = yield Probe(_alive_probe(), 0)
+    frame = yield Probe(alive_request(), 0)
     if frame is None:
         # The connection may have been lost by chance. Try once more: that makes it unlikely that
         # ApiVersions reaches a 0.9 broker, which would then lose responses on other connections
         # (docs/brokers.md 2.2).
-        frame = yield Probe(_alive_probe(), 0, fresh=True)
+        frame = yield Probe(alive_request(), 0, fresh=True)
         if frame is None:
             return (yield from _detect_from_api_versions())
     decode_response(ListOffsetsRequest, 0, frame)
@@ -330,7 +330,7 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
     frame = yield Probe(request, version)
     if frame is not None:
         return frame
-    frame = yield Probe(_alive_probe(), 0, fresh=True)
+    frame = yield Probe(alive_request(), 0, fresh=True)
     if frame is None:
         raise KafkaConnectionError("it closes its connections while its version is probed")
     decode_response(ListOffsetsRequest, 0, frame)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
@@ -53,7 +54,17 @@ class OffsetStore(Protocol):
             timeout_s: seconds; `request_timeout_ms` by default.
 
         Raises:
-            KafkaError: `retriable` says whether another call may succeed.
+            KafkaError: what is committed isn't known, of some partitions at least. `retriable` says
+                whether another call may succeed.
+        """
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        """Return as `fetch`, with the error of a partition in its place.
+
+        Raises:
+            KafkaError: nothing is known of any partition; as `fetch`.
         """
 
     async def commit(

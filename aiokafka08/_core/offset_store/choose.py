@@ -26,13 +26,14 @@ from aiokafka08.errors import (
 
 if TYPE_CHECKING:  # a client without a group imports no other store
     from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+    from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 
 
 async def choose_offset_store(
     router: Router,
     coordinator: CoordinatorLookup | None,
     storage: str | None,
-    zookeeper_connect: str | None,
+    zookeeper: ClusterZookeeper | None,
     *,
     timeout_s: float | None = None,
     check_session: Callable[[], None] = lambda: None,
@@ -43,7 +44,7 @@ async def choose_offset_store(
         router: the started router.
         coordinator: the group's coordinator; None without a group.
         storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
-        zookeeper_connect: "host:port,host:port/chroot", if given.
+        zookeeper: that of `zookeeper_connect`; None without it.
         timeout_s: seconds to find the line; by default `request_timeout_ms`.
         check_session: see `ZookeeperOffsetStore`.
 
@@ -55,7 +56,7 @@ async def choose_offset_store(
     """
     if coordinator is None:
         return NoOffsetStore()
-    store_for = partial(_store_for, router, coordinator, storage, zookeeper_connect, check_session)
+    store_for = partial(_store_for, router, coordinator, storage, zookeeper, check_session)
     version = await router.exact_version(timeout_s=timeout_s)
     if version.is_exact:
         return store_for(version.line)
@@ -77,14 +78,14 @@ def _store_for(
     router: Router,
     coordinator: CoordinatorLookup,
     storage: str | None,
-    zookeeper_connect: str | None,
+    zookeeper: ClusterZookeeper | None,
     check_session: Callable[[], None],
     line: BrokerLine,
 ) -> OffsetStore:
     zookeeper_store = partial(
-        _zookeeper_store, router, coordinator.group, line, zookeeper_connect, check_session
+        _zookeeper_store, router, coordinator.group, line, zookeeper, check_session
     )
-    storage = storage or default_storage(line, zookeeper_connect)
+    storage = storage or default_storage(line, zookeeper is not None)
     if storage == "zookeeper":
         return zookeeper_store()
     if line < BrokerLine.V0_8_2:
@@ -102,13 +103,13 @@ def _store_for(
     return DualOffsetStore(kafka, zookeeper_store(), router.config.request_timeout_s)
 
 
-def default_storage(line: BrokerLine, zookeeper_connect: str | None) -> str:
+def default_storage(line: BrokerLine, has_zookeeper: bool) -> str:
     """Return where brokers of this line keep a group's offsets, if `offsets_storage` isn't given.
 
     ZooKeeper up to 0.8.1, Kafka from 0.8.2 on; but ZooKeeper on 0.8.2 with `zookeeper_connect`. The
     group itself is then in ZooKeeper, and its Scala consumers keep their offsets there by default.
     """
-    if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and zookeeper_connect is not None):
+    if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and has_zookeeper):
         return "zookeeper"
     return "kafka"
 
@@ -117,14 +118,14 @@ def _zookeeper_store(
     router: Router,
     group: str,
     line: BrokerLine,
-    zookeeper_connect: str | None,
+    zookeeper: ClusterZookeeper | None,
     check_session: Callable[[], None],
 ) -> OffsetStore:
     """Return the store that writes the nodes itself, or without `zookeeper_connect` by brokers."""
-    if zookeeper_connect is not None:
+    if zookeeper is not None:
         from aiokafka08._core.offset_store.zookeeper_store import ZookeeperOffsetStore
 
-        return ZookeeperOffsetStore(zookeeper_connect, group, line, router.config, check_session)
+        return ZookeeperOffsetStore(zookeeper, group, line, router.config, check_session)
     if line is BrokerLine.V0_8_0:
         raise KafkaConfigurationError(
             f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "

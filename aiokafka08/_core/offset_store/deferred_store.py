@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
-from aiokafka08._core.offset_store.responses import CommittedOffset, OffsetsToCommit
+from aiokafka08._core.offset_store.responses import CommittedOffset, FetchedOffsets, OffsetsToCommit
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.structs import TopicPartition
 
@@ -47,6 +47,15 @@ class DeferredOffsetStore:
             return {}
         store, left_s = await self._chosen(timeout_s)
         return await store.fetch(partitions, timeout_s=left_s)
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> FetchedOffsets:
+        """See `OffsetStore`; raises also as the choice of the store."""
+        if not partitions:
+            return {}
+        store, left_s = await self._chosen(timeout_s)
+        return await store.fetch_each(partitions, timeout_s=left_s)
 
     async def commit(
         self,

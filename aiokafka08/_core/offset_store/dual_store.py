@@ -13,7 +13,12 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
-from aiokafka08._core.offset_store.responses import CommittedOffset, OffsetsToCommit
+from aiokafka08._core.offset_store.responses import (
+    CommittedOffset,
+    FetchedOffsets,
+    OffsetsToCommit,
+)
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 
 
@@ -48,6 +53,25 @@ class DualOffsetStore:
             self._zookeeper.fetch(partitions, timeout_s=timeout_s),
         )
         return {tp: _larger(in_kafka.get(tp), in_zookeeper.get(tp)) for tp in partitions}
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> FetchedOffsets:
+        """Return the larger of the two offsets of each partition, or an error of one of them."""
+        in_kafka, in_zookeeper = await asyncio.gather(
+            self._kafka.fetch_each(partitions, timeout_s=timeout_s),
+            self._zookeeper.fetch_each(partitions, timeout_s=timeout_s),
+        )
+        fetched: dict[TopicPartition, CommittedOffset | KafkaError] = {}
+        for tp in partitions:
+            one, other = in_kafka.get(tp), in_zookeeper.get(tp)
+            if isinstance(one, KafkaError):
+                fetched[tp] = one
+            elif isinstance(other, KafkaError):
+                fetched[tp] = other
+            else:
+                fetched[tp] = _larger(one, other)
+        return fetched
 
     async def commit(
         self,

@@ -17,7 +17,12 @@ from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity, requests
-from aiokafka08._core.offset_store.responses import CommittedOffset, OffsetsToCommit, check_metadata
+from aiokafka08._core.offset_store.responses import (
+    CommittedOffset,
+    FetchedOffsets,
+    OffsetsToCommit,
+    check_metadata,
+)
 from aiokafka08.errors import (
     Action,
     BrokerResponseError,
@@ -52,6 +57,14 @@ class KafkaOffsetStore:
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """See `OffsetStore`."""
         return await requests.fetch(self._router, self._group, self._target, partitions, timeout_s)
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> FetchedOffsets:
+        """See `OffsetStore`."""
+        return await requests.fetch_each(
+            self._router, self._group, self._target, partitions, timeout_s
+        )
 
     async def commit(
         self,

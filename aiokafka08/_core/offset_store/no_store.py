@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from aiokafka08._core.offset_store import CommitIdentity
-from aiokafka08.errors import IllegalOperation
+from aiokafka08.errors import IllegalOperation, KafkaError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
@@ -25,6 +25,12 @@ class NoOffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """Return an empty mapping: nothing is committed."""
+        return {}
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         """Return an empty mapping: nothing is committed."""
         return {}
 

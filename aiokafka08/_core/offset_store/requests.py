@@ -20,7 +20,9 @@ from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.responses import (
     FENCED,
     CommittedOffset,
+    FetchedOffsets,
     OffsetsToCommit,
+    all_or_raise,
     combined_error,
     commit_request,
     fetch_request,
@@ -72,7 +74,29 @@ async def commit(
         return read_commit_response(response, tps), node_id
 
     what_failed = f"offsets of group {group!r} not committed"
-    await _complete(router, target, offsets.keys(), send, what_failed, timeout_s)
+    _, failed = await _complete(router, target, offsets.keys(), send, what_failed, timeout_s)
+    if failed:
+        raise combined_error(what_failed, failed)
+
+
+async def fetch_each(
+    router: Router,
+    group: str,
+    target: RequestTarget,
+    partitions: Collection[TopicPartition],
+    timeout_s: float | None,
+) -> FetchedOffsets:
+    """Return what is committed; see `OffsetStore.fetch_each`."""
+
+    async def send(
+        tps: Collection[TopicPartition], attempt_s: float
+    ) -> tuple[Mapping[TopicPartition, CommittedOffset | KafkaError], int]:
+        response, node_id = await target.send(fetch_request(group, tps), attempt_s)
+        return read_fetch_response(response, tps), node_id
+
+    tps, what_failed = dict.fromkeys(partitions), not_fetched(group)
+    succeeded, failed = await _complete(router, target, tps, send, what_failed, timeout_s)
+    return {**succeeded, **failed}
 
 
 async def fetch(
@@ -83,15 +107,13 @@ async def fetch(
     timeout_s: float | None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return what is committed; see `OffsetStore.fetch`."""
+    fetched = await fetch_each(router, group, target, partitions, timeout_s)
+    return all_or_raise(not_fetched(group), fetched)
 
-    async def send(
-        tps: Collection[TopicPartition], attempt_s: float
-    ) -> tuple[Mapping[TopicPartition, CommittedOffset | KafkaError], int]:
-        response, node_id = await target.send(fetch_request(group, tps), attempt_s)
-        return read_fetch_response(response, tps), node_id
 
-    what_failed = f"committed offsets of group {group!r} not fetched"
-    return await _complete(router, target, dict.fromkeys(partitions), send, what_failed, timeout_s)
+def not_fetched(group: str) -> str:
+    """Return the beginning of an error."""
+    return f"committed offsets of group {group!r} not fetched"
 
 
 SendRequest = Callable[
@@ -108,8 +130,8 @@ async def _complete(
     send: SendRequest[T],
     what_failed: str,
     timeout_s: float | None,
-) -> dict[TopicPartition, T]:
-    """Send requests until each partition has succeeded or failed for good."""
+) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
+    """Send requests until each partition has succeeded or failed for good; return both."""
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
     # send the request to another one, such as the next coordinator.
@@ -159,6 +181,4 @@ async def _complete(
             timed_out=timed_out,
             attempt_s=attempt_s,
         )
-    if failed:
-        raise combined_error(what_failed, failed)
-    return succeeded
+    return succeeded, failed

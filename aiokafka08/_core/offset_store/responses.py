@@ -41,6 +41,8 @@ FENCED: Final = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgre
 
 OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata]
 CommittedOffset = OffsetAndMetadata | None
+FetchedOffsets = Mapping[TopicPartition, CommittedOffset | KafkaError]
+"""What `OffsetStore.fetch_each` returns."""
 
 
 def commit_request(
@@ -160,6 +162,26 @@ def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]
             return fenced
     first = next(iter(errors.values()))
     return with_text(first, f"{what_failed}: {group_by_reason(errors, type(first))}")
+
+
+def all_or_raise(
+    what_failed: str, fetched: FetchedOffsets
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the offsets, if no partition has an error in its place; otherwise raise them as one.
+
+    Raises:
+        KafkaError: as `combined_error`.
+    """
+    committed: dict[TopicPartition, CommittedOffset] = {}
+    errors: dict[TopicPartition, KafkaError] = {}
+    for tp, offset in fetched.items():
+        if isinstance(offset, KafkaError):
+            errors[tp] = offset
+        else:
+            committed[tp] = offset
+    if errors:
+        raise combined_error(what_failed, errors)
+    return committed
 
 
 def with_text(error: KafkaError, text: str) -> KafkaError:

@@ -28,13 +28,16 @@ from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.responses import (
     CommittedOffset,
+    FetchedOffsets,
     OffsetsToCommit,
+    all_or_raise,
     check_metadata,
     combined_error,
     group_by_reason,
 )
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.offsets import OffsetNodes
-from aiokafka08.errors import KafkaError, KafkaTimeoutError, KafkaUnavailableError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
@@ -44,7 +47,7 @@ class ZookeeperOffsetStore:
     """Committed offsets of one group in ZooKeeper, without the brokers.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         group: the group's name.
         line: the brokers' line, which limits the length of the metadata.
         config: the limits of a call without a timeout of its own, and the delays between attempts.
@@ -56,18 +59,18 @@ class ZookeeperOffsetStore:
 
     def __init__(
         self,
-        connect: str,
+        zookeeper: ClusterZookeeper,
         group: str,
         line: BrokerLine,
         config: NetConfig,
         check_session: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connect = connect
+        self._connect = zookeeper.connect
         self._group = group
         self._line = line
         self._config = config
         self._check_session = check_session
-        self._nodes = OffsetNodes(connect, group)
+        self._nodes = OffsetNodes(zookeeper, group)
 
     async def start(self) -> None:
         """Open the ZooKeeper session; raises as `OffsetNodes.open`."""
@@ -85,16 +88,22 @@ class ZookeeperOffsetStore:
         Raises:
             KafkaUnavailableError: a node holds something else than an offset; names the node.
         """
-        committed: dict[TopicPartition, CommittedOffset] = {}
+        fetched = await self.fetch_each(partitions, timeout_s=timeout_s)
+        return all_or_raise(self._what_failed("fetched"), fetched)
 
-        async def read(left_s: float) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> FetchedOffsets:
+        """See `OffsetStore`."""
+
+        async def read(left_s: float) -> dict[TopicPartition, int | KafkaError | None]:
             return await self._nodes.read(partitions, left_s)
 
-        for tp, offset in (await self._retry(read, "fetched", timeout_s)).items():
-            if isinstance(offset, KafkaError):
-                raise offset
-            committed[tp] = None if offset is None else OffsetAndMetadata(offset, "")
-        return committed
+        found = await self._retry(read, "fetched", timeout_s)
+        return {
+            tp: OffsetAndMetadata(offset, "") if isinstance(offset, int) else offset
+            for tp, offset in found.items()
+        }
 
     async def commit(
         self, offsets: OffsetsToCommit, identity: CommitIdentity, *, timeout_s: float | None = None

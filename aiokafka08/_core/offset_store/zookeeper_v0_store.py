@@ -17,7 +17,12 @@ from typing import TypeVar
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity, requests
-from aiokafka08._core.offset_store.responses import CommittedOffset, OffsetsToCommit, check_metadata
+from aiokafka08._core.offset_store.responses import (
+    CommittedOffset,
+    FetchedOffsets,
+    OffsetsToCommit,
+    check_metadata,
+)
 from aiokafka08._core.zookeeper.session import check_node_name
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import Request, Response
@@ -55,6 +60,14 @@ class ZookeeperV0OffsetStore:
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """See `OffsetStore`."""
         return await requests.fetch(self._router, self._group, self._target, partitions, timeout_s)
+
+    async def fetch_each(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> FetchedOffsets:
+        """See `OffsetStore`."""
+        return await requests.fetch_each(
+            self._router, self._group, self._target, partitions, timeout_s
+        )
 
     async def commit(
         self,

@@ -27,6 +27,11 @@ messages before it are used, and the rest is fetched again. If it comes before a
 they are used only if the first one is at the fetch offset: then nothing is missing. Otherwise fetch
 once more; if the next response is like this too, the bytes are corrupt.
 
+Offsets rise, unless an entry repeats an earlier one (docs/brokers.md 7.12). Where one falls, it is
+damaged, or the one before. The messages before both are used. The next response has to begin at the
+offset after these, or a message is missing there, since a broker finds none by a damaged offset:
+the bytes are corrupt.
+
 Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, uses
 up one of a fixed number of retries, or ends in an error. An offset is passed over only after a
 response has shown that no message is there.
@@ -40,7 +45,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.errors import CorruptRecordException, RecordTooLargeError
+from aiokafka08.errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MIN_MESSAGE_BYTES,
@@ -62,6 +74,20 @@ EARLY_RESPONSES: Final = 2
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
+
+_REFUSALS: Final = {  # docs/brokers.md 7.17
+    UnsupportedVersionError.errno: (
+        "the topic refuses to convert its messages for a protocol this old "
+        "(message.downconversion.enable=false). Set that to true on the topic"
+    ),
+    UnsupportedCompressionTypeError.errno: (
+        "the topic's messages are compressed with zstd (by its compression.type, or by a "
+        "producer), which brokers don't convert for a protocol this old. Set compression.type of "
+        "the topic to gzip, snappy or lz4. What is stored already needs a modern client, or a "
+        "seek() past it"
+    ),
+}
+"""Why brokers refuse a fetch of one partition for good, and what to set."""
 
 
 class FetchStep(enum.Enum):
@@ -100,14 +126,15 @@ class NextFetch:
         alone: whether the next request must contain this partition only.
         meets_damage: whether the last messages that came were followed by bytes that are no
             message. These stand at `offset`, and the broker may fail to read over them
-            (docs/brokers.md 7.17).
+            (docs/brokers.md 7.19).
     """
 
     __slots__ = (
-        "_above_watermark",
+        "_damaged_at",
         "_early_responses",
         "_empty_waits",
         "_lowest_watermark",
+        "_was_damaged",
         "_was_empty",
         "alone",
         "meets_damage",
@@ -119,7 +146,8 @@ class NextFetch:
         self.offset = offset
         self.size_bytes = 0
         self.alone = self.meets_damage = False
-        self._above_watermark = False  # the last response had an offset above the watermark
+        self._was_damaged = False  # no message of the last response could be used
+        self._damaged_at = -1  # where an offset has fallen in the last response
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._early_responses = 0  # in a row
@@ -155,6 +183,12 @@ class NextFetch:
                 return self._use_below_watermark(message_set, high_watermark)
             if summary.next_offset > LAST_OFFSET:
                 return FetchFinding(FetchStep.CORRUPT)
+            if not summary.rises and (falls := _falls(message_set)):
+                return self._use_around_falls(message_set, falls)
+            if self._damaged_at == self.offset:
+                first = _first_offset(message_set, self.offset)
+                if first != self.offset:
+                    return FetchFinding(FetchStep.CORRUPT, next_offset=first)
             self.offset = summary.next_offset
             self.meets_damage = _has_damaged_rest(message_set, summary)
             self._shrink(summary.whole_bytes)
@@ -169,6 +203,8 @@ class NextFetch:
             return self._grow_to_partial(summary, requested_bytes, limit_bytes)
         if _has_damaged_rest(message_set, summary):
             return FetchFinding(FetchStep.CORRUPT)
+        if not summary.rises and _falls(message_set):
+            return self._retry_damaged(None)
         if summary.whole_bytes or rest_bytes >= _OFFSET_SIZE.size:
             if summary.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
                 # The response was cut at the requested size, which may still grow: more messages
@@ -198,16 +234,47 @@ class NextFetch:
         first = _first_offset(usable, self.offset) if damaged else None
         # Nothing is usable, or messages may be missing where the damaged offset stands.
         if last < 0 or (damaged and first != self.offset):
-            self._above_watermark = not self._above_watermark
-            return (
-                _RETRY
-                if self._above_watermark
-                else FetchFinding(FetchStep.CORRUPT, next_offset=first)
-            )
-        self.offset = last + 1
-        self._shrink(stop)
+            return self._retry_damaged(first)
+        return self._use(usable, last + 1)
+
+    def _use_around_falls(self, message_set: Buffer, falls: list[int]) -> FetchFinding:
+        """Use the messages between two places where offsets fall.
+
+        If the second one falls to an offset above the fetch offset, the messages end where they
+        reach that one: a higher offset may be the damaged one. Messages may be missing, unless the
+        first one is at the fetch offset.
+        """
+        entries = list(_whole_entries(message_set))
+        offsets = {pos: offset for pos, _, offset in entries}
+        for begin, fall in zip([0, *falls], [*falls, None], strict=True):
+            end = len(message_set) if fall is None else fall
+            if fall is not None and offsets[fall] > self.offset:
+                end = next(pos for pos in offsets if pos >= begin and offsets[pos] >= offsets[fall])
+            usable = message_set[begin:end]
+            next_offset = summarize_set(usable).next_offset
+            if next_offset is None or next_offset <= self.offset:
+                continue
+            may_have_gap = not begin and end != falls[0] and self._damaged_at != self.offset
+            if may_have_gap or _first_offset(usable, self.offset) == self.offset:
+                finding = self._use(usable, next_offset)
+                self._damaged_at = -1 if fall is None else next_offset
+                return finding
+        later = (offset for offset in offsets.values() if offset > self.offset)
+        return self._retry_damaged(min(later, default=None))
+
+    def _use(self, usable: Buffer, next_offset: int) -> FetchFinding:
+        """Use a part of a response."""
+        self.offset = next_offset
+        self._shrink(len(usable))
         self.reset_search()
         return FetchFinding(FetchStep.DATA, message_set=usable)
+
+    def _retry_damaged(self, next_offset: int | None) -> FetchFinding:
+        """Fetch once more; if that is in vain too, the bytes are corrupt."""
+        self._was_damaged = not self._was_damaged
+        if self._was_damaged:
+            return _RETRY
+        return FetchFinding(FetchStep.CORRUPT, next_offset=next_offset)
 
     def _grow_to_partial(
         self, summary: SetSummary, requested_bytes: int, limit_bytes: int
@@ -270,7 +337,8 @@ class NextFetch:
 
     def reset_search(self) -> None:
         """Forget what the last responses have shown: call this when another broker leads."""
-        self.alone = self._was_empty = self._above_watermark = False
+        self.alone = self._was_empty = self._was_damaged = False
+        self._damaged_at = -1
         self._empty_waits = self._early_responses = 0
 
 
@@ -281,6 +349,14 @@ def may_hide_large(version: BrokerVersion | None) -> bool:
     for 0.10 too. It is also True for an unknown version (None).
     """
     return version is None or version.line >= BrokerLine.V0_10
+
+
+def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> BrokerResponseError:
+    """Return the error for the error code of a partition in a fetch response."""
+    where = f"fetch of {topic_partition.topic}/{topic_partition.partition} at offset {offset}"
+    error = broker_error(code, where)
+    refusal = _REFUSALS.get(code)
+    return error if refusal is None else type(error)(f"{where}: {refusal}")
 
 
 def too_large(
@@ -325,6 +401,24 @@ def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
             return
         yield pos, end, offset
         pos = end
+
+
+def _falls(message_set: Buffer) -> list[int]:
+    """Return the positions of the whole entries whose offsets aren't above the one before.
+
+    An entry that repeats an earlier one doesn't count.
+    """
+    falls: list[int] = []
+    seen: dict[int, bytes] = {}
+    highest = -1
+    for pos, end, offset in _whole_entries(message_set):
+        if offset > highest:
+            highest = offset
+        elif seen.get(offset) != message_set[pos:end]:
+            falls.append(pos)
+            highest = offset
+        seen[offset] = bytes(message_set[pos:end])
+    return falls
 
 
 def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:

@@ -167,7 +167,8 @@ class _LeaderFetches:
     ) -> tuple[dict[TopicPartition, FetchedPartition], float]:
         """Send one request; return the response by partition, and the seconds that it took.
 
-        A fetch alone is sent again until the event loop runs all the time until its response.
+        A fetch alone is sent again until the event loop runs all the time until its response. A
+        broker that withholds its data, because a quota is exceeded, is asked again after its delay.
         """
         loop = asyncio.get_running_loop()
         timeout_s = max(fetch.timeout_s for fetch in fetches)
@@ -182,6 +183,9 @@ class _LeaderFetches:
             sent, began = loop.time(), environment.monotonic()
             response = await connection.request(request, timeout_s=wait_s + timeout_s)
             elapsed_s = loop.time() - sent
+            if response.withheld_s > 0:
+                await asyncio.sleep(min(response.withheld_s, timeout_s))
+                continue
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return {

@@ -40,6 +40,7 @@ from aiokafka08._core.ranges.next_fetch import (
     FetchFinding,
     FetchStep,
     NextFetch,
+    fetch_error,
     may_hide_large,
     not_a_message,
     too_large,
@@ -53,7 +54,6 @@ from aiokafka08.errors import (
     OffsetOutOfRangeError,
     UnknownError,
     UnknownTopicOrPartitionError,
-    broker_error,
 )
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -326,9 +326,7 @@ class _RangeReader:
 
     def _raise_error_code(self, fetched: FetchedPartition, offset: int) -> None:
         if fetched.error_code:
-            topic, partition = self._tp
-            where = f"fetch of {topic}/{partition} at offset {offset}"
-            raise broker_error(fetched.error_code, where)
+            raise fetch_error(self._tp, offset, fetched.error_code)
 
     def _apply_response(
         self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float

@@ -21,11 +21,12 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.offsets import decode_offset
+from aiokafka08._core.zookeeper.results import results_of
 from aiokafka08._core.zookeeper.session import (
     check_node_name,
     require_kazoo,
-    results_of,
     temporary_session,
     translate_errors,
 )
@@ -73,7 +74,7 @@ class GroupNodes:
     """The nodes of all groups in one ZooKeeper.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         timeout_s: seconds to wait for a session, and for responses.
         client_id: log lines begin with it.
 
@@ -81,9 +82,10 @@ class GroupNodes:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, timeout_s: float, client_id: str) -> None:
+    def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float, client_id: str) -> None:
         require_kazoo()
-        self._connect = connect
+        self._zookeeper = zookeeper
+        self._connect = zookeeper.connect
         self._timeout_s = timeout_s
         self._client_id = client_id
 
@@ -170,7 +172,7 @@ class GroupNodes:
     # --- inside -----------------------------------------------------------------------------------
 
     def _session(self) -> AbstractContextManager[KazooClient]:
-        return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+        return temporary_session(self._zookeeper, self._timeout_s, "aiokafka08.admin.kazoo")
 
     def _describe(self, client: KazooClient, group: str) -> DescribedGroup:
         ids = f"{_ROOT}/{group}/ids"

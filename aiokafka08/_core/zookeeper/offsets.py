@@ -22,14 +22,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.results import result_of, results_of, wait_for_last
 from aiokafka08._core.zookeeper.session import (
     ZookeeperSession,
     check_node_name,
     require_kazoo,
-    result_of,
-    results_of,
     translate_errors,
-    wait_for_last,
 )
 from aiokafka08.errors import (
     GroupAuthorizationFailedError,
@@ -56,18 +55,19 @@ class OffsetNodes:
     """The offset nodes of one group, read and written in one ZooKeeper session.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         group: the group's name.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, group: str) -> None:
+    def __init__(self, zookeeper: ClusterZookeeper, group: str) -> None:
         require_kazoo()
-        self._connect = connect
+        self._zookeeper = zookeeper
+        self._connect = zookeeper.connect
         self._group = group
-        self._session = ZookeeperSession(connect, "aiokafka08.consumer.kazoo")
+        self._session = ZookeeperSession(zookeeper, "aiokafka08.consumer.kazoo")
         self._requests: dict[asyncio.Future[Any], None] = {}  # in threads
         self._versions: dict[TopicPartition, int | None] = {}  # of the nodes; None: no node
 
@@ -78,6 +78,7 @@ class OffsetNodes:
             IllegalArgumentError: the group's name can't be the name of a node.
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: the chroot doesn't exist.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
         """
         check_node_name("group_id", self._group)
         await self._session.open(min(timeout_s, SESSION_TIMEOUT_S))
@@ -90,29 +91,30 @@ class OffsetNodes:
 
     async def read(
         self, partitions: Collection[TopicPartition], timeout_s: float
-    ) -> dict[TopicPartition, int | KafkaUnavailableError | None]:
+    ) -> dict[TopicPartition, int | KafkaError | None]:
         """Return the offset of each partition; None where there is no node.
 
-        The error of a node that holds something else than an offset is returned in its place.
+        A node that holds something else than an offset, or whose ACL refuses this client, has its
+        error in the place of an offset.
 
         Raises:
             KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: ZooKeeper refuses.
-            GroupAuthorizationFailedError: a node's ACL refuses this client.
         """
         nodes = await self._run(
-            lambda client, deadline: results_of(
-                {tp: client.get_async(self._path(tp)) for tp in partitions}, deadline
-            ),
-            timeout_s,
+            lambda client, deadline: self._read(client, partitions, deadline), timeout_s
         )
-        offsets: dict[TopicPartition, int | KafkaUnavailableError | None] = {}
+        offsets: dict[TopicPartition, int | KafkaError | None] = {}
         for tp in partitions:
-            if tp not in nodes:
+            node = nodes.get(tp)
+            if isinstance(node, KafkaError):
+                offsets[tp] = node
+                continue
+            if node is None:
                 offsets[tp] = self._versions[tp] = None
                 continue
-            data, stat = nodes[tp]
+            data, stat = node
             self._versions[tp] = stat.version
             try:
                 offsets[tp] = decode_offset(self._connect, self._path(tp), data)
@@ -161,11 +163,13 @@ class OffsetNodes:
                 f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
             )
         deadline = environment.monotonic() + timeout_s
+        await self._zookeeper.prepare(timeout_s)
 
         def run() -> T:
             from kazoo.exceptions import NoAuthError
 
             with translate_errors(self._connect):
+                self._session.verify(client, max(deadline - environment.monotonic(), 0.001))
                 try:
                     return work(client, deadline)
                 except NoAuthError:
@@ -180,6 +184,24 @@ class OffsetNodes:
     def _forget(self, request: asyncio.Future[Any]) -> None:
         del self._requests[request]
         request.exception()  # a cancelled call doesn't ask for it
+
+    def _read(
+        self, client: KazooClient, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, tuple[bytes, Any] | KafkaError]:
+        """Return data and stat of each node that exists, or the error that its ACL means."""
+        from kazoo.exceptions import NoAuthError, NoNodeError
+
+        requests = {tp: client.get_async(self._path(tp)) for tp in partitions}
+        wait_for_last(requests, deadline)
+        nodes: dict[TopicPartition, tuple[bytes, Any] | KafkaError] = {}
+        for tp, request in requests.items():
+            try:
+                nodes[tp] = result_of(request, deadline)
+            except NoNodeError:
+                pass
+            except NoAuthError:
+                nodes[tp] = self._no_permission()
+        return nodes
 
     def _write(
         self,

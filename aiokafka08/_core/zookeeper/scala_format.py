@@ -23,6 +23,11 @@ MAX_THREADS: Final = 100_000
 """Largest number of threads accepted from one member, over all its topics:
 `MemberRegistration.threads` makes a name for each thread."""
 
+_WILDCARDS: Final = ("white_list", "black_list")
+_ORDERED_KEYS: Final = 4
+"""The largest map of Scala that keeps the order in which its keys were added."""
+_32_BITS: Final = 0xFFFFFFFF
+
 
 def new_member_id(group: str) -> str:
     """Return a unique member id in the form that the Scala consumer uses."""
@@ -51,9 +56,9 @@ class MemberRegistration:
 
     Attributes:
         member: the member's id.
-        subscription: topic → number of threads. With a pattern it has one entry: regular expression
-            → number of threads for each topic that it selects.
-        pattern: "static", "white_list" or "black_list".
+        subscription: topic → number of threads; with a pattern, regular expression → number of
+            threads for each topic that it selects, of which Scala takes the map's first entry.
+        pattern: "white_list", "black_list", or any other text, which means "static".
     """
 
     member: str
@@ -63,7 +68,7 @@ class MemberRegistration:
     @property
     def is_wildcard(self) -> bool:
         """True if the member selects its topics by a regular expression."""
-        return self.pattern != "static"
+        return bool(self.subscription) and self.pattern in _WILDCARDS
 
     def threads(self, all_topics: Collection[str]) -> dict[str, list[str]]:
         """Return the names of the member's threads by topic.
@@ -76,7 +81,8 @@ class MemberRegistration:
         """
         if not self.is_wildcard:
             return {topic: self._names(count) for topic, count in self.subscription.items()}
-        [(raw, count)] = self.subscription.items()
+        raw = _first_in_scala(self.subscription)
+        count = self.subscription[raw]
         return {
             topic: self._names(count)
             for topic in all_topics
@@ -111,11 +117,9 @@ def decode_registration(member: str, data: bytes) -> MemberRegistration:
         raise ValueError(
             f"subscription {_short(subscription)}; expected at most {MAX_THREADS} threads"
         )
-    if pattern not in ("static", "white_list", "black_list"):
-        raise ValueError(f"pattern {_short(pattern)}; expected static, white_list or black_list")
-    if pattern != "static" and len(subscription) != 1:
-        raise ValueError(f"subscription {_short(subscription)}; expected one regular expression")
-    return MemberRegistration(member, subscription, pattern)
+    if not isinstance(pattern, str | None):
+        raise ValueError(f"pattern {_short(pattern)}; expected a text")
+    return MemberRegistration(member, subscription, pattern or "")
 
 
 def decode_partitions(data: bytes) -> list[int]:
@@ -131,6 +135,34 @@ def decode_partitions(data: bytes) -> list[int]:
     if numbers and not 0 <= numbers[0] <= numbers[-1] <= 0x7FFFFFFF:
         raise ValueError(f"{data[:100]!r} names no partitions")
     return numbers
+
+
+def _first_in_scala(keys: Collection[str]) -> str:
+    """Return the first key of Scala's immutable map of these keys, which were added in order.
+
+    Up to four keys it is the first one. A larger map is a trie: its order is that of the hashes,
+    five bits at a time from the lowest on, where Scala mixes the bits of Java's hash before.
+    """
+    if len(keys) <= _ORDERED_KEYS:
+        return next(iter(keys))
+    return min(keys, key=lambda key: [_mixed(java_hash(key)) >> at & 31 for at in range(0, 35, 5)])
+
+
+def _mixed(value: int) -> int:
+    """Return `improve` of scala.collection.immutable.HashMap, unsigned."""
+    mixed = (value + ~(value << 9)) & _32_BITS
+    mixed ^= mixed >> 14
+    mixed = (mixed + (mixed << 4)) & _32_BITS
+    return mixed ^ (mixed >> 10)
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`, signed."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & _32_BITS
+    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def _matches(raw: str, topic: str) -> bool:

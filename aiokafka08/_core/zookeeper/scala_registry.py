@@ -60,6 +60,7 @@ class ScalaRegistry:
         connect: the address, for error texts.
         timeout_s: seconds that one call here may take.
         on_change: called in a kazoo thread when something that `register_and_read` read changes.
+        verify: `ZookeeperSession.verify`.
 
     Attributes:
         member: the registered id, or an id that may be registered because a response got lost; ""
@@ -74,6 +75,7 @@ class ScalaRegistry:
         timeout_s: float,
         on_change: Callable[[], object],
         client_id: str,
+        verify: Callable[[KazooClient, float], object],
     ) -> None:
         self.member = ""
         self._client = client
@@ -83,6 +85,7 @@ class ScalaRegistry:
         self._timeout_s = timeout_s
         self._on_change = on_change
         self._client_id = client_id
+        self._verify = verify
         self._session_id = 0  # the session that `member` was registered in
         self._topics: frozenset[str] | None = None  # in the member's node; None: unknown
         self._warned: set[str] = set()
@@ -93,9 +96,11 @@ class ScalaRegistry:
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
             KafkaUnavailableError: ZooKeeper refuses.
+            ZookeeperMismatchError: the session is a new one, with the ZooKeeper of other brokers.
         """
         with translate_errors(self._connect):
             deadline = environment.monotonic() + self._timeout_s
+            self._verify(self._client, self._timeout_s)
             self._register(topics, deadline)
             members = self._read_members(deadline)
             if not any(registration.member == self.member for registration in members):
@@ -127,6 +132,7 @@ class ScalaRegistry:
 
         with translate_errors(self._connect):
             deadline = environment.monotonic() + self._timeout_s
+            self._verify(self._client, self._timeout_s)
             for tp, thread in wanted.items():
                 path = self._owner_path(tp)
                 try:

@@ -4,7 +4,8 @@ A consumer's membership or offset store opens a `ZookeeperSession` in its `start
 its `stop()`, both in the event loop. `group_nodes` and `topic_nodes` open a `temporary_session` for
 one block, in a thread. The other modules of `_core.zookeeper` read and write the nodes.
 
-Invariant: only `_core.zookeeper` imports kazoo, and at run time only inside functions, because
+Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
+Only `_core.zookeeper` imports kazoo, and at run time only inside functions, because
 kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
@@ -13,24 +14,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.results import result_of
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaConnectionError,
     KafkaError,
-    KafkaTimeoutError,
     KafkaUnavailableError,
 )
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
-
-K = TypeVar("K")
 
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
@@ -55,18 +55,22 @@ class ZookeeperSession:
     """A session that lasts from `open` to `close`; both run kazoo's blocking calls in threads.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         logger: name of the logger for kazoo's own records.
         on_state: called in a kazoo thread with "CONNECTED", "SUSPENDED" or "LOST" at each change of
             the connection's state.
     """
 
     def __init__(
-        self, connect: str, logger: str, on_state: Callable[[str], object] | None = None
+        self,
+        zookeeper: ClusterZookeeper,
+        logger: str,
+        on_state: Callable[[str], object] | None = None,
     ) -> None:
-        self._connect = connect
+        self._zookeeper = zookeeper
         self._logger = logger
         self._on_state = on_state
+        self._verified: int | None = None  # id of the session that `verify` has accepted
         self._opening: asyncio.Future[KazooClient] | None = None
 
     async def open(self, timeout_s: float) -> KazooClient:
@@ -80,15 +84,42 @@ class ZookeeperSession:
             KafkaConnectionError: no server can be reached in time.
             KafkaTimeoutError: the session is lost while it is opened.
             KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
         """
+        await self._zookeeper.prepare(timeout_s)
         # The future is kept, so that `close` ends a session whose opening was cancelled.
         self._opening = asyncio.ensure_future(
-            environment.run_in_thread(_open, self._connect, timeout_s, self._logger)
+            environment.run_in_thread(
+                _open, self._zookeeper.connect, timeout_s, self._logger, self.verify
+            )
         )
         client = await asyncio.shield(self._opening)
         if (on_state := self._on_state) is not None:
             client.add_listener(lambda state: on_state(str(state)))
         return client
+
+    def verify(self, client: KazooClient, timeout_s: float) -> None:
+        """Compare ZooKeeper with the brokers, unless that was done in this session.
+
+        It blocks. Call it before each change, in the thread that makes it: kazoo opens a new
+        session after a lost one, perhaps at a server of another cluster.
+
+        Args:
+            client: what `open` returned.
+            timeout_s: seconds to wait for responses.
+
+        Raises:
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
+            KafkaUnavailableError: it names no live broker any more.
+            KafkaTimeoutError: it doesn't respond in time.
+        """
+        if self._verified is not None and client.state == "SUSPENDED":
+            return  # kazoo fails the requests that wait, if the session turns out to be lost
+        current = client.client_id
+        if current is not None and current[0] == self._verified:
+            return
+        is_certain = self._zookeeper.verify(client, timeout_s)
+        self._verified = current[0] if is_certain and current is not None else None
 
     async def client(self) -> KazooClient | None:
         """Return the kazoo client; None before `open` and after `close`."""
@@ -112,7 +143,9 @@ class ZookeeperSession:
 
 
 @contextmanager
-def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[KazooClient]:
+def temporary_session(
+    zookeeper: ClusterZookeeper, timeout_s: float, logger: str
+) -> Iterator[KazooClient]:
     """Open a session for one block and close it at the end, so that nothing is left to expire.
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
@@ -120,9 +153,15 @@ def temporary_session(connect: str, timeout_s: float, logger: str) -> Iterator[K
     exceptions in the block are translated as in `translate_errors`. A blocking request of the block
     that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
     """
-    client = _open(connect, min(timeout_s, OPEN_TIMEOUT_S), logger, waits_s=timeout_s)
+    client = _open(
+        zookeeper.connect,
+        min(timeout_s, OPEN_TIMEOUT_S),
+        logger,
+        zookeeper.verify,
+        waits_s=timeout_s,
+    )
     try:
-        with translate_errors(connect):
+        with translate_errors(zookeeper.connect):
             yield client
     finally:
         _close(client)
@@ -147,48 +186,6 @@ def translate_errors(connect: str) -> Iterator[None]:
         raise KafkaUnavailableError(
             f"ZooKeeper {connect}: {type(error).__name__} {error}".rstrip()
         ) from error
-
-
-def result_of(request: Any, deadline: float) -> Any:
-    """Return the result of a kazoo request; `deadline` is a time of `environment.monotonic()`.
-
-    While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
-
-    Raises:
-        KafkaTimeoutError: no result by the deadline.
-    """
-    from kazoo.handlers.threading import KazooTimeoutError
-
-    try:
-        return request.get(timeout=max(deadline - environment.monotonic(), 0.001))
-    except KazooTimeoutError:
-        raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None
-
-
-def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
-    """Return the results of kazoo requests, those about missing nodes left out.
-
-    Raises as `result_of`, and what a request has raised.
-    """
-    from kazoo.exceptions import NoNodeError
-
-    wait_for_last(requests, deadline)
-    results = {}
-    for key, request in requests.items():
-        try:
-            results[key] = result_of(request, deadline)
-        except NoNodeError:
-            pass
-    return results
-
-
-def wait_for_last(requests: Mapping[K, Any], deadline: float) -> None:
-    """Wait until the last of these requests has a result, or until the deadline.
-
-    Its response comes last. So the thread isn't woken by each of the others.
-    """
-    if requests:
-        next(reversed([*requests.values()])).wait(max(deadline - environment.monotonic(), 0.001))
 
 
 def check_node_name(option: str, name: str) -> None:
@@ -245,7 +242,12 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
 
 
 def _open(
-    connect: str, timeout_s: float, logger: str, *, waits_s: float | None = None
+    connect: str,
+    timeout_s: float,
+    logger: str,
+    verify: Callable[[KazooClient, float], object],
+    *,
+    waits_s: float | None = None,
 ) -> KazooClient:
     require_kazoo()
     from kazoo.client import KazooClient
@@ -275,6 +277,7 @@ def _open(
                         f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
                     )
                 client.chroot = f"/{chroot}"
+            verify(client, timeout_s)
     except BaseException:
         _close(client)
         raise

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08.errors import (
     KafkaUnavailableError,
@@ -44,16 +45,16 @@ class TopicNodes:
     """The nodes in which one ZooKeeper keeps a cluster's topics.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         timeout_s: seconds to wait for a session.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, connect: str, timeout_s: float) -> None:
+    def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float) -> None:
         require_kazoo()
-        self._connect = connect
+        self._zookeeper = zookeeper
         self._timeout_s = timeout_s
 
     def broker_ids(self) -> set[int]:
@@ -71,8 +72,8 @@ class TopicNodes:
                 ids = set()
         if not ids:
             raise KafkaUnavailableError(
-                f"ZooKeeper {self._connect} names no live broker. Check that zookeeper_connect is "
-                "the ZooKeeper, and the chroot, of the cluster"
+                f"ZooKeeper {self._zookeeper.connect} names no live broker. Check that "
+                "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster"
             )
         return ids
 
@@ -207,7 +208,7 @@ class TopicNodes:
         return assignment, fields, stat.version
 
     def _session(self) -> AbstractContextManager[KazooClient]:
-        return temporary_session(self._connect, self._timeout_s, "aiokafka08.admin.kazoo")
+        return temporary_session(self._zookeeper, self._timeout_s, "aiokafka08.admin.kazoo")
 
 
 def _read_overrides(client: KazooClient, topic: str) -> tuple[dict[str, str], int | None]:

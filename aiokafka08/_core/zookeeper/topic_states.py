@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08 import environment
-from aiokafka08._core.zookeeper.session import (
-    require_kazoo,
-    result_of,
-    results_of,
-    temporary_session,
-)
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.results import result_of, results_of
+from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -58,23 +55,24 @@ class TopicNode:
     config: Mapping[str, str]
 
 
-def read_topic_nodes(connect: str, timeout_s: float) -> dict[str, TopicNode]:
+def read_topic_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> dict[str, TopicNode]:
     """Return all topics.
 
     The nodes are requested together, without a wait in between: thousands take less than a second.
     A node that can't be decoded counts as missing.
 
     Args:
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         timeout_s: seconds to wait for a session, and then for all nodes.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
         KafkaConnectionError: ZooKeeper can't be reached.
         KafkaTimeoutError: the nodes didn't arrive in time.
+        ZookeeperMismatchError: it is the ZooKeeper of other brokers.
     """
     require_kazoo()
-    with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
+    with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s
         topics = _topic_names(client, deadline)
         replicas = _read_nodes(
@@ -116,17 +114,17 @@ class TopicCreations(NamedTuple):
 
 
 def read_topic_creations(
-    connect: str, timeout_s: float, includes: Callable[[str], bool]
+    zookeeper: ClusterZookeeper, timeout_s: float, includes: Callable[[str], bool]
 ) -> TopicCreations:
     """Return when topics were created.
 
     Args:
-        connect: as for `read_topic_nodes`, whose errors it raises, too.
+        zookeeper: as for `read_topic_nodes`, whose errors it raises, too.
         timeout_s: as there.
         includes: whether to read a topic; it gets the name.
     """
     require_kazoo()
-    with temporary_session(connect, timeout_s, "aiokafka08.admin.kazoo") as client:
+    with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s
         requests = {
             topic: client.exists_async(f"{_TOPICS}/{topic}")

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._tools.cli.main import Terminated
+from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
     """Return an admin client, with ZooKeeper if the settings name it."""
     from aiokafka08.admin import AIOKafkaAdminClient
 
-    return AIOKafkaAdminClient(
-        **{**_network(settings), "zookeeper_connect": settings.zookeeper_connect, **options}
-    )
+    return AIOKafkaAdminClient(**{**_network(settings), **_zookeeper(settings), **options})
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
@@ -68,11 +67,15 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
     """
     from aiokafka08.consumer import AIOKafkaConsumer
 
+    if options.get("group_id") is None:
+        zookeeper: dict[str, Any] = {}
+    else:
+        zookeeper = _zookeeper(settings)
     return AIOKafkaConsumer(
         *topics,
         **{
             **_network(settings),
-            "zookeeper_connect": settings.zookeeper_connect,
+            **zookeeper,
             "headers": "refuse",
             **settings.consumer,
             "group_id": None,
@@ -86,6 +89,16 @@ def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
     from aiokafka08._core.ranges.range_router import open_range_router
 
     return open_range_router(_network(settings))
+
+
+def _zookeeper(settings: Settings) -> dict[str, Any]:
+    """Return the arguments for ZooKeeper; note one that the settings have left out."""
+    if settings.unused_zookeeper is not None:
+        note(settings.unused_zookeeper)
+    return {
+        "zookeeper_connect": settings.zookeeper_connect,
+        "zookeeper_check": settings.zookeeper_check,
+    }
 
 
 def _network(settings: Settings) -> dict[str, Any]:

@@ -127,6 +127,11 @@ def error_text(error: BaseException) -> str:
 def _in_words_of_the_command_line(text: str) -> str:
     """Return an error of the clients, which names their argument for ZooKeeper, with the flag."""
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
+    text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
+    text = text.replace(
+        "Check zookeeper_connect, its chroot, and bootstrap_servers",
+        "Check --zookeeper, its chroot, and -b",
+    )
     text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
     return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
 

@@ -70,6 +70,10 @@ class Settings:
     tls: TlsOptions | None
     notes: tuple[str, ...]
     """A sentence for each given property without effect, with the reason."""
+    zookeeper_check: str | None = None
+    """"refuse" or "warn", as the clients' option."""
+    unused_zookeeper: str | None = None
+    """A sentence if a ZooKeeper was given elsewhere than the brokers on the command line."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -95,6 +99,11 @@ class Settings:
 def _storage(option: str, text: str) -> str:
     storage: str = choice(option, text, {name: name for name in ("zookeeper", "kafka", "dual")})
     return storage
+
+
+def _zookeeper_check(option: str, text: str) -> str:
+    check: str = choice(option, text, {name: name for name in ("refuse", "warn")})
+    return check
 
 
 def _headers(option: str, text: str) -> str:
@@ -126,11 +135,20 @@ _OF_PRODUCER: Final[PropertyTable] = {
 }
 _OF_CONSUMER: Final[PropertyTable] = {**CONSUME, "offsets.storage": ("offsets_storage", _storage)}
 _ZOOKEEPER: Final = "zookeeper.connect"
+_ZOOKEEPER_CHECK: Final = "zookeeper.check"
+_COMMAND_LINE: Final = "command line"
 _ALL_TLS: Final = (*TLS, *property_names.TLS)
 _TLS_FILES: Final = tuple(name for name in _ALL_TLS if name.endswith(".location"))
 _ALL_TLS_UNSUPPORTED: Final = (*TLS_UNSUPPORTED, *property_names.TLS_UNSUPPORTED)
 
-SETTABLE: Final = (*_OF_NETWORK, _ZOOKEEPER, *_OF_PRODUCER, *_OF_CONSUMER, *_ALL_TLS)
+SETTABLE: Final = (
+    *_OF_NETWORK,
+    _ZOOKEEPER,
+    _ZOOKEEPER_CHECK,
+    *_OF_PRODUCER,
+    *_OF_CONSUMER,
+    *_ALL_TLS,
+)
 """The properties that have an effect, by their Java names."""
 
 
@@ -167,7 +185,7 @@ def flag_source(
             raise IllegalArgumentError(f"--timeout={timeout_s}: expected seconds from 0.001 on")
         milliseconds = str(max(round(timeout_s * 1000), 1))
         values["start.timeout.ms"] = values["request.timeout.ms"] = milliseconds
-    return Source("command line", values)
+    return Source(_COMMAND_LINE, values)
 
 
 def environment_source(environment: Mapping[str, str]) -> Source:
@@ -192,6 +210,9 @@ class _Property(NamedTuple):
 def settings(sources: Sequence[Source]) -> Settings:
     """Merge and check properties.
 
+    A ZooKeeper from elsewhere isn't used beside brokers on the command line: it could be that of
+    another cluster, whose groups and topics a command would then change.
+
     Args:
         sources: from the one with the lowest priority to the one with the highest.
 
@@ -204,6 +225,7 @@ def settings(sources: Sequence[Source]) -> Settings:
     for source in sources:
         for name, text in source.values.items():
             merged[_canonical(name)] = _Property(name, text, source.origin)
+    unused_zookeeper = _drop_other_zookeeper(merged)
     texts = {name: property_.text for name, property_ in merged.items()}
     arguments: dict[str, dict[str, Any]] = {"network": {}, "producer": {}, "consumer": {}}
     notes: list[str] = []
@@ -223,7 +245,7 @@ def settings(sources: Sequence[Source]) -> Settings:
             "no address of a broker: expected -b HOST:PORT, the environment variable "
             "AIOKAFKA08_BOOTSTRAP_SERVERS, or bootstrap.servers in a profile or configuration file"
         )
-    zookeeper = merged.get(_ZOOKEEPER)
+    zookeeper, check = merged.get(_ZOOKEEPER), merged.get(_ZOOKEEPER_CHECK)
     return Settings(
         network=network,
         producer=arguments["producer"],
@@ -231,6 +253,23 @@ def settings(sources: Sequence[Source]) -> Settings:
         zookeeper_connect=None if zookeeper is None else nonempty(_ZOOKEEPER, zookeeper.text),
         tls=tls_options(texts) if is_tls(texts) else None,
         notes=tuple(notes),
+        zookeeper_check=None if check is None else _zookeeper_check(check.name, check.text),
+        unused_zookeeper=unused_zookeeper,
+    )
+
+
+def _drop_other_zookeeper(merged: dict[str, _Property]) -> str | None:
+    """Remove a ZooKeeper from elsewhere than the brokers of the command line, and say so."""
+    brokers, zookeeper = merged.get("bootstrap.servers"), merged.get(_ZOOKEEPER)
+    if brokers is None or zookeeper is None:
+        return None
+    if brokers.origin != _COMMAND_LINE or zookeeper.origin == _COMMAND_LINE:
+        return None
+    del merged[_ZOOKEEPER]
+    return (
+        f"{show_option(zookeeper.name, zookeeper.text)} ({zookeeper.origin}) isn't used beside "
+        "brokers on the command line, which may be of another cluster. If it is theirs, give "
+        f"--zookeeper {zookeeper.text} too"
     )
 
 
@@ -248,6 +287,8 @@ def property_values(settings: Settings) -> dict[str, str]:
                 values[names.get(java, java)] = _shown(arguments[argument])
     if settings.zookeeper_connect is not None:
         values[_ZOOKEEPER] = settings.zookeeper_connect
+    if settings.zookeeper_check is not None:
+        values[_ZOOKEEPER_CHECK] = settings.zookeeper_check
     return values
 
 
@@ -287,7 +328,7 @@ def _add(
             argument, parse = table[name]
             arguments[kind][argument] = parse(property_.name, property_.text)
             return
-    if name == _ZOOKEEPER:
+    if name in (_ZOOKEEPER, _ZOOKEEPER_CHECK):
         return
     if name in property_names.REFUSED:
         raise IllegalArgumentError(f"{shown} is not supported: {property_names.REFUSED[name]}")

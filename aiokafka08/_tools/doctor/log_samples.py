@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from aiokafka08._core.net.list_offsets import list_offsets_of_leader
+from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._tools.doctor.compaction import KeyScan, is_compacted
@@ -250,8 +251,8 @@ class LogSampler:
             ),
         )
         try:
-            response = await self._router.request(
-                request, node_id=leader, lane=Lane.FETCH, timeout_s=self._timeout_s
+            response = await fetch_within_quota(
+                self._router, request, node_id=leader, lane=Lane.FETCH, timeout_s=self._timeout_s
             )
         except KafkaError:
             return {}

@@ -36,8 +36,8 @@ from aiokafka08.bridge.source.source_clients import (
 )
 from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
+from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.target.own_topics import own_topic_problems
-from aiokafka08.bridge.target.refusals import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.verify.verify_state import last_verification, state_path

@@ -39,7 +39,7 @@ from aiokafka08.bridge.sink.events import (
     WorkerFailed,
 )
 from aiokafka08.bridge.sink.producing import produce_records
-from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
+from aiokafka08.bridge.sink.refusal_search import RefusalSearch, RefusedOffset
 from aiokafka08.bridge.sink.transaction import (
     DeliveryReport,
     OpenTransaction,

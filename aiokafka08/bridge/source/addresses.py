@@ -34,7 +34,9 @@ def named_addresses(source: SourceConfig) -> Iterator[None]:
             reasons = text.removeprefix(_NO_BROKER)
             text = f"source.bootstrap={shorten(source.bootstrap)}: no broker responds: {reasons}"
         elif source.zookeeper is not None and text.startswith(f"ZooKeeper {source.zookeeper}"):
-            text = f"source.zookeeper: {text}"
+            text = f"source.zookeeper: {text}".replace(
+                "zookeeper_check='warn'", 'source.zookeeper_check = "warn"'
+            )
         if text != error.text:
             error.args = tuple(
                 text if argument == error.text else argument for argument in error.args

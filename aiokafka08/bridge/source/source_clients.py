@@ -29,7 +29,11 @@ async def source_admin(config: BridgeConfig) -> AsyncIterator[AIOKafkaAdminClien
         KafkaConfigurationError: a file for TLS can't be read.
         KafkaError: no broker of the source responds.
     """
-    made = AIOKafkaAdminClient(**_network(config), zookeeper_connect=config.source.zookeeper)
+    made = AIOKafkaAdminClient(
+        **_network(config),
+        zookeeper_connect=config.source.zookeeper,
+        zookeeper_check=config.source.zookeeper_check,
+    )
     with named_addresses(config.source):
         async with made as admin:
             yield admin

@@ -105,7 +105,11 @@ class SourceReader:
             "ssl_context": ssl_context(config.source.tls),
         }
         self._config = config
-        self._admin = AIOKafkaAdminClient(**network, zookeeper_connect=config.source.zookeeper)
+        self._admin = AIOKafkaAdminClient(
+            **network,
+            zookeeper_connect=config.source.zookeeper,
+            zookeeper_check=config.source.zookeeper_check,
+        )
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,
             enable_auto_commit=False,

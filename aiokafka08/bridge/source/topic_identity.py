@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.topic_states import TopicCreations, read_topic_creations
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns
@@ -41,7 +42,7 @@ from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs_key
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.sink.claims import state_document
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
-from aiokafka08.bridge.source.source_clients import source_admin, source_settings
+from aiokafka08.bridge.source.source_clients import source_admin, source_router, source_settings
 from aiokafka08.bridge.source.source_release import known_releases, release_numbers
 from aiokafka08.bridge.target.target_cluster import Target, import_confluent
 from aiokafka08.errors import (
@@ -126,6 +127,7 @@ class TopicIdentities:
             BridgeFencedError: a newer start has claimed the bridge.
             BridgeError: the file names another ZooKeeper, with `on_loss="skip"`.
             KafkaConfigurationError: the file names ZooKeeper, and kazoo isn't installed.
+            ZookeeperMismatchError: `source.zookeeper` is the ZooKeeper of other brokers.
             TargetError: the target doesn't respond.
             KafkaProtocolError: a stored identity can't be read.
         """
@@ -255,10 +257,14 @@ class TopicIdentities:
         return identities
 
     async def _read_now(self) -> dict[str, str]:
-        if (zookeeper := self._config.source.zookeeper) is not None:
-            parent, created = await environment.run_in_thread(
-                self._read_creations, zookeeper, self._timeout_s, self._config.topics.includes
-            )
+        source = self._config.source
+        if source.zookeeper is not None:
+            async with source_router(self._config) as router:
+                zookeeper = ClusterZookeeper(router, source.zookeeper, source.zookeeper_check)
+                await zookeeper.prepare(self._timeout_s)
+                parent, created = await environment.run_in_thread(
+                    self._read_creations, zookeeper, self._timeout_s, self._config.topics.includes
+                )
             return {
                 topic: f"zookeeper {creation}{_IN}{parent}" for topic, creation in created.items()
             }

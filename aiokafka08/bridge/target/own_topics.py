@@ -15,7 +15,7 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.offset_runs import RECORD_BYTES
 from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
 from aiokafka08.bridge.sink.sink import BridgeRun
-from aiokafka08.bridge.target.refusals import TargetLimits
+from aiokafka08.bridge.target.message_limits import TargetLimits
 from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
 from aiokafka08.bridge.target.topic_plan import SETTINGS_REFUSED
 from aiokafka08.bridge.target.when_available import when_available

@@ -16,7 +16,7 @@ from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
-from aiokafka08.bridge.target.refusals import TargetLimits
+from aiokafka08.bridge.target.message_limits import TargetLimits
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.topic_plan import (
     LEAST_MESSAGE_BYTES,

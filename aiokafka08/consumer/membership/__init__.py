@@ -69,6 +69,13 @@ class Assignee(Protocol):
 class Membership(Protocol):
     """Decides which partitions of the subscription this consumer reads."""
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether this consumer reads what it was assigned last; needs no running event loop.
+
+        False before the first assignment, during a rebalance, and after the membership has ended.
+        """
+
     async def start(self) -> None:
         """Start; with a subscription, return after the first assignment."""
 

@@ -2,7 +2,7 @@
 
 One task runs the rebalances: revoke all partitions, join, assign partitions if this member leads,
 sync, read the assignment, and wait until a rejoin is needed. The reasons for a rejoin are a refused
-heartbeat or commit, a changed subscription, and, for the leader, new partitions.
+heartbeat or commit, a changed subscription, and, for the leader, new partitions and topics.
 
 Invariant: partitions are read only in a generation that was joined and synced. All of them are
 revoked (positions committed, the listener called) before this member joins the next generation. If
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -37,6 +38,7 @@ from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.node import Lane
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import NO_GENERATION, NO_MEMBER, MemberState
 from aiokafka08.consumer.membership import Assignee
@@ -57,12 +59,14 @@ from aiokafka08.coordinator.protocol import (
 )
 from aiokafka08.errors import (
     BrokerResponseError,
-    GroupCoordinatorNotAvailableError,
+    InconsistentGroupProtocolError,
     InvalidTopicError,
     KafkaError,
     KafkaProtocolError,
+    KafkaTimeoutError,
 )
 from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
     GroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -79,12 +83,22 @@ LeaveGroup, it evicts the member when the member's session expires."""
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
 
+class _JoinRefusedError(Exception):
+    """The coordinator refuses a JoinGroup or SyncGroup: `error`; `step` is what to do next."""
+
+    def __init__(self, step: NextStep, error: BrokerResponseError) -> None:
+        super().__init__(step, error)
+        self.step = step
+        self.error = error
+
+
 class BrokerGroup:
     """This consumer's membership in its group.
 
     Args:
         assignors: by name; the coordinator chooses one that all members have.
         member_state: written here, read by commits.
+        zookeeper: that of `zookeeper_connect`, where the group may have members; None without it.
     """
 
     def __init__(
@@ -96,6 +110,7 @@ class BrokerGroup:
         assignee: Assignee,
         member_state: MemberState,
         coordinator: CoordinatorLookup,
+        zookeeper: ClusterZookeeper | None,
     ) -> None:
         self._config = config
         self._assignors = assignors
@@ -112,12 +127,13 @@ class BrokerGroup:
         self._needs_rejoin = False
         self._is_idle = False  # no read call within `max_poll_interval_ms`
         self._zookeeper_members: ZookeeperMembers | None = None  # None also once they have left
-        if config.zookeeper_connect is not None:
+        if zookeeper is not None:
             self._zookeeper_members = ZookeeperMembers(
-                config, coordinator.group, config.zookeeper_connect, router.telemetry
+                config, coordinator.group, zookeeper, router.telemetry
             )
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
+        self._start_deadline = math.inf  # loop time; while `start()` waits for the first round
         self._error: BaseException | None = None
         self._refusal: KafkaError | None = None  # for the user, while this member goes on trying
         self._heartbeat = Heartbeat(
@@ -134,16 +150,23 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
+        The time that other members take for the rebalance isn't limited.
+
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
                 retriable.
-            GroupCoordinatorNotAvailableError: no broker named the coordinator within
-                `request_timeout_ms`.
+            GroupCoordinatorNotAvailableError: no broker has named the coordinator within
+                `start_timeout_ms`.
+            KafkaTimeoutError: within that time the coordinator couldn't be reached, or refused
+                this member again and again; the text has the last error.
             KafkaUnavailableError: the group has members in ZooKeeper.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()
         self._first_round = loop.create_future()
+        if self._subscription.by_topic:
+            self._start_deadline = loop.time() + self._router.config.start_timeout_s
         self._task = loop.create_task(self._run(), name="aiokafka08 group")
         if self._subscription.by_topic:
             await self._first_round
@@ -156,6 +179,12 @@ class BrokerGroup:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._heartbeat.stop()
         await self._leave("stopped")
+
+    @property
+    def is_joined(self) -> bool:
+        """See `Membership`: the session also counts as over if no heartbeat was answered for it."""
+        joined = self._generation is not None and not self._needs_rejoin
+        return joined and self._error is None and self._heartbeat.is_session_alive
 
     def on_change(self) -> None:
         """Rejoin if the subscription or the topics that match it have changed since the last join.
@@ -229,17 +258,23 @@ class BrokerGroup:
         self._notifier.notify()
 
     def _end_first_round(self) -> None:
+        self._start_deadline = math.inf
         if self._first_round is not None and not self._first_round.done():
             self._first_round.set_result(None)
 
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        backoff = self._router.config.backoff()
         try:
             while self._error is None:
                 if self._needs_rejoin or self._generation is None:
                     await self._rebalance()
+                elif self._awaits_topics():
+                    self._router.metadata.request_refresh()
+                    await self._notifier.wait(asyncio.get_running_loop().time() + backoff.next())
                 else:
+                    backoff.reset()
                     await self._notifier.wait()
         except Exception as error:
             _log.error(
@@ -255,6 +290,19 @@ class BrokerGroup:
             await self._assignee.revoke()
         finally:
             await self._leave("failed")
+
+    def _awaits_topics(self) -> bool:
+        """Return whether this member leads, and a topic of a member doesn't exist yet.
+
+        Only the leader divides partitions, so it alone has to notice the topic soon: without a
+        group, and in ZooKeeper, that takes no `metadata_max_age_ms` either.
+        """
+        generation, snapshot = self._generation, self._router.metadata.snapshot
+        return (
+            generation is not None
+            and generation.is_leader
+            and not all(snapshot.partitions(topic) for topic in self._assigned)
+        )
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
@@ -328,39 +376,65 @@ class BrokerGroup:
 
     async def _join(self) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
         """Join and sync until both succeed in one generation."""
-        config = self._router.config
+        config, clock = self._router.config, asyncio.get_running_loop().time
         backoff = config.backoff()
+        last: KafkaError | None = None
+        was_named = False  # a broker had named the coordinator when `last` was met
         while True:
             await self._refresh_topics()
             node_id: int | None = None
+            error: KafkaError
             try:
-                node_id = await self._coordinator.node_id()
-                step, result = await self._join_and_sync(node_id)
-            except KafkaError as error:
-                if not error.retriable or self._must_fail_start(error):
+                node_id = await self._coordinator.node_id(timeout_s=self._attempt_s())
+                # A limit of its own: JoinGroup may take long, since it waits for the other members.
+                await self._router.connection(node_id, Lane.JOIN, timeout_s=self._attempt_s())
+                return await self._join_and_sync(node_id)
+            except _JoinRefusedError as refused:
+                step, error = refused.step, refused.error
+            except KafkaError as failure:
+                if not failure.retriable:
                     raise
-                self._router.telemetry.emit(GroupJoinFailed(self._coordinator.group, str(error)))
-                step, result = NextStep.FIND_COORDINATOR, None
-            if result is not None:
-                return result
+                step, error = NextStep.FIND_COORDINATOR, failure
+                if clock() < self._start_deadline:
+                    self._router.telemetry.emit(
+                        GroupJoinFailed(self._coordinator.group, str(failure))
+                    )
+            if step is NextStep.REJOIN:
+                backoff.reset()  # another member has joined or left meanwhile: the group works
+                continue
+            # An attempt that the deadline cut short says less than the one before it.
+            if last is None or clock() < self._start_deadline:
+                last, was_named = error, node_id is not None
+            if clock() >= self._start_deadline:
+                raise self._start_error(last) if was_named else last
             if step is NextStep.JOIN_AS_NEW:
                 self._member = NO_MEMBER
             if step is NextStep.FIND_COORDINATOR and node_id is not None:
                 self._coordinator.invalidate(node_id)
-            if step is NextStep.REJOIN:
-                backoff.reset()
-            else:
-                await asyncio.sleep(backoff.next())
+            await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
-    def _must_fail_start(self, error: KafkaError) -> bool:
-        """Return True if `start()` is waiting and the lookup of the coordinator has timed out."""
-        is_starting = self._first_round is not None and not self._first_round.done()
-        return is_starting and isinstance(error, GroupCoordinatorNotAvailableError)
+    def _attempt_s(self) -> float:
+        """Return how many seconds a step of the join may take: `start()` may be waiting."""
+        left_s = max(self._start_deadline - asyncio.get_running_loop().time(), 0.0)
+        return min(self._router.config.request_timeout_s, left_s)
+
+    def _start_error(self, last: KafkaError) -> KafkaError:
+        """Return the error of `start()` at its deadline, with a known coordinator."""
+        limit_ms = self._router.config.start_timeout_s * 1000
+        return KafkaTimeoutError(
+            f"group {self._coordinator.group!r}: not joined within start_timeout_ms={limit_ms:.0f};"
+            f" last error: {last.nested_text(KafkaTimeoutError)}"
+            f"{self._coordinator.unreachable_hint()}"
+        )
 
     async def _join_and_sync(
         self, node_id: int
-    ) -> tuple[NextStep, tuple[ConsumerProtocolMemberAssignment, Generation] | None]:
-        """Send one JoinGroup and its SyncGroup."""
+    ) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
+        """Send one JoinGroup and its SyncGroup.
+
+        Raises:
+            _JoinRefusedError: the coordinator refuses one of them, and another attempt may succeed.
+        """
         subscription_number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
         group = self._coordinator.group
@@ -383,7 +457,7 @@ class BrokerGroup:
             timeout_s=timeout_s,
         )
         if joined.error_code:
-            return self._step_or_raise(joined.error_code), None
+            raise await self._refusal_error(joined.error_code, node_id)
         if joined.protocol not in self._assignors:
             raise KafkaProtocolError(
                 f"group {group!r}: the coordinator chose the strategy {joined.protocol!r}; "
@@ -407,23 +481,21 @@ class BrokerGroup:
             timeout_s=timeout_s,
         )
         if synced.error_code:
-            return self._step_or_raise(synced.error_code), None
+            raise await self._refusal_error(synced.error_code, node_id)
         self._heartbeat.start(generation)
-        return NextStep.CONTINUE, (
-            ConsumerProtocolMemberAssignment.decode(synced.assignment),
-            generation,
-        )
+        return ConsumerProtocolMemberAssignment.decode(synced.assignment), generation
 
     async def _assign_members(self, joined: JoinGroupResponse) -> list[MemberAssignment]:
         """Refresh the metadata of all members' topics and compute the members' assignments."""
         members = decode_members(
             self._router.config.client_id, self._coordinator.group, joined.members
         )
-        topics = sorted({topic for member in members.values() for topic in member.subscription})
+        topics = []
         metadata = self._router.metadata
-        for topic in topics:
+        for topic in sorted({name for member in members.values() for name in member.subscription}):
             try:
                 metadata.add_topics([topic])
+                topics.append(topic)
             except InvalidTopicError as error:
                 _log.warning(
                     "%s: group %r: topic not assigned: %s",
@@ -456,19 +528,34 @@ class BrokerGroup:
             self._router.metadata.all_topics
         ):
             try:
-                await self._router.metadata.refresh()
-            except KafkaError:
+                async with asyncio.timeout(self._attempt_s()):
+                    await self._router.metadata.refresh()
+            except (KafkaError, TimeoutError):
                 pass  # logged by the refresh, which continues in the background
 
-    def _step_or_raise(self, code: int) -> NextStep:
+    async def _refusal_error(self, code: int, node_id: int) -> Exception:
+        """Return what to raise for an error code of JoinGroup or SyncGroup."""
         step = next_step(code)
-        if step is NextStep.FAIL:
-            raise self._join_error(code)
-        return step
+        if step is not NextStep.FAIL:
+            return _JoinRefusedError(step, self._join_error(code))
+        if code != InconsistentGroupProtocolError.errno:
+            return self._join_error(code)
+        # The code doesn't tell a group of another kind from one with other strategies.
+        group = self._coordinator.group
+        try:
+            described = await self._router.request(DescribeGroupsRequest([group]), node_id=node_id)
+        except KafkaError:
+            return self._join_error(code)
+        types = [one.protocol_type for one in described.groups if one.group == group]
+        return self._join_error(code, *filter(None, types))
 
-    def _join_error(self, code: int) -> BrokerResponseError:
+    def _join_error(self, code: int, protocol_type: str = PROTOCOL_TYPE) -> BrokerResponseError:
         return join_error(
-            code, self._coordinator.group, self._assignors, self._config.session_timeout_s
+            code,
+            self._coordinator.group,
+            self._assignors,
+            self._config.session_timeout_s,
+            protocol_type,
         )
 
     async def _leave(self, reason: str) -> None:

@@ -22,10 +22,11 @@ from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Assignee, Membership
 from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
-from aiokafka08.errors import UnsupportedVersionError
+from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 if TYPE_CHECKING:  # a consumer without a group imports nothing of groups
     from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+    from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
     from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 
@@ -34,7 +35,7 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
 
     Raises:
         IllegalArgumentError: a strategy isn't an assignor, or can't be used in ZooKeeper; or the
-            group's name can't be the name of a ZooKeeper node.
+            group's name can't be the name of a ZooKeeper node; or `check_heartbeat`.
         KafkaConfigurationError: `zookeeper_connect` is given, and kazoo isn't installed.
     """
     if config.group_id is None:
@@ -49,7 +50,26 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
         require_kazoo()
         check_node_name("group_id", config.group_id)
         scala_strategy(config.assignment_strategies)
+    else:
+        check_heartbeat(config)
     return assignors
+
+
+def check_heartbeat(config: ConsumerConfig) -> None:
+    """Check the heartbeats of a member of a group that brokers coordinate.
+
+    Groups in ZooKeeper send none, and only the start finds out which kind it is if there is a
+    `zookeeper_connect`.
+
+    Raises:
+        IllegalArgumentError: the session would end before the first heartbeat.
+    """
+    interval_ms, session_ms = config.heartbeat_interval_s * 1000, config.session_timeout_s * 1000
+    if interval_ms >= session_ms:
+        raise IllegalArgumentError(
+            f"heartbeat_interval_ms={interval_ms:.0f}: expected less than session_timeout_ms="
+            f"{session_ms:.0f}. A third of it leaves room for a lost heartbeat"
+        )
 
 
 def choose_membership(
@@ -60,26 +80,28 @@ def choose_membership(
     assignee: Assignee,
     member_state: MemberState,
     coordinator: CoordinatorLookup | None,
+    zookeeper: ClusterZookeeper | None,
 ) -> Membership:
     """Return the membership for these options and the broker line that the router has detected.
 
     Args:
         assignors: what `check_group_options` returned.
         coordinator: the group's coordinator; None without a group.
+        zookeeper: that of `zookeeper_connect`; None without it.
     """
     if coordinator is None:
         return NoGroup(router, subscription, assignee)
-    if config.zookeeper_connect is None or _has_groups(router):
+    if zookeeper is None or _has_groups(router):
+        if zookeeper is not None:
+            check_heartbeat(config)
         from aiokafka08.consumer.membership.broker_group import BrokerGroup
 
         return BrokerGroup(
-            config, assignors, router, subscription, assignee, member_state, coordinator
+            config, assignors, router, subscription, assignee, member_state, coordinator, zookeeper
         )
     from aiokafka08.consumer.membership.zookeeper_group import ZookeeperGroup
 
-    return ZookeeperGroup(
-        config, router, subscription, assignee, member_state, config.zookeeper_connect
-    )
+    return ZookeeperGroup(config, router, subscription, assignee, member_state, zookeeper)
 
 
 def check_subscribe(config: ConsumerConfig, router: Router) -> None:

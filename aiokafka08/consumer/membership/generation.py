@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08.coordinator.protocol import PROTOCOL_TYPE
 from aiokafka08.errors import (
     Action,
     BrokerResponseError,
@@ -74,10 +75,27 @@ class Generation:
 
 
 def join_error(
-    code: int, group: str, assignor_names: Iterable[str], session_timeout_s: float
+    code: int,
+    group: str,
+    assignor_names: Iterable[str],
+    session_timeout_s: float,
+    protocol_type: str = PROTOCOL_TYPE,
 ) -> BrokerResponseError:
-    """Return the error for a user whose consumer can't be a member of the group."""
+    """Return the error for a user whose consumer can't be a member of the group.
+
+    Args:
+        code: the error code.
+        group: the name of the group.
+        assignor_names: the strategies of this consumer.
+        session_timeout_s: the session timeout of this consumer, in seconds.
+        protocol_type: the kind of the group as far as it is known; "consumer" is that of consumers.
+    """
     error = broker_error(code, f"group {group!r}")
+    if isinstance(error, InconsistentGroupProtocolError) and protocol_type != PROTOCOL_TYPE:
+        return InconsistentGroupProtocolError(
+            f"group {group!r}: its members aren't consumers, their protocol type is "
+            f"{protocol_type!r} (Kafka Connect has 'connect'). Choose another group_id"
+        )
     if isinstance(error, InconsistentGroupProtocolError):
         return InconsistentGroupProtocolError(
             f"{error.text}. This consumer offers {', '.join(assignor_names)}; add an assignor that "

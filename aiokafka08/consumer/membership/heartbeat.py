@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
@@ -55,13 +56,21 @@ class Heartbeat:
         self._task: asyncio.Task[None] | None = None
         self._last_activity: int | None = None
         self._active_at: float | None = None  # loop time; None before the first generation
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._session_ends = -math.inf  # loop time, as far as this member knows
 
     def start(self, generation: Generation) -> None:
         """Send heartbeats for this generation from now on, and for no earlier one."""
         self.cancel()
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(generation), name="aiokafka08 heartbeat"
-        )
+        self._loop = asyncio.get_running_loop()
+        self._extend_session()
+        self._task = self._loop.create_task(self._run(generation), name="aiokafka08 heartbeat")
+
+    @property
+    def is_session_alive(self) -> bool:
+        """Whether the coordinator has accepted a heartbeat, or the member, within the session
+        timeout."""
+        return self._loop is not None and self._loop.time() < self._session_ends
 
     def cancel(self) -> None:
         """Send no more heartbeats; doesn't wait for the task."""
@@ -105,6 +114,9 @@ class Heartbeat:
             self._active_at = now
         return self._active_at
 
+    def _extend_session(self) -> None:
+        self._session_ends = asyncio.get_running_loop().time() + self._config.session_timeout_s
+
     async def _send(self, generation: Generation) -> NextStep:
         node_id: int | None = None
         # After the session timeout the coordinator has evicted the member, so a response that comes
@@ -122,6 +134,8 @@ class Heartbeat:
                 self._coordinator.invalidate(node_id)
             return NextStep.FIND_COORDINATOR
         step = next_step(response.error_code)
+        if step is NextStep.CONTINUE:
+            self._extend_session()
         if step is NextStep.FIND_COORDINATOR:
             self._coordinator.invalidate(node_id)
         self._on_response(generation, step, response.error_code)

@@ -39,6 +39,11 @@ class NoGroup:
         self._highest: dict[str, int] = {}  # topic → highest partition that was assigned
         self._subscription_number = -1  # the subscription that `_highest` is about
 
+    @property
+    def is_joined(self) -> bool:
+        """See `Membership`."""
+        return self._task is not None and not self._task.done()
+
     async def start(self) -> None:
         """Assign once, then again after each change."""
         await self._assign()

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from aiokafka08._core.zookeeper.scala_format import java_hash
 from aiokafka08._core.zookeeper.scala_registry import GroupSnapshot
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
@@ -89,16 +90,8 @@ def _roundrobin(snapshot: GroupSnapshot, topics: Collection[str]) -> dict[TopicP
         for topic in sorted(topics, reverse=True)
         for number in snapshot.partitions[topic]
     ]
-    partitions.sort(key=lambda tp: _java_hash(f"[{tp.topic},{tp.partition}]"))
+    partitions.sort(key=lambda tp: java_hash(f"[{tp.topic},{tp.partition}]"))
     threads = sorted(next(iter(snapshot.threads.values()), ()))
     if not threads:
         return {}
     return {tp: threads[index % len(threads)] for index, tp in enumerate(partitions)}
-
-
-def _java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`, signed; `text` is ASCII, as topic names are."""
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value

@@ -29,6 +29,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
@@ -64,7 +65,7 @@ class ZookeeperGroup:
     Args:
         member_state: written here, so that `consumer.commits` refuses commits once the session has
             ended.
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ZookeeperGroup:
         subscription: Subscription,
         assignee: Assignee,
         member_state: MemberState,
-        connect: str,
+        zookeeper: ClusterZookeeper,
     ) -> None:
         self._group = config.group_id or ""
         self._strategy = scala_strategy(config.assignment_strategies)
@@ -83,10 +84,10 @@ class ZookeeperGroup:
         self._subscription = subscription
         self._assignee = assignee
         self._member_state = member_state
-        self._connect = connect
+        self._zookeeper = zookeeper
         self._notifier = Notifier()
         self._session = ZookeeperSession(
-            connect, "aiokafka08.consumer.kazoo", self._threadsafe(self._on_session_state)
+            zookeeper, "aiokafka08.consumer.kazoo", self._threadsafe(self._on_session_state)
         )
         self._registry: ScalaRegistry | None = None
         self._owned: dict[TopicPartition, str] = {}  # partitions that are read → their threads
@@ -95,6 +96,7 @@ class ZookeeperGroup:
         self._disconnected_since: float | None = None
         self._session_ended = False  # True from the end of a session until `_drop_partitions`
         self._loop_check: asyncio.TimerHandle | None = None
+        self._is_settled = False  # the partitions of the last rebalance are owned and read
         self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
         self._request: asyncio.Task[Any] | None = None
@@ -110,17 +112,19 @@ class ZookeeperGroup:
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: the chroot doesn't exist; or other members didn't release
                 partitions.
+            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
         """
         loop = asyncio.get_running_loop()
         self._first_round = loop.create_future()
         client = await self._session.open(self._config.session_timeout_s)
         self._registry = ScalaRegistry(
             client,
-            self._connect,
+            self._zookeeper.connect,
             self._group,
             self._config.session_timeout_s,
             self._threadsafe(self.on_change),
             self._router.config.client_id,
+            self._session.verify,
         )
         self._check_loop()
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
@@ -140,6 +144,11 @@ class ZookeeperGroup:
             await asyncio.gather(self._request, return_exceptions=True)
         if closed and self._registry is not None and self._registry.member:
             self._router.telemetry.emit(GroupLeft(self._group, self._registry.member, "stopped"))
+
+    @property
+    def is_joined(self) -> bool:
+        """See `Membership`: the session lives, and owns what the last rebalance has assigned."""
+        return self._is_settled and self._disconnected_since is None and not self._session_ended
 
     def on_change(self) -> None:
         """Read the group again, in the background."""
@@ -230,6 +239,7 @@ class ZookeeperGroup:
         self._is_stale = True
         if self._owned:
             self._member_state.session_lost = True
+            self._is_settled = False
             self._owned = {}
             await self._assignee.revoke()
 
@@ -273,11 +283,14 @@ class ZookeeperGroup:
         self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
+        await self._zookeeper.prepare(self._config.session_timeout_s)
         snapshot = await self._in_thread(registry.register_and_read, topics)
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         is_current = wanted == self._owned and number == self._subscription_number
         if is_current and self._claimed == set(wanted):
+            self._is_settled = True
             return None
+        self._is_settled = False
         await self._assignee.revoke()
         self._owned = {}
         claimed = sorted(self._claimed)
@@ -299,6 +312,7 @@ class ZookeeperGroup:
             GroupJoined(self._group, -1, registry.member, False, tuple(sorted(wanted)))
         )
         await self._assignee.assign(wanted, always_notify=True)
+        self._is_settled = True
         return None
 
     async def _back_off(self) -> bool:
@@ -328,6 +342,7 @@ class ZookeeperGroup:
         """
         claimed = sorted(self._claimed)
         self._owned = {}
+        self._is_settled = False
         self._member_state.session_lost = False
         self._extend_session_deadline()
         while member := registry.member:

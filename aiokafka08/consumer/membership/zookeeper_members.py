@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka08 import environment
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.group_nodes import members_of
 from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
@@ -22,16 +23,20 @@ class ZookeeperMembers:
 
     Args:
         group: the group's name.
-        connect: "host:port,host:port/chroot".
+        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         telemetry: gets an event for each look that finds members, or fails.
     """
 
     def __init__(
-        self, config: ConsumerConfig, group: str, connect: str, telemetry: Telemetry
+        self,
+        config: ConsumerConfig,
+        group: str,
+        zookeeper: ClusterZookeeper,
+        telemetry: Telemetry,
     ) -> None:
         self._config = config
         self._group = group
-        self._connect = connect
+        self._zookeeper = zookeeper
         self._telemetry = telemetry
         self._looks = 0
         self._began_at = 0.0
@@ -82,12 +87,14 @@ class ZookeeperMembers:
 
     async def _read(self) -> list[str]:
         timeout_s = self._config.session_timeout_s
-        session = ZookeeperSession(self._connect, "aiokafka08.consumer.kazoo")
+        session = ZookeeperSession(self._zookeeper, "aiokafka08.consumer.kazoo")
         request: asyncio.Future[list[str]] | None = None
         try:
             client = await session.open(timeout_s)
             request = asyncio.ensure_future(
-                environment.run_in_thread(members_of, client, self._connect, self._group, timeout_s)
+                environment.run_in_thread(
+                    members_of, client, self._zookeeper.connect, self._group, timeout_s
+                )
             )
             return await asyncio.shield(request)
         finally:

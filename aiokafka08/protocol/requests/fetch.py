@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
-from aiokafka08.protocol.types import Bytes, Int16, Int32, Int64, Since
+from aiokafka08.protocol.types import FetchedBytes, Int16, Int32, Int64, Since
 
 
 @dataclass(slots=True)
@@ -21,13 +21,22 @@ class FetchedPartition:
     partition: Int32
     error_code: Int16
     high_watermark: Int64
-    message_set: Bytes
+    message_set: FetchedBytes
 
 
 @dataclass(slots=True)
 class FetchResponse(Response):
     throttle_time_ms: Annotated[Int32, Since(1, absent=0)]
     topics: list[Topic[FetchedPartition]]
+
+    @property
+    def withheld_s(self) -> float:
+        """Seconds for which a broker withholds all data, because the client exceeds its quota.
+
+        Brokers from 2.0 on then respond without any partition, and read no further request of the
+        connection in that time (KIP-219). Older ones respond with the data, after that time.
+        """
+        return 0.0 if self.topics else self.throttle_time_ms / 1000
 
 
 @dataclass(slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aiokafka08.protocol.api import ApiKey, Request, Response
-from aiokafka08.protocol.types import Bytes, Int16, Int32, NullableString, String
+from aiokafka08.protocol.types import Bytes, Host, Int16, Int32, NullableString, String
 
 
 @dataclass(slots=True)
 class GroupCoordinatorResponse(Response):
     error_code: Int16
     node_id: Int32
-    host: String
+    host: Host
     port: Int32
 
 

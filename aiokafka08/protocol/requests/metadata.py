@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from aiokafka08.protocol.api import ApiKey, Request, Response
 from aiokafka08.protocol.types import (
     Boolean,
+    Host,
     Int16,
     Int32,
     NullableString,
@@ -20,7 +21,7 @@ from aiokafka08.protocol.types import (
 @dataclass(slots=True)
 class Broker:
     node_id: Int32
-    host: String
+    host: Host
     port: Int32
     rack: Annotated[NullableString, Since(1, absent=None)] = None
 
@@ -45,16 +46,17 @@ class TopicState:
 @dataclass(slots=True)
 class MetadataResponse(Response):
     brokers: list[Broker]
+    cluster_id: Annotated[NullableString, Since(2, absent=None)] = field(default=None, kw_only=True)
     controller_id: Annotated[Int32, Since(1, absent=-1)]
     topics: list[TopicState]
 
 
 @dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
-    """All topics are `[]` in version 0 and None in version 1, where `[]` means no topic."""
+    """All topics are `[]` in version 0 and None in later ones, where `[]` means no topic."""
 
     api = ApiKey.METADATA
-    versions = range(2)
+    versions = range(3)
     response = MetadataResponse
 
     topics: Annotated[list[String] | None, NullSince(1)]

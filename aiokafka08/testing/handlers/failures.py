@@ -185,6 +185,14 @@ def with_partition_errors(
     return dataclasses.replace(response, topics=topics)  # type: ignore[call-arg]
 
 
+def set_null(response: FetchResponse, code: int) -> None:
+    """Make the message sets of the partitions that have `code` null."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == code:
+                partition.message_set = None  # type: ignore[assignment]  # written, never read
+
+
 def _topics(message: Any) -> list[api.Topic[Any]]:
     topics: list[api.Topic[Any]] | None = message.topics
     return topics or []

@@ -169,7 +169,7 @@ def _view_partition(
             log.readable_bytes(offset, limit, high_watermark),
             log.is_behind_last_segment(offset, high_watermark),
         )
-    except DamagedLogError:  # docs/brokers.md 7.17
+    except DamagedLogError:  # docs/brokers.md 7.19
         return _PartitionView(None, UnknownError.errno)
 
 

@@ -88,7 +88,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
     controller_id = -1
     if context.layout:
         controller_id = state.controller()
-    return Reply(MetadataResponse(brokers, controller_id, topics))
+    cluster_id = state.cluster_id if context.layout >= 2 else None
+    return Reply(MetadataResponse(brokers, controller_id, topics, cluster_id=cluster_id))
 
 
 def known_brokers(context: RequestContext) -> list[Broker]:
@@ -97,7 +98,7 @@ def known_brokers(context: RequestContext) -> list[Broker]:
     if not (context.line.empty_cluster_lists_brokers or seen.had_topic):
         return []
     return [
-        Broker(node.node_id, node.host, node.port)
+        Broker(node.node_id, *node.named_address)
         for node in seen.nodes.values()
         if node.in_metadata or context.line.lists_dead_brokers
     ]

@@ -250,4 +250,4 @@ def group_coordinator(context: RequestContext, request: GroupCoordinatorRequest)
     if node_id is None:
         return Reply(unavailable)
     node = state.nodes[node_id]
-    return Reply(GroupCoordinatorResponse(0, node.node_id, node.host, node.port))
+    return Reply(GroupCoordinatorResponse(0, node.node_id, *node.named_address))

@@ -77,8 +77,9 @@ def left_behind(history: History) -> Iterator[Anomaly]:
 def wrong_ready(history: History) -> Iterator[Anomaly]:
     """`ready()` is True before the start or after the stop, or isn't what is known while it runs.
 
-    Known is what the observer says (the fact `expected`). Of a producer it is also whether it has
-    an open connection (the fact `connections`), which is what its `ready()` promises.
+    Known is what the observer says (the fact `expected`). A producer without an open connection
+    (the fact `connections`) isn't ready. With one it is ready if a broker has responded lately,
+    which no fact shows.
     """
     for operations in history.by_process().values():
         start = next((operation for operation in operations if operation.call == "start"), None)
@@ -106,8 +107,7 @@ def _expected_ready(
     is_stopping = stop is not None and operation.order > stop.invoked
     if start is None or start.status != "ok" or operation.invoked < start.order or is_stopping:
         return None, ()
-    connections = operation.facts.get("connections")
-    return (None, ()) if connections is None else (float(connections) > 0, (start,))
+    return (False, (start,)) if operation.facts.get("connections") == 0 else (None, ())
 
 
 @dataclass(slots=True)

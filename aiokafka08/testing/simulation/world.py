@@ -14,7 +14,7 @@ import asyncio
 import gc
 import itertools
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
@@ -170,6 +170,7 @@ class World:
             "unique_id": lambda: _uuid4(random),
             "new_number": itertools.count(1).__next__,
             "host_name": PARTY.get,
+            "resolve": lambda host: self.network.dns.get(host, []),
             "run_in_thread": self.threads.run_in_thread,
             "worker_threads": self.threads.executor,
             "zookeeper_client": partial(SimulatedKazooClient, self.zookeeper),
@@ -184,7 +185,16 @@ class World:
             self._loop.run_until_complete(self._start_zookeeper())
 
     async def _start_zookeeper(self) -> None:
-        BrokerNodes(self.zookeeper, self.cluster)
+        self._broker_nodes = BrokerNodes(self.zookeeper, self.cluster)
+
+    def register_brokers(self, others: Mapping[int, tuple[str, int]] | None) -> None:
+        """Let ZooKeeper name other brokers, as does one that belongs to another cluster.
+
+        Args:
+            others: node id → host and port; `{}`: no broker is registered; None: those of the
+                cluster, as in the beginning. With others, `/cluster/id` is another one, too.
+        """
+        self._broker_nodes.register(others)
 
     def _stop(self) -> None:
         self._loop.resume_all()

@@ -11,7 +11,7 @@ event loop goes on. What a client writes takes effect `CONTROLLER_S` later, as w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 
 from aiokafka08.testing.simulation.party import NO_PARTY
@@ -22,6 +22,7 @@ from aiokafka08.testing.state import ClusterState, Commit, CommitKey
 CONTROLLER_S: Final = 0.05
 """Seconds from a client's write to its effect on the brokers."""
 
+_CLUSTER_ID: Final = "/cluster/id"
 _IDS: Final = "/brokers/ids"
 _TOPICS: Final = "/brokers/topics"
 _CONFIGS: Final = "/config/topics"
@@ -49,6 +50,7 @@ class BrokerNodes:
         self._zookeeper = zookeeper
         self._cluster = cluster
         self._state = state = cluster._state
+        self._others: Mapping[int, tuple[str, int]] | None = None
         self._publishing = False
         self._published: object = None  # what the nodes agree with; None: they may not
         self._pending: dict[str, None] = {}  # what clients wrote and the controller hasn't seen
@@ -57,6 +59,11 @@ class BrokerNodes:
         state.zookeeper_commits = CommitNodes(self._read, self._write)
         state.publish = self.publish
         zookeeper.on_event = self._on_event
+        self.publish()
+
+    def register(self, others: Mapping[int, tuple[str, int]] | None) -> None:
+        """Name other brokers than the cluster's; see `World.register_brokers`."""
+        self._others = others
         self.publish()
 
     def publish(self) -> None:
@@ -70,10 +77,19 @@ class BrokerNodes:
         self._published = wanted if not self._pending else None
         try:
             state = self._state
+            if state.line.has_cluster_id:
+                cluster_id = state.cluster_id if self._others is None else f"{self._others}"
+                self._write(_CLUSTER_ID, _json(version="1", id=cluster_id))
+            registered = self._others
+            if registered is None:
+                registered = {
+                    node.node_id: (node.host, node.port)
+                    for node in state.nodes.values()
+                    if node.in_metadata
+                }
             brokers = {
-                str(node.node_id): _json(version=1, host=node.host, port=node.port, jmx_port=-1)
-                for node in state.nodes.values()
-                if node.in_metadata
+                str(node_id): _json(version=1, host=host, port=port, jmx_port=-1)
+                for node_id, (host, port) in registered.items()
             }
             self._replace_children(_IDS, brokers)
             topics = {}
@@ -101,6 +117,8 @@ class BrokerNodes:
         """Return all that `publish` writes, to be compared: most requests change none of it."""
         state = self._state
         return (
+            state.line.has_cluster_id,
+            self._others,
             [
                 (node.node_id, node.host, node.port, node.in_metadata)
                 for node in state.nodes.values()

@@ -19,6 +19,7 @@ from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from tests._core.net.conftest import MakeConfig
 from tests._core.net.scripted_peers import PeerConnection, listening
+from tests.support.zookeeper import UncheckedZookeeper
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -66,7 +67,7 @@ async def request(address: tuple[str, int], config: NetConfig) -> None:
 
 async def ask_zookeeper(address: tuple[str, int], config: NetConfig) -> None:
     def open_session() -> None:
-        with temporary_session(address_text(address), 0.5, __name__):
+        with temporary_session(UncheckedZookeeper(address_text(address)), 0.5, __name__):
             pass
 
     await asyncio.to_thread(open_session)

@@ -52,7 +52,9 @@ def leaders(snapshot: ClusterSnapshot, name: str) -> list[int | None]:
 
 
 def test_no_leader_reason_names_the_cause() -> None:
-    snapshot = merged(answer((0,), topic("t", led(0, 7), led(1, -1)), topic("gone", code=3)))
+    snapshot = merged(
+        answer((0,), topic("t", led(0, 7), led(1, -1), led(2, 0)), topic("gone", code=3))
+    )
 
     def why(name: str, partition: int) -> str | None:
         return snapshot.no_leader_reason(TopicPartition(name, partition))
@@ -60,7 +62,8 @@ def test_no_leader_reason_names_the_cause() -> None:
     assert why("unseen", 0) is None
     assert why("t", 0) == "its leader, node 7, isn't among the known brokers"
     assert why("t", 1) == "the partition has no leader now"
-    assert why("t", 44) == "topic 't' has no partition 44; it has [0, 1]"
+    assert why("t", 44) == "topic 't' has no partition 44; it has [0, 1, 2]"
+    assert why("t", 2) is None  # its leader is known
     assert why("gone", 0) == "topic 'gone' doesn't exist, and the brokers don't create it"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from aiokafka08._core.net.config import (
     NETWORK_DEFAULTS,
     at_least,
+    callable_or_none,
     check_not_negative,
     check_one_of,
     check_positive,
@@ -28,7 +30,9 @@ from aiokafka08.errors import (
 )
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.producer import AIOKafkaProducer
+from tests.support.numbers import ForeignArray, ForeignInteger
 
+TLS = Path(__file__).with_name("tls")
 OPTIONS: dict[str, Any] = {
     **NETWORK_DEFAULTS,
     "bootstrap_servers": "localhost",
@@ -61,6 +65,8 @@ def test_start_has_the_request_timeout_or_its_own(
         ([("kafka1", 9093), "kafka2:9094"], [("kafka1", 9093), ("kafka2", 9094)]),
         ((["kafka1", 9093],), [("kafka1", 9093)]),
         ({"kafka1:1"}, [("kafka1", 1)]),
+        (["kafka1:9093,kafka2"], [("kafka1", 9093), ("kafka2", 9092)]),  # a property in a list
+        ([("kafka1", ForeignInteger(9093))], [("kafka1", 9093)]),
         ([("kafka1", "9093")], [("kafka1", 9093)]),
         ("127.0.0.1:65535", [("127.0.0.1", 65535)]),
         ("[::1]:9093", [("::1", 9093)]),
@@ -97,7 +103,6 @@ def test_bootstrap_servers_are_parsed(servers: Any, addresses: list[tuple[str, i
         ("kafka1/chroot:9092", "'/' in the host name"),
         ("user@kafka1:9092", "'@' in the host name"),
         ([("a b", 1)], "' ' in the host name"),
-        (["kafka1:9092,kafka2:9092"], "more than one colon"),
         ("kafka1:9092:9093", "more than one colon, but isn't an IPv6 address"),
         (":::1", "isn't an IPv6 address"),
         ("[kafka1]:9092", r"expected '\[host\]:port'"),
@@ -127,6 +132,8 @@ def test_bootstrap_servers_are_parsed(servers: Any, addresses: list[tuple[str, i
         ([(1, 9092)], "host"),
         (("kafka1", 9092), "9092"),
         ([b"kafka1:9092"], "kafka1"),
+        (b"kafka1:9092", "b'kafka1:9092': expected a string 'host:port,host:port' or a list"),
+        (bytearray(b"kafka1"), "expected a string"),
         ([None], "None"),
         ("PLAINTEXT://kafka1:9092", "PLAINTEXT://kafka1:9092"),
         ("a..b:9092", r"a\.\.b"),
@@ -178,6 +185,8 @@ def test_api_version_pins_a_line() -> None:
         ("request_timeout_ms", "40000"),
         ("request_timeout_ms", None),
         ("request_timeout_ms", True),
+        ("request_timeout_ms", ForeignInteger(0)),
+        ("request_timeout_ms", ForeignArray()),
         ("request_timeout_ms", 0.5),
         ("request_timeout_ms", 1.5),
         ("request_timeout_ms", math.nan),
@@ -202,6 +211,32 @@ def test_a_wrong_value_is_refused_with_the_option(option: str, value: Any) -> No
     with pytest.raises(IllegalArgumentError, match=option) as caught:
         net_config(**OPTIONS | {option: value})
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("number", [ForeignInteger(3000), 3000.0])
+def test_integers_of_other_types_are_accepted(number: Any) -> None:
+    config = net_config(**OPTIONS | {"request_timeout_ms": number})
+    assert config.request_timeout_s == 3.0
+
+
+class _AsyncHook:
+    async def __call__(self, event: object) -> None:
+        """Do nothing."""
+
+
+async def _async_hook(event: object, more: int = 0) -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("hook", [_async_hook, partial(_async_hook, more=1), _AsyncHook()])
+def test_async_function_is_refused_where_nothing_awaits_it(hook: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"on_event=.*: expected a function that"):
+        callable_or_none("on_event", hook)
+
+
+@pytest.mark.parametrize("hook", [None, print, partial(print, "x"), list, [].append])
+def test_plain_callables_are_accepted(hook: Any) -> None:
+    callable_or_none("on_event", hook)
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
@@ -264,6 +299,21 @@ def test_file_without_a_certificate_is_named(option: str, tmp_path: Path) -> Non
     with pytest.raises(ssl.SSLError, match=rf"{option}='.*empty\.pem'") as caught:
         create_ssl_context(**files)
     assert caught.value.library in ("X509", "SSL")
+
+
+def test_wrong_password_of_a_key_is_named() -> None:
+    cert, key = TLS / "cert.pem", TLS / "encrypted_key.pem"
+    create_ssl_context(certfile=cert, keyfile=key, password="right")
+    wrong = r"encrypted_key\.pem'\): the private key is encrypted, and the password is wrong"
+    with pytest.raises(ssl.SSLError, match=wrong):
+        create_ssl_context(certfile=cert, keyfile=key, password=lambda: "wrong")
+    with pytest.raises(ssl.SSLError, match="is encrypted: expected its password"):
+        create_ssl_context(certfile=cert, keyfile=key, password="")
+
+
+def test_key_file_without_a_key_is_named() -> None:
+    with pytest.raises(ssl.SSLError, match="the file has no private key"):
+        create_ssl_context(certfile=TLS / "cert.pem")
 
 
 def test_empty_names_of_authorities_are_none() -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from aiokafka08._core.net.connect import connect_to_any_ip, connection_error, timeout_text
+from aiokafka08._core.net.connect import connection_error, ip_addresses, timeout_text
 from aiokafka08.errors import KafkaConnectionError
 from tests._core.net.conftest import MakeConfig
 
@@ -22,14 +22,19 @@ async def test_resolving_without_a_thread_fails_retriably(
     def refuse(thread: threading.Thread) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
-    async def connect(ip: str) -> NoReturn:
-        raise AssertionError(ip)
-
     monkeypatch.setattr(threading.Thread, "start", refuse)
     text = "localhost:9092: can't resolve the name: can't start new thread"
     with pytest.raises(KafkaConnectionError, match=text) as caught:
-        await connect_to_any_ip(("localhost", 9092), make_config("localhost"), connect, repr)
+        await ip_addresses(("localhost", 9092), make_config("localhost"), 10)
     assert caught.value.retriable
+
+
+async def test_broker_without_an_address_is_not_this_machine(make_config: MakeConfig) -> None:
+    """Brokers of 0.8 name a newer one that listens for TLS only so (docs/brokers.md 4.14)."""
+    for port in (-1, 9092):
+        with pytest.raises(KafkaConnectionError, match="listens for TLS only") as caught:
+            await ip_addresses(("", port), make_config("localhost"), 10)
+        assert caught.value.retriable
 
 
 def test_timeout_is_told_in_milliseconds(make_config: MakeConfig) -> None:

@@ -19,7 +19,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import Answer, EmbeddedCluster
 from tests._core.net.conftest import MakeConfig, Recorder
 from tests._core.net.scripted_peers import OF_0_8_2, ScriptedPeer, listening
 
@@ -81,6 +81,34 @@ async def test_0_8_2_without_any_topic_error_has_a_hint(make_router: MakeRouter)
         assert "'g': no coordinator within 300 ms" in str(failure.value)
         cluster.create_topic("t")
         assert await CoordinatorLookup(router, "g").node_id() == cluster.coordinator("g")
+
+
+async def test_leaderless_offsets_partition_is_the_hint(make_router: MakeRouter) -> None:
+    async with EmbeddedCluster(2, "0.9", topics={"t": 1}) as cluster:
+        router = await make_router(cluster)
+        node_id = await CoordinatorLookup(router, "g").node_id()
+        cluster.kill(node_id, then="leaderless")
+        with pytest.raises(GroupCoordinatorNotAvailableError) as failure:
+            await CoordinatorLookup(router, "g").node_id(timeout_s=1)
+        text = str(failure.value)
+        assert "of __consumer_offsets, which store the groups, have no leader: start the" in text
+        assert "create a topic" not in text
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
+async def test_unavailable_coordinator_hint_fits_the_cluster(
+    make_router: MakeRouter, version: str
+) -> None:
+    async with EmbeddedCluster(1, version, topics={"t": 1}) as cluster:
+        router = await make_router(cluster)
+        cluster.fault(GroupCoordinatorRequest, then=Answer(15), times=None)
+        with pytest.raises(GroupCoordinatorNotAvailableError) as failure:
+            await CoordinatorLookup(router, "g").node_id(timeout_s=0.3)
+        assert "haven't created __consumer_offsets" in str(failure.value)
+        assert "offsets.topic.replication.factor" in str(failure.value)
+        assert ("create a topic" in str(failure.value)) == (version == "0.8.2")
+        with pytest.raises(GroupCoordinatorNotAvailableError, match="has its leaders: see"):
+            await CoordinatorLookup(router, "g").node_id(timeout_s=0.3)
 
 
 async def test_lines_without_coordinators_fail_at_once(make_router: MakeRouter) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.net.limits import NetLimits
 from aiokafka08._core.net.list_offsets import find_first_messages, list_offsets
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
@@ -180,7 +181,7 @@ async def test_no_broker_raises_in_time(started: Started) -> None:
 
 async def test_a_missing_partition_raises(started: Started) -> None:
     async with filled() as cluster:
-        router = await started(cluster)
+        router = await started(cluster, limits=NetLimits(partition_unknown_s=0.2))
         with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 7.*\[0, 1, 2\]"):
             await list_offsets(router, {TopicPartition("t", 7): LATEST, T0: LATEST})
 

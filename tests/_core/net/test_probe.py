@@ -334,3 +334,17 @@ async def test_the_certificate_is_checked_against_the_host_name(
         assert found.line is BrokerLine.V0_8
         with pytest.raises(KafkaConnectionError, match=r"kafka\.test"):
             await probe_version(("kafka.test", peer.address[1]), config)
+
+
+async def test_the_dot_of_an_absolute_name_is_not_in_the_certificate(
+    make_config: MakeConfig,
+    stands_for: Callable[..., None],
+    server_tls: ssl.SSLContext,
+    client_tls: ssl.SSLContext,
+) -> None:
+    config = make_config(ssl_context=client_tls)
+    stands_for("127.0.0.1")
+    async with listening(ScriptedPeer(OF_0_8_2), tls=server_tls) as peer:
+        node = Node(0, ("localhost.", peer.address[1]), config, Recorder())
+        await node.connection(Lane.CONTROL)
+        await node.stop()

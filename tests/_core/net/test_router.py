@@ -48,6 +48,7 @@ from aiokafka08.testing import (
 from aiokafka08.testing.faults import is_version_probe
 from tests._core.net.conftest import MakeConfig, Recorder
 from tests._core.net.scripted_peers import (
+    PeerConnection,
     ScriptedPeer,
     close_at_once,
     closed_port,
@@ -312,12 +313,16 @@ async def test_start_tries_the_first_metadata_request_again(make_router: MakeRou
         assert set(router.metadata.snapshot.topics) == {"t"}
 
 
-async def test_an_address_that_is_no_broker_is_tried_once(
+async def test_a_tls_listener_without_tls_is_tried_once(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
-    async with listening(http) as web:
-        router = make_router(web.address, request_timeout_ms=60_000)
-        with pytest.raises(NoBrokersAvailable, match="it responds in HTTP"):
+    async def alert(link: PeerConnection) -> None:
+        link.writer.write(b"\x15\x03\x01\x00\x02\x02\x46")
+        await link.wait_eof()
+
+    async with listening(alert) as peer:
+        router = make_router(peer.address, request_timeout_ms=60_000)
+        with pytest.raises(NoBrokersAvailable, match="it responds in TLS"):
             await within(30, router.start())
         assert len(telemetry.of(ConnectFailed)) == 1
 
@@ -385,6 +390,31 @@ async def test_localhost_is_found_where_only_ipv6_listens(make_router: MakeRoute
         assert f"[::1]:{info.port}" in repr(router.nodes.get(0))
     finally:
         await router.stop()
+        await cluster.__aexit__(None, None, None)
+
+
+async def test_an_advertised_address_may_have_brackets(
+    make_router: MakeRouter, telemetry: Recorder
+) -> None:
+    """`advertised.host.name=[::1]`: brokers, and coordinators, which have their own response."""
+    cluster = EmbeddedCluster(host="::1", advertised_host="[::1]", topics={"t": 1})
+    try:
+        await cluster.__aenter__()
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    try:
+        (info,) = cluster.nodes.values()
+        assert info.host == "[::1]"
+        router = make_router(("::1", info.port))
+        router.metadata.add_topics(["t"])
+        await within(20, router.start())
+        await router.request(ASK, node_id=0)
+        assert len(telemetry.of(Connected)) == 1  # the bootstrap connection is the broker's
+        router.register_broker(7, (info.host, info.port))
+        await router.request(ASK, node_id=7)
+        assert {event.address for event in telemetry.of(Connected)} == {f"[::1]:{info.port}"}
+        await router.stop()
+    finally:
         await cluster.__aexit__(None, None, None)
 
 

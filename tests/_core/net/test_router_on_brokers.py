@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08._core.net.config import Address, parse_bootstrap_servers
 from aiokafka08._core.net.list_offsets import list_offsets
@@ -137,6 +139,16 @@ async def test_detection_does_not_disturb_other_connections(
         await node.stop()
 
 
+async def test_zookeepers_port_is_recognised(
+    broker_clusters: BrokerClusters, make_config: MakeConfig
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
+    router = Router(make_config(cluster.zookeeper_connect, start_timeout_ms=60_000), Recorder())
+    async with asyncio.timeout(20):
+        with pytest.raises(NoBrokersAvailable, match="it is a ZooKeeper server"):
+            await router.start()
+
+
 async def test_4_1_is_refused_as_too_new(
     modern_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
@@ -148,17 +160,13 @@ async def test_4_1_is_refused_as_too_new(
 
 
 async def test_a_wrong_pinned_version_is_reported_on_4_1(
-    modern_cluster: RealCluster, started: Started, unique_topic: UniqueTopic
+    modern_cluster: RealCluster, make_config: MakeConfig
 ) -> None:
-    topic = unique_topic("pinned")
-    async with started(modern_cluster.bootstrap_servers, api_version="0.8.2") as router:
-        info = await router.metadata.wait_for_topic(
-            topic, timeout_s=20
-        )  # it still knows this request
-        with pytest.raises(KafkaConnectionError, match=r"api_version pins the line 0\.8\.2"):
-            await router.request(
-                produce(topic, 1), node_id=info.partitions[0].leader, lane=Lane.PRODUCE
-            )
+    """By the start: since no probe has shown a response, it requests one."""
+    servers = modern_cluster.bootstrap_servers
+    router = Router(make_config(servers, api_version="0.8.2", start_timeout_ms=1000), Recorder())
+    with pytest.raises(NoBrokersAvailable, match=r"api_version pins the line 0\.8\.2"):
+        await router.start()
 
 
 @pytest.mark.parametrize("version", LINES)
@@ -486,3 +494,43 @@ async def test_a_rolling_upgrade_of_a_real_cluster_is_detected(
         await connection.socket_closed
         assert (await node.connection(Lane.CONTROL)).version.line is BrokerLine.V0_10
         await node.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.1.1", "0.8.2.2"])
+async def test_broker_without_an_address_is_named_beside_good_ones(
+    version: str, make_config: MakeConfig
+) -> None:
+    """A newer broker without a plain listener registers no host (docs/brokers.md 4.14).
+
+    The controller of 0.8.2 can't work with such a broker: this needs a cluster of its own.
+    """
+    require_real_brokers()
+    cluster = RealCluster(version)
+    await asyncio.to_thread(cluster.start)
+    try:
+        await asyncio.to_thread(cluster.create_topic, "t")
+        zookeeper = KazooClient(cluster.zookeeper_connect)
+        await asyncio.to_thread(zookeeper.start)
+        try:
+            host = {"version": 2, "host": None, "port": -1, "endpoints": ["SSL://127.0.0.1:9093"]}
+            zookeeper.create("/brokers/ids/9", json.dumps(host).encode(), ephemeral=True)
+            assignment = {"version": 1, "partitions": {"0": [0, 9]}}
+            zookeeper.create("/brokers/topics/r", json.dumps(assignment).encode())
+            router = Router(make_config(cluster.bootstrap_servers), Recorder())
+            await router.start()
+            try:
+                await router.metadata.wait_for_topic("r", timeout_s=20)
+                snapshot = router.metadata.snapshot
+                assert (snapshot.brokers[9].host, snapshot.brokers[9].port) == ("", -1)
+                assert snapshot.leader(TopicPartition("r", 0)) == 0
+                await router.request(ListOffsetsRequest(-1, []), node_id=0)
+                with pytest.raises(KafkaConnectionError, match="listens for TLS only"):
+                    await router.request(ListOffsetsRequest(-1, []), node_id=9)
+            finally:
+                await router.stop()
+        finally:
+            await asyncio.to_thread(zookeeper.stop)
+            zookeeper.close()
+    finally:
+        await asyncio.to_thread(cluster.close)

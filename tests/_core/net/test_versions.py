@@ -280,7 +280,7 @@ def test_api_versions_gives_what_both_sides_support() -> None:
     assert version.highest(ProduceRequest) == 2
     assert version.highest(FetchRequest) == 2  # the broker's 3 isn't ours
     assert version.highest(ListOffsetsRequest) == 1
-    assert version.highest(MetadataRequest) == 1
+    assert version.highest(MetadataRequest) == 2
     assert version.highest(OffsetCommitRequest) == 2
     assert version.highest(OffsetFetchRequest) == 2
     assert version.highest(JoinGroupRequest) == 0
@@ -307,7 +307,7 @@ def test_release_is_what_the_responses_show(broker: Broker_, release: str) -> No
 
 
 def test_versions_of_the_broker_alone_are_left_out() -> None:
-    version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (2, 9), 9: (1, 9)})})
+    version = ask(B_0_10 | {ApiVersionsRequest: api_versions(OF_0_10_2 | {3: (3, 9), 9: (1, 9)})})
     assert not version.supports(MetadataRequest, 0)
     assert not version.supports(MetadataRequest, 1)
     with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):

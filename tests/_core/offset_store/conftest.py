@@ -14,6 +14,7 @@ from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import Telemetry
+from tests.support.zookeeper import UncheckedZookeeper
 
 NewStore = Callable[..., Awaitable[OffsetStore]]
 
@@ -46,8 +47,9 @@ async def new_store() -> AsyncIterator[NewStore]:
         router = Router(store_config(bootstrap_servers, **options), Telemetry())
         routers.append(router)
         await router.start()
+        zookeeper = None if zookeeper_connect is None else UncheckedZookeeper(zookeeper_connect)
         store = await choose_offset_store(
-            router, CoordinatorLookup(router, group), storage, zookeeper_connect
+            router, CoordinatorLookup(router, group), storage, zookeeper
         )
         stores.append(store)
         await store.start()

@@ -22,6 +22,7 @@ from aiokafka08.structs import OffsetAndMetadata
 from aiokafka08.telemetry import Telemetry
 from tests._core.offset_store.conftest import store_config
 from tests.brokers.cluster import RealCluster
+from tests.support.zookeeper import UncheckedZookeeper
 
 RELEASE = "0.8.2.2"
 PARTITIONS = 1000
@@ -37,9 +38,12 @@ async def main() -> None:
             store_config(cluster.bootstrap_servers, request_timeout_ms=60_000), Telemetry()
         )
         await router.start()
-        for name, connect in (("broker", None), ("directly", cluster.zookeeper_connect)):
+        for name, zookeeper in (
+            ("broker", None),
+            ("directly", UncheckedZookeeper(cluster.zookeeper_connect)),
+        ):
             coordinator = CoordinatorLookup(router, name)
-            store = await choose_offset_store(router, coordinator, "zookeeper", connect)
+            store = await choose_offset_store(router, coordinator, "zookeeper", zookeeper)
             await store.start()
             await measure(name, store)
             await store.stop()

@@ -36,8 +36,8 @@ from tests._core.offset_store.conftest import NewStore, at, tp
 def test_default_storage_of_each_line(
     line: BrokerLine, without_zookeeper: str, with_zookeeper: str
 ) -> None:
-    assert default_storage(line, None) == without_zookeeper
-    assert default_storage(line, "zookeeper:2181") == with_zookeeper
+    assert default_storage(line, False) == without_zookeeper
+    assert default_storage(line, True) == with_zookeeper
 
 
 async def test_store_on_0_8_0_requires_zookeeper_connect(new_store: NewStore) -> None:

@@ -29,6 +29,7 @@ from tests._core.offset_store.conftest import NewStore, store_config
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.support.waiting import eventually
+from tests.support.zookeeper import UncheckedZookeeper
 
 pytestmark = pytest.mark.real
 
@@ -49,7 +50,9 @@ def own_session(cluster: RealCluster) -> Iterator[KazooClient]:
 
 
 def new_store_at(connect: str, group: str, **options: Any) -> ZookeeperOffsetStore:
-    return ZookeeperOffsetStore(connect, group, BrokerLine.V0_8_0, store_config(**options))
+    return ZookeeperOffsetStore(
+        UncheckedZookeeper(connect), group, BrokerLine.V0_8_0, store_config(**options)
+    )
 
 
 def node(group: str, tp: TopicPartition) -> str:

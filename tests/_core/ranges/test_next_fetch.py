@@ -54,6 +54,76 @@ def test_messages_move_the_offset_after_the_highest() -> None:
     assert next_fetch.offset == 12
 
 
+def at(*offsets: int) -> bytes:
+    return b"".join(message(offset) for offset in offsets)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "used", "next_offset"),
+    [
+        ((5, 6, 15, 8, 9), (5, 6), 7),  # 15 in place of 7
+        ((5, 7, 15, 9), (5, 7), 8),  # behind a hole
+        ((5, 6, 3, 8), (5, 6), 7),  # 3 in place of 7
+        ((5, 6, 6, 8), (5,), 6),
+        ((5, 6, -4, 8), (5, 6), 7),
+        ((15, 5, 6), (5, 6), 7),
+        ((15, 5, 6, 99, 8), (5, 6), 7),
+        ((15, 3, 99, 5, 6), (5, 6), 7),
+        ((15, 3, 4, 5, 6), (3, 4, 5, 6), 7),
+    ],
+    ids=str,
+)
+def test_messages_around_a_falling_offset_are_used(
+    offsets: tuple[int, ...], used: tuple[int, ...], next_offset: int
+) -> None:
+    next_fetch = NextFetch(5)
+    data = b"".join(message(offset, index) for index, offset in enumerate(offsets))
+    finding = respond(next_fetch, data)
+    assert finding.step is FetchStep.DATA
+    assert finding.message_set is not None
+    first = offsets.index(used[0])
+    expected = [message(offset, index) for index, offset in enumerate(offsets)]
+    assert bytes(finding.message_set) == b"".join(expected[first : first + len(used)])
+    assert next_fetch.offset == next_offset
+
+
+@pytest.mark.parametrize(
+    ("offsets", "later"),
+    [((15, 8, 9), 8), ((15, 3, 9), 9), ((-5,), None), ((3, 2), None)],
+    ids=str,
+)
+def test_falling_offset_at_the_fetch_offset_is_corrupt(
+    offsets: tuple[int, ...], later: int | None
+) -> None:
+    next_fetch = NextFetch(5)
+    for _ in range(3):
+        assert respond(next_fetch, at(*offsets)).step is FetchStep.RETRY
+        assert respond(next_fetch, at(*offsets)) == FetchFinding(
+            FetchStep.CORRUPT, next_offset=later
+        )
+        assert next_fetch.offset == 5
+
+
+@pytest.mark.parametrize("offsets", [(15, 8, 9), (8, 9)], ids=str)
+def test_message_that_a_falling_offset_hides_is_corrupt(offsets: tuple[int, ...]) -> None:
+    """A broker that is asked for 7 finds 8, or the one whose offset is 15 by mistake."""
+    next_fetch = NextFetch(5)
+    respond(next_fetch, at(5, 6, 15, 8, 9))
+    findings = [respond(next_fetch, at(*offsets)) for _ in range(2)]
+    assert findings[-1] == FetchFinding(FetchStep.CORRUPT, next_offset=8)
+    assert next_fetch.offset == 7
+    assert respond(next_fetch, at(7, 8)).step is FetchStep.DATA  # it was damaged on its way
+
+
+def test_seek_behind_a_falling_offset_reads_on() -> None:
+    next_fetch = NextFetch(8)
+    for end in (10, 13):
+        finding = respond(next_fetch, at(15, *range(8, end)))
+        assert finding.message_set is not None
+        assert bytes(finding.message_set) == at(*range(8, end))
+        assert next_fetch.offset == end
+
+
 def test_empty_response_at_the_watermark_is_the_end() -> None:
     next_fetch = NextFetch(5)
     for _ in range(10):

@@ -59,7 +59,7 @@ async def test_bytes_that_are_no_message_are_passed() -> None:
 async def test_index_entry_behind_the_damage_is_found_on_0_8_2(
     broker_clusters: BrokerClusters, unique_topic: NewTopic
 ) -> None:
-    """Sets of 1,260 bytes: the next index entry stands at the fourth one (docs/brokers.md 7.17)."""
+    """Sets of 1,260 bytes: the next index entry stands at the fourth one (docs/brokers.md 7.19)."""
     cluster = await asyncio.to_thread(broker_clusters.get, "0.8.2.2")
     topic = unique_topic("damaged")
     await asyncio.to_thread(cluster.create_topic, topic)

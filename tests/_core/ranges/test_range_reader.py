@@ -19,15 +19,15 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
 )
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
-from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang, Omit
 from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import tp, values
 from tests.support.waiting import until
@@ -96,6 +96,16 @@ async def test_range_is_read_once_and_in_order(
     for start, end in [(0, 3000), (7, 2001), (1234, 1235), (50, 50)]:
         got = await read(router, start, end, max_bytes=10_000, in_flight=in_flight)
         assert got == list(range(start, end))
+
+
+async def test_exceeded_quota_delays_the_next_fetch() -> None:
+    embedded = EmbeddedCluster(version="0.10", topics={"t": 1})
+    async with embedded as cluster, started_router(cluster) as router:
+        cluster.append("t", 0, [b"v"] * 20)
+        cluster.fault(FetchRequest, then=Omit(throttle_time_ms=300), where=lambda r: bool(r.topics))
+        began = asyncio.get_running_loop().time()
+        assert await read(router, 0, 20) == list(range(20))
+        assert asyncio.get_running_loop().time() - began >= 0.29
 
 
 async def test_short_set_at_the_end_of_a_segment_costs_few_fetches() -> None:
@@ -221,8 +231,8 @@ async def test_unreadable_range_raises(cluster: EmbeddedCluster, router: Router)
         await read(router, 200, 210)
     with pytest.raises(OffsetOutOfRangeError, match=r"offset 100 of the range up to 110.*to 100"):
         await read(router, 90, 110)
-    cluster.fault(FetchRequest, then=Answer(29))
-    with pytest.raises(TopicAuthorizationFailedError):
+    cluster.fault(FetchRequest, then=Answer(76, null_sets=True))
+    with pytest.raises(UnsupportedCompressionTypeError, match=r"t/0 at offset 60: .*zstd"):
         await read(router, 60, 70)
     cluster.fault(FetchRequest, then=Answer(-1), times=None)
     with pytest.raises(KafkaTimeoutError, match=r"last error: .*UnknownError"):
@@ -497,7 +507,7 @@ async def test_cancelled_readers_cancel_their_request(
 
 
 async def test_damage_that_the_broker_fails_to_read_is_raised_at_once() -> None:
-    """It fails at the next offset with error -1 (docs/brokers.md 7.17)."""
+    """It fails at the next offset with error -1 (docs/brokers.md 7.19)."""
     async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
         cluster.append("t", 0, [b"0", b"1"])
         cluster.append_raw("t", 0, bytes(400), next_offset=7)

@@ -15,6 +15,7 @@ from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08._core.zookeeper.topic_states import read_topic_nodes
 from aiokafka08.errors import KafkaConnectionError, KafkaTimeoutError
 from tests.brokers.waiting import wait_for
+from tests.support.zookeeper import UncheckedZookeeper
 
 TIMEOUT_S = 0.2
 _SESSION_TIMEOUT_MS = 1500
@@ -55,7 +56,7 @@ def _read_frame(file: Any) -> None:
     ids=["get_children", "delete", "create"],
 )
 def test_requests_of_a_block_end(lost: str, call: Callable[[Any], object]) -> None:
-    with temporary_session(lost, TIMEOUT_S, "test.kazoo") as client:
+    with temporary_session(UncheckedZookeeper(lost), TIMEOUT_S, "test.kazoo") as client:
         with pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"):
             call(client)
         wait_for(lambda: not client.connected, 10, "kazoo gives the connection up")
@@ -70,7 +71,7 @@ def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(
             KafkaConnectionError, match=r"^\w+: ZooKeeper 127\.0\.0\.1:1 can't be reached"
         ),
-        temporary_session("127.0.0.1:1", 3600, "test.kazoo"),
+        temporary_session(UncheckedZookeeper("127.0.0.1:1"), 3600, "test.kazoo"),
     ):
         pass
 
@@ -78,11 +79,11 @@ def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_check_of_the_chroot_ends(lost: str) -> None:
     with (
         pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"),
-        temporary_session(f"{lost}/kafka", TIMEOUT_S, "test.kazoo"),
+        temporary_session(UncheckedZookeeper(f"{lost}/kafka"), TIMEOUT_S, "test.kazoo"),
     ):
         pass
 
 
 def test_read_of_all_topics_ends(lost: str) -> None:
     with pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"):
-        read_topic_nodes(lost, TIMEOUT_S)
+        read_topic_nodes(UncheckedZookeeper(lost), TIMEOUT_S)

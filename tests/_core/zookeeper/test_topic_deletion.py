@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
+from tests.support.zookeeper import UncheckedZookeeper
 
 
 class DeletingController:
@@ -24,7 +25,7 @@ class DeletingController:
 
 def test_deletion_between_the_reads_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that exists without a request would be one that the brokers refuse to delete."""
-    nodes, controller = TopicNodes("localhost:1", 1.0), DeletingController()
+    nodes, controller = TopicNodes(UncheckedZookeeper("localhost:1"), 1.0), DeletingController()
 
     def session() -> Any:
         return contextlib.nullcontext(controller)

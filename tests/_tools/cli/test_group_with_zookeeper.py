@@ -5,6 +5,7 @@ The ZooKeeper knows broker 0 below the chroot /ours, broker 77 below /theirs, an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests._tools.cli.test_group import T0, V0, commit, committed
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.versions import VERSIONS
 from tests.brokers.zookeeper import ZooKeeperServer
+from tests.support.zookeeper import UncheckedZookeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
@@ -33,8 +35,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
         client = KazooClient(server.connect)
         client.start()
         try:
-            client.create("/ours/brokers/ids/0", b"{}", makepath=True)
-            client.create("/theirs/brokers/ids/77", b"{}", makepath=True)
+            client.create("/ours/brokers/ids/0", makepath=True)
+            theirs = b'{"version":1,"host":"other","port":9092}'
+            client.create("/theirs/brokers/ids/77", theirs, makepath=True)
             yield client
         finally:
             client.stop()
@@ -50,8 +53,11 @@ def address(session: KazooClient) -> str:
 
 
 @pytest.fixture(params=["0.8.2", "0.10"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+def cluster(request: pytest.FixtureRequest, session: KazooClient) -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(1, request.param, {"orders": 2, "visits": 1}) as running:
+        broker = running.nodes[0]
+        node = json.dumps({"version": 1, "host": broker.host, "port": broker.port})
+        session.set("/ours/brokers/ids/0", node.encode())
         running.append("orders", 0, [b"v"] * 10)
         yield running
 
@@ -70,8 +76,8 @@ def test_other_zookeeper_protects_no_group(
     reset = ("group", "reset", "g", "--to-latest", "--topic", "orders:0", "--store", "zookeeper")
     exported = cli("group", "export", "g", "--store", "zookeeper", *server).out
     for chroot, text in (
-        ("", "names no live broker. Check that zookeeper_connect"),
-        ("/theirs", "it has the brokers 77, the cluster has 0. Check its address and the chroot"),
+        ("", "isn't that of the brokers: it registers no broker; the brokers are 0 at "),
+        ("/theirs", "isn't that of the brokers: it registers 77 at other:9092; the brokers are 0"),
     ):
         for arguments in (
             reset,
@@ -80,8 +86,10 @@ def test_other_zookeeper_protects_no_group(
             ("group", "delete", "g", "--yes"),
         ):
             done = cli(*arguments, *server, "--zookeeper", address + chroot, stdin=exported)
-            assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+            assert (done.code, done.out, done.err.count("\n")) == (2, b"", 1)
             assert text in done.err
+            assert "Check --zookeeper, its chroot, and -b." in done.err
+            assert "set -X zookeeper.check=warn" in done.err
     assert session.exists("/theirs/consumers/g/offsets/orders")
     assert committed(cluster, "g", "orders", 0, "zookeeper") == 4
     done = cli(*reset, "--execute", *server, "--zookeeper", f"{address}/ours")
@@ -177,7 +185,7 @@ def test_member_that_registers_meanwhile_is_kept(
 ) -> None:
     group = f"meanwhile{has_ids}"
     session.ensure_path(f"/ours/consumers/{group}/{'ids' if has_ids else 'owners'}")
-    nodes = GroupNodes(f"{address}/ours", 10, "test")
+    nodes = GroupNodes(UncheckedZookeeper(f"{address}/ours"), 10, "test")
     read = GroupNodes._children
 
     def read_and_register(self: GroupNodes, client: KazooClient, paths: Any) -> Any:

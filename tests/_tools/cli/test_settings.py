@@ -53,6 +53,33 @@ def test_flags_are_properties() -> None:
     assert found.network["start_timeout_ms"] == 250
 
 
+@pytest.mark.parametrize("other", ["environment", "profile 'prod' of config.toml"])
+def test_brokers_of_the_command_line_take_no_zookeeper_from_elsewhere(other: str) -> None:
+    """It may belong to another cluster, whose topics and groups a command would change."""
+    theirs = Source(other, {"bootstrap.servers": "prod:9092", "zk.connect": "zk-prod:2181"})
+    found = settings([theirs, flag_source("test:9092", None, [], None)])
+    assert (found.bootstrap_servers, found.zookeeper_connect) == ("test:9092", None)
+    assert found.unused_zookeeper == (
+        f"zk.connect='zk-prod:2181' ({other}) isn't used beside brokers on the command line, which "
+        "may be of another cluster. If it is theirs, give --zookeeper zk-prod:2181 too"
+    )
+    for flags, connect in (
+        (flag_source(None, None, [], None), "zk-prod:2181"),
+        (flag_source("test:9092", "zk:2181", [], None), "zk:2181"),
+        (flag_source("test:9092", None, ["zookeeper.connect=zk:2181"], None), "zk:2181"),
+        (flag_source(None, "zk:2181", [], None), "zk:2181"),
+    ):
+        found = settings([theirs, flags])
+        assert (found.zookeeper_connect, found.unused_zookeeper) == (connect, None)
+
+
+def test_zookeeper_check_is_a_property() -> None:
+    assert merged().zookeeper_check is None
+    assert merged({"zookeeper.check": "warn"}).zookeeper_check == "warn"
+    with pytest.raises(IllegalArgumentError, match="expected one of refuse, warn"):
+        merged({"zookeeper.check": "off"})
+
+
 def test_environment_has_properties_and_other_variables() -> None:
     source = environment_source(
         {

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, environment
+from aiokafka08._core.net.config import ZookeeperCheck
 from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
@@ -21,7 +22,12 @@ from aiokafka08.admin.group_lag import (
     StoredGroupListing,
     StoredOffsets,
 )
-from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable, UnsupportedVersionError
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    NoBrokersAvailable,
+    UnsupportedVersionError,
+    ZookeeperMismatchError,
+)
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, ListGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -30,16 +36,24 @@ from aiokafka08.testing.simulation import simulate
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.support.waiting import eventually
+from tests.support.zookeeper import UncheckedZookeeper
 
 ORDERS = TopicPartition("orders", 0)
 
 
 @asynccontextmanager
 async def sampling(
-    servers: str, *, zookeeper: str | None = None, timeout_ms: int = 10_000
+    servers: str,
+    *,
+    zookeeper: str | None = None,
+    zookeeper_check: ZookeeperCheck = "refuse",
+    timeout_ms: int = 10_000,
 ) -> AsyncIterator[ClusterSampler]:
     async with AIOKafkaAdminClient(
-        bootstrap_servers=servers, zookeeper_connect=zookeeper, request_timeout_ms=timeout_ms
+        bootstrap_servers=servers,
+        zookeeper_connect=zookeeper,
+        zookeeper_check=zookeeper_check,
+        request_timeout_ms=timeout_ms,
     ) as admin:
         yield ClusterSampler(admin, has_zookeeper=zookeeper is not None)
 
@@ -161,18 +175,24 @@ async def test_groups_of_0_8_take_zookeeper() -> None:
         assert not sample.errors
 
 
-def test_zookeeper_of_another_cluster_leaves_a_gap() -> None:
+def test_zookeeper_of_another_cluster_is_an_error_or_leaves_a_gap() -> None:
     """A wrong chroot has no topics; without a gap all that ZooKeeper says would look healthy."""
 
     async def scenario() -> None:
         servers = world.cluster.bootstrap_servers
 
         def create_chroot() -> None:
-            with temporary_session(world.zookeeper_connect, 10.0, "test.kazoo") as client:
+            with temporary_session(
+                UncheckedZookeeper(world.zookeeper_connect), 10.0, "test.kazoo"
+            ) as client:
                 client.create("/wrong/brokers/topics", b"", makepath=True)
 
         await environment.run_in_thread(create_chroot)
-        async with sampling(servers, zookeeper=f"{world.zookeeper_connect}/wrong") as sampler:
+        wrong = f"{world.zookeeper_connect}/wrong"
+        async with sampling(servers, zookeeper=wrong) as sampler:
+            with pytest.raises(ZookeeperMismatchError, match="it registers no broker"):
+                await sampler.sample()
+        async with sampling(servers, zookeeper=wrong, zookeeper_check="warn") as sampler:
             assert (await sampler.sample()).errors == ()  # the brokers have no topics either
             world.cluster.create_topic("orders", 1)
             sample = await sampler.sample()
@@ -257,7 +277,7 @@ async def test_topic_nodes_need_zookeeper() -> None:
 
 
 def write_scala_offset(zookeeper: str, group: str, tp: TopicPartition, offset: int) -> None:
-    with temporary_session(zookeeper, 10, "test") as client:
+    with temporary_session(UncheckedZookeeper(zookeeper), 10, "test") as client:
         path = f"/consumers/{group}/offsets/{tp.topic}/{tp.partition}"
         client.create(path, b"%d" % offset, makepath=True)
 

@@ -63,6 +63,27 @@ def cases() -> dict[str, Case]:
         case = _case({"a": {"orders.*": 2}, "b": {"a": 1, "orders": 1}}, {"a": 3, "orders": 5})
         case["members"]["a"]["pattern"] = pattern
         found[pattern] = case
+    # Registrations of other programs: an unknown pattern means static, and of several expressions
+    # the first one of Scala's map counts, which isn't the first one written from five on.
+    for pattern in ("", "Static", "regex"):
+        case = _case({"a": {"t": 2, "u": 1}, "b": {"t": 1}}, {"t": 5, "u": 2})
+        case["members"]["a"]["pattern"] = pattern
+        found[f"pattern-{pattern or 'empty'}"] = case
+    several = ("orders.*", "a", "b", "x.*", "Orders", "a.*", "none")
+    for count in (2, 4, 5, 7):
+        for pattern in ("white_list", "black_list"):
+            for turn in range(3):
+                expressions = (*several[turn:count], *several[:turn])
+                case = _case(
+                    {"m": dict.fromkeys(expressions, 2), "n": {"orders": 1}},
+                    dict.fromkeys(TOPICS, 3),
+                )
+                case["members"]["m"]["pattern"] = pattern
+                found[f"{pattern}-{count}-{turn}"] = case
+    for pattern in ("white_list", "black_list"):
+        case = _case({"a": {}, "b": {"t": 1}}, {"t": 2})
+        case["members"]["a"]["pattern"] = pattern
+        found[f"{pattern}-of-nothing"] = case
     chance = random.Random(822)
     for number in range(36):
         found[f"random-{number}"] = _random(chance, alike=number % 2 == 0)

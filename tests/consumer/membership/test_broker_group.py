@@ -313,7 +313,8 @@ async def test_fenced_commit_raises_and_triggers_rejoin(
 async def test_commit_after_expired_session_is_fenced(
     cluster: EmbeddedCluster, make_member: MakeMember
 ) -> None:
-    member = make_member("t", session_timeout_ms=200, heartbeat_interval_ms=60_000)
+    member = make_member("t", session_timeout_ms=200)
+    lost = cluster.fault(HeartbeatRequest, then=Silence(perform=False), times=None)
     await member.start()
 
     def alive() -> bool:
@@ -323,6 +324,7 @@ async def test_commit_after_expired_session_is_fenced(
     with pytest.raises(CommitFailedError, match="session_timeout_ms"):
         await member.commit({TopicPartition("t", 0): 1})
     assert cluster.committed("g", "t", 0) is None
+    lost.cancel()
     await until(lambda: member.assignment() == ALL and alive(), "coming back")
     await until(lambda: member.engine.member_state.generation >= 1, "a new generation")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,17 @@ from aiokafka08 import (
     ConsumerRebalanceListener,
     TopicPartition,
 )
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka08.errors import InconsistentGroupProtocolError, KafkaTimeoutError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
-from aiokafka08.protocol.requests.groups import DescribeGroupsRequest
+from aiokafka08.protocol.requests.groups import (
+    DescribeGroupsRequest,
+    GroupProtocol,
+    JoinGroupRequest,
+)
 from aiokafka08.telemetry import Event, GroupJoined
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -317,3 +324,48 @@ async def test_group_survives_an_upgrade_of_its_broker(after: str) -> None:
                 ]
     finally:
         await asyncio.to_thread(cluster.close)
+
+
+@pytest.mark.release("0.9.0.1")
+async def test_start_names_a_coordinator_that_only_brokers_can_resolve(tmp_path: Path) -> None:
+    """A wrong advertised.host.name: the bootstrap address works, the advertised one doesn't."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()} kafka.internal\n")
+    cluster = RealCluster(
+        "0.9.0.1",
+        advertised_host="kafka.internal",
+        java_options=[f"-Djdk.net.hosts.file={hosts}"],  # for the brokers alone
+    )
+    advertised = cluster.planned_address(0).replace("127.0.0.1", "kafka.internal")
+    try:
+        await asyncio.to_thread(cluster.start)
+        await asyncio.to_thread(cluster.create_topic, "t", 1)
+        member = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            request_timeout_ms=3000,
+            start_timeout_ms=3000,
+        )
+        begin = asyncio.get_running_loop().time()
+        with pytest.raises(KafkaTimeoutError) as failure:
+            await member.start()
+        assert asyncio.get_running_loop().time() - begin < 15
+    finally:
+        await asyncio.to_thread(cluster.close)
+    text = str(failure.value)
+    assert "not joined within start_timeout_ms=3000" in text
+    assert f"The coordinator is node 0 at {advertised}, as the broker at 127.0.0.1:" in text
+
+
+async def test_group_of_kafka_connect_is_refused_by_its_kind(cluster: RealCluster) -> None:
+    topic, group = unique_name("t"), unique_name("g")
+    await asyncio.to_thread(cluster.create_topic, topic, 1)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+    async with OpenConsumer(**options) as client:
+        node_id = await CoordinatorLookup(client.router, group).node_id()
+        join = JoinGroupRequest(group, 10_000, "", "connect", [GroupProtocol("default", b"")])
+        assert not (await client.router.request(join, node_id=node_id)).error_code
+        member = AIOKafkaConsumer(topic, group_id=group, **options)
+        with pytest.raises(InconsistentGroupProtocolError, match=r"'connect'.*another group_id"):
+            await member.start()

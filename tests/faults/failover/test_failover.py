@@ -24,6 +24,7 @@ from tests.brokers.proxy import TcpProxy
 from tests.brokers.waiting import wait_for
 from tests.consumer.membership.other_clients import KafkaPythonMember, ScalaMember
 from tests.support.delivery_check import DeliveryCheck, ForeignMember
+from tests.support.zookeeper import UncheckedZookeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -276,7 +277,9 @@ async def test_a_rolling_restart_costs_a_group_no_message(
 
 def wait_member(cluster: RealCluster, group: str) -> None:
     """Wait until a group in ZooKeeper has a member that owns partitions."""
-    with temporary_session(cluster.zookeeper_connect, 10.0, "test.kazoo") as client:
+    with temporary_session(
+        UncheckedZookeeper(cluster.zookeeper_connect), 10.0, "test.kazoo"
+    ) as client:
         path = f"/consumers/{group}/owners/{group}/0"
         wait_for(lambda: client.exists(path) is not None, 60, "the member to own partitions")
 

@@ -564,7 +564,7 @@ STARTED = call("start", 1, "p")
     [
         ({"ready": True, "connections": 1}, False),
         ({"ready": True, "connections": 0}, True),
-        ({"ready": False, "connections": 2}, True),
+        ({"ready": False, "connections": 2}, False),
         ({"ready": False, "connections": 0}, False),
         ({"ready": False}, False),
         ({"ready": True, "expected": True}, False),

@@ -70,6 +70,15 @@ NEXT_LINES = {"0.8.0": "0.8.1", "0.8.1": "0.8.2", "0.8.2": "0.9", "0.9": "0.10"}
 _SLOW_LATENCY_MS = (100.0, 400.0)
 NOWHERE = "10.255.255.1"
 """An address at which nothing responds."""
+HALF_DEAD = {"10.255.255.2": b"", "10.255.255.3": b"HTTP/1.1 503 Service Unavailable\r\n\r\n"}
+"""Addresses of a balancer without a broker behind it, and what it sends before it closes."""
+_OTHER_ADDRESSES: list[tuple[str, ...]] = [
+    (),
+    (NOWHERE,),
+    (NOWHERE, "127.0.0.1"),
+    tuple(HALF_DEAD),
+    (*HALF_DEAD, NOWHERE, "127.0.0.1"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +473,7 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
         rng.random() < 0.3,
         tuple(
             sorted(
-                [*sends, *faults, *_retentions(seed), *_slow_readers(seed)],
+                [*sends, *faults, *_retentions(seed), *_slow_readers(seed), *_null_sets(seed)],
                 key=lambda step: step.at,
             )
         ),
@@ -540,6 +549,16 @@ def _slow_readers(seed: int) -> Iterator[Step]:
         yield Step(at, SlowReader(party, rng.choice([100.0, 1000.0, 5000.0]), for_s))
 
 
+def _null_sets(seed: int) -> Iterator[Step]:
+    """Let brokers refuse to convert messages in a fifth of the seeds, with null for the sets."""
+    rng = random.Random(f"null sets {seed}")
+    if rng.random() < 0.2:
+        at = round(rng.uniform(3, LENGTH_S - 15), 2)
+        then = Answer(rng.choice([35, 76]), null_sets=True)
+        node = rng.choice([None, *range(BROKERS)])
+        yield Step(at, Strike("FetchRequest", then, node, 1, rng.randint(1, 4)))
+
+
 def _reserve(seed: int) -> Iterator[Fault]:
     rng = random.Random(f"reserve {seed}")
     for _ in range(MIN_EFFECTIVE):
@@ -584,7 +603,7 @@ def _fault(rng: random.Random, line: str) -> Fault:
         lambda: MoveController(node),
         lambda: StaleMetadata(node, for_s),
         lambda: SkewClock(rng.choice([broker, client]), rng.choice([-3600.0, -2.0, 90.0]), for_s),
-        lambda: ChangeDns(node, rng.choice([(), (NOWHERE,), (NOWHERE, "127.0.0.1")]), for_s),
+        lambda: ChangeDns(node, rng.choice(_OTHER_ADDRESSES), for_s),
         RollSegments,
         lambda: Pause(rng.choice([broker, client]), for_s),
         lambda: Hold(for_s),

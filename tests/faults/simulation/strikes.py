@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from aiokafka08.testing.handlers import HANDLERS
@@ -301,11 +302,19 @@ class Strikes:
                     network.accept(broker)
             case p.ChangeDns(node, addresses, for_s):
                 host = self._cluster.nodes[node].host
+                port = self._cluster.nodes[node].port
                 with self._counted(fault, f"broker {node}"):
+                    half_dead = [
+                        await asyncio.start_server(partial(_send_and_close, sent), ip, port)
+                        for ip, sent in p.HALF_DEAD.items()
+                        if ip in addresses
+                    ]
                     network.dns[host] = list(addresses)
                     self._cluster.drop_connections(node)
                     await asyncio.sleep(for_s)
                     network.dns[host] = ["127.0.0.1"]
+                    for server in half_dead:
+                        server.close()
             case p.SlowLink(source, target, latency_ms, bytes_per_s, for_s):
                 with self._counted(fault, source, target):
                     network.set_link(source, target, Network(latency_ms, bytes_per_s))
@@ -340,3 +349,10 @@ class Strikes:
                 await asyncio.sleep(for_s)
                 zookeeper.latency_s = 0.0
                 self._fired(fault)
+
+
+def _send_and_close(
+    sent: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    writer.write(sent)
+    writer.close()

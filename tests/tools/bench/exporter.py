@@ -30,6 +30,7 @@ from aiokafka08._tools.monitoring.sampler import ClusterSampler
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka08.structs import TopicPartition
 from tests.brokers.cluster import RealCluster
+from tests.support.zookeeper import UncheckedZookeeper
 
 RELEASES = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "3.9.1")
 PER_TOPIC = 100
@@ -55,7 +56,7 @@ async def fill(cluster: RealCluster, partitions: int, groups: int) -> None:
 
 def fill_zookeeper(connect: str, tps: list[TopicPartition], groups: int) -> None:
     """Write the nodes that Scala consumers of 0.8 write."""
-    with temporary_session(connect, 30, "bench") as client:
+    with temporary_session(UncheckedZookeeper(connect), 30, "bench") as client:
         for number in range(groups):
             group = f"/consumers/group-{number:02}/offsets"
             for topic in dict.fromkeys(tp.topic for tp in tps):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.protocol.hostile import DECOMPRESSED_LIMIT, MOST_SECONDS, Endured, bounded, memory_traced
-from tests.tools.fuzz import corpus
+from tests.tools.fuzz import corpus, worlds
 from tests.tools.fuzz.mutator import Mutator
 from tests.tools.fuzz.targets import TARGETS, Steps, Target
 
@@ -140,8 +140,6 @@ def limit_memory() -> None:
 
 def run_chunk(first: int, stop: int) -> Summary:
     """Run the examples of these numbers in this process."""
-    from tests.tools.fuzz import server
-
     summary, steps, seen = Summary(), Steps(), Endured()
     for number in range(first, stop):
         target, data = _mutator.example(number)
@@ -154,7 +152,7 @@ def run_chunk(first: int, stop: int) -> Summary:
             path = corpus.keep_finding(_folder, target.name, data)
             summary.findings.append(Finding(target.name, number, error, path))
     try:
-        server.finish()
+        worlds.end()
     except Exception:
         summary.findings.append(Finding("server", stop, traceback.format_exc(), None))
     summary.read, summary.errors = seen.values + seen.records, seen.errors + seen.corrupt
@@ -167,7 +165,7 @@ def run_one(
     """Run an example; return the traceback if it failed."""
     steps.longest_s = 0.0
     more_bytes, most_s = 8 * DECOMPRESSED_LIMIT + (4 << 20), MOST_SECONDS
-    if target.name == "server":
+    if target.name in ("server", "calls"):
         more_bytes += _SERVED_BYTES
         most_s += _SERVED_S_PER_MIB * len(data) / (1 << 20)
     try:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
-from tests.protocol.mutations import mutated, signed
+from tests.protocol.mutations import mutated, signed, wrapped
 from tests.tools.fuzz.targets import TARGETS, Target
 
 LARGE_BYTES = 1 << 20
@@ -17,6 +17,8 @@ LARGE_BYTES = 1 << 20
 _LARGE_ONE_IN = 2_000
 _SIGNED = 0.7
 """How often the CRCs of a mutated set are made right, which else end most reads early."""
+_WRAPPED = 0.3
+"""How often such a set is put into a wrapper."""
 
 
 def golden(target: Target) -> list[bytes]:
@@ -64,6 +66,8 @@ class Mutator:
             data = _enlarged(rng, target, data, pool)
         if target.kind == "set" and rng.random() < _SIGNED:
             data = signed(data)
+            if rng.random() < _WRAPPED:
+                data = wrapped(rng, data)
         return target, data
 
 

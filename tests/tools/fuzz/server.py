@@ -18,6 +18,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import LINES
 from aiokafka08.testing.simulation import World, simulate
 from tests.protocol.hostile import Endured
+from tests.tools.fuzz import worlds
 from tests.tools.fuzz.targets import Steps
 
 EXAMPLES_OF_A_WORLD = 200
@@ -95,6 +96,7 @@ _current: list[Broker] = []
 def serve(data: bytes, seen: Endured, steps: Steps) -> None:
     """Serve an example by the current broker."""
     if not _current:
+        worlds.begin(finish)
         _current.append(Broker(next(_numbers)))
     broker = _current[0]
     try:

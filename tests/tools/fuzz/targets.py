@@ -125,6 +125,12 @@ def _serve(data: bytes, seen: Endured, steps: Steps) -> None:
     serve(data, seen, steps)
 
 
+def _read_log(data: bytes, seen: Endured, steps: Steps) -> None:
+    from tests.tools.fuzz.calls import read_log
+
+    read_log(data, seen, steps)
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -132,6 +138,7 @@ TARGETS = {
         Target("response", "response", 5, _read_response),
         Target("client", "responses", 3, _read_responses),
         Target("server", "stream", 1, _serve),
+        Target("calls", "set", 0.05, _read_log),
         *(Target(f"set-{name}", "set", 4, _read_set(name)) for name in TWINS),
     )
 }

@@ -156,7 +156,7 @@ MUTANTS = (
         "a batch that is refused for its size is stored",
         "producer/outcome.py",
         "        case Action.SPLIT if messages > 1:\n"
-        "            return BatchDecision(Outcome.SPLIT, error)\n",
+        "            return BatchDecision(Outcome.SPLIT, error, too_large=True)\n",
         "        case Action.SPLIT if messages > 1:\n            return _STORED\n",
     ),
     Mutant(
@@ -291,8 +291,8 @@ MUTANTS = (
     Mutant(
         "committed offsets are ignored",
         "consumer/start_offsets.py",
-        "            if committed is not None:\n",
-        "            if committed is None and False:\n",
+        "            elif committed is not None:\n",
+        "            elif committed is None and False:\n",
     ),
     Mutant(
         "partitions begin 50 messages before the committed offset",

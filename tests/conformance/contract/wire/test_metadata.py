@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -101,6 +102,15 @@ def test_metadata_versions_and_layouts(target: Target, wire: WireClient, topic: 
 @on_lines(lambda line: line.name == "0.10")
 def test_metadata_v1_of_all_topics(target: Target, wire: WireClient, topic: str) -> None:
     assert topics_of(wire.request(MetadataRequest(None), 1))[topic] == (0, 3)
+
+
+@on_lines(lambda line: line.has_cluster_id)
+def test_metadata_v2_has_the_cluster_id(target: Target, wire: WireClient, topic: str) -> None:
+    response = wire.request(MetadataRequest([topic]), 2)
+    assert topics_of(response) == {topic: (0, 3)}
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}", response.cluster_id or "")
+    assert response.controller_id == 0
+    assert wire.request(MetadataRequest([]), 2).cluster_id == response.cluster_id
 
 
 # --- a cluster without topics ---------------------------------------------------------------------

@@ -34,6 +34,7 @@ from tests.conformance.contract.zookeeper.conftest import (
     simulated_and_real,
 )
 from tests.support.names import unique_name
+from tests.support.zookeeper import UncheckedZookeeper
 
 
 class Cluster(NamedTuple):
@@ -64,7 +65,7 @@ def cluster(request: pytest.FixtureRequest) -> Any:
 
 
 def _topic(cluster: Cluster, name: str) -> TopicNode | None:
-    return read_topic_nodes(cluster.connect, 10).get(name)
+    return read_topic_nodes(UncheckedZookeeper(cluster.connect), 10).get(name)
 
 
 def _has_leaders(cluster: Cluster, name: str, partitions: int) -> Callable[[], bool]:
@@ -78,7 +79,7 @@ def _has_leaders(cluster: Cluster, name: str, partitions: int) -> Callable[[], b
 
 
 def test_topic_is_created_extended_and_deleted(cluster: Cluster) -> None:
-    topics, name = TopicNodes(cluster.connect, 10), unique_name()
+    topics, name = TopicNodes(UncheckedZookeeper(cluster.connect), 10), unique_name()
     assert topics.broker_ids() == {0, 1, 2}
     topics.create_topic(name, {0: [1, 0], 1: [2, 1]}, {"max.message.bytes": "5000"})
     with pytest.raises(TopicAlreadyExistsError):
@@ -99,11 +100,15 @@ def test_topic_is_created_extended_and_deleted(cluster: Cluster) -> None:
 
 
 def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None:
-    topics, name, other = TopicNodes(cluster.connect, 10), unique_name(), unique_name()
+    topics, name, other = (
+        TopicNodes(UncheckedZookeeper(cluster.connect), 10),
+        unique_name(),
+        unique_name(),
+    )
     parents: set[str] = set()
 
     def creation() -> int | None:
-        found = read_topic_creations(cluster.connect, 10, name.__eq__)
+        found = read_topic_creations(UncheckedZookeeper(cluster.connect), 10, name.__eq__)
         assert set(found.topics) <= {name}
         parents.add(found.parent)
         return found.topics.get(name)
@@ -126,13 +131,13 @@ def test_creation_of_a_topic_lasts_until_it_is_deleted(cluster: Cluster) -> None
 
 
 def _delete(cluster: Cluster, name: str) -> None:
-    topics = TopicNodes(cluster.connect, 10)
+    topics = TopicNodes(UncheckedZookeeper(cluster.connect), 10)
     topics.request_deletion(name)
     cluster.ensemble.wait_for(lambda: topics.deletion_state(name) == (False, False))
 
 
 def test_settings_of_a_topic_are_changed(cluster: Cluster) -> None:
-    topics, name = TopicNodes(cluster.connect, 10), unique_name()
+    topics, name = TopicNodes(UncheckedZookeeper(cluster.connect), 10), unique_name()
     topics.create_topic(name, {0: [0]}, {})
     cluster.ensemble.wait_for(_has_leaders(cluster, name, 1))
     assert topics.overrides([name]) == {name: {}}
@@ -144,13 +149,15 @@ def test_settings_of_a_topic_are_changed(cluster: Cluster) -> None:
 
 def test_members_share_a_group_and_leave_it(cluster: Cluster) -> None:
     topic, group = unique_name(), unique_name("g")
-    TopicNodes(cluster.connect, 10).create_topic(topic, {0: [0], 1: [1]}, {})
+    TopicNodes(UncheckedZookeeper(cluster.connect), 10).create_topic(topic, {0: [0], 1: [1]}, {})
     cluster.ensemble.wait_for(_has_leaders(cluster, topic, 2))
     changes: list[None] = []
 
     def member(name: str) -> ScalaRegistry:
         client = cluster.ensemble.client()
-        return ScalaRegistry(client, cluster.connect, group, 10, lambda: changes.append(None), name)
+        return ScalaRegistry(
+            client, cluster.connect, group, 10, lambda: changes.append(None), name, lambda *_: None
+        )
 
     one, two = member("one"), member("two")
     assert one.register_and_read(frozenset({topic})).partitions == {topic: [0, 1]}
@@ -160,7 +167,7 @@ def test_members_share_a_group_and_leave_it(cluster: Cluster) -> None:
     first = TopicPartition(topic, 0)
     assert one.claim({first: f"{one.member}-0"}) is None
     assert two.claim({first: "x"}) == f"{topic}/0 is owned by '{one.member}-0'"
-    groups = GroupNodes(cluster.connect, 10, "c")
+    groups = GroupNodes(UncheckedZookeeper(cluster.connect), 10, "c")
     assert group in groups.names()
     [described] = groups.describe([group])
     assert sorted(found.member for found in described.members) == sorted([one.member, two.member])

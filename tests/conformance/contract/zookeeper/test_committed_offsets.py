@@ -28,6 +28,7 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.proxy import TcpProxy
 from tests.support.names import unique_name
+from tests.support.zookeeper import UncheckedZookeeper
 
 PLAIN = CommitIdentity()
 AWAY_S = 1.0
@@ -64,7 +65,8 @@ Play = Callable[[Scenario], None]
 def new_store(
     connect: str, group: str, check_session: Callable[[], None] = lambda: None
 ) -> StoreOnTrial:
-    return StoreOnTrial(connect, group, BrokerLine.V0_8_1, store_config(), check_session)
+    zookeeper = UncheckedZookeeper(connect)
+    return StoreOnTrial(zookeeper, group, BrokerLine.V0_8_1, store_config(), check_session)
 
 
 class SimulatedSite:

@@ -18,7 +18,9 @@ def test_member_created_in_next_session_is_deleted(
     """
     client, other = ensemble.client(), ensemble.client()
     group = ensemble.root.removeprefix("/")
-    registry = ScalaRegistry(client, "zookeeper:2181", group, SESSION_S, lambda: None, "c")
+    registry = ScalaRegistry(
+        client, "zookeeper:2181", group, SESSION_S, lambda: None, "c", lambda *_: None
+    )
     before, create_async = client.client_id, client.create_async
 
     def create_in_next_session(*arguments: Any, **options: Any) -> Any:

@@ -15,7 +15,9 @@ def test_member_tried_without_connection_is_registered_once() -> None:
     """Without a connection the session isn't known; taken for another one, it kept the old node."""
     ensemble = SimulatedEnsemble()
     client = ensemble.client()
-    registry = ScalaRegistry(client, "zookeeper:2181", "g", SESSION_S, lambda: None, "c")
+    registry = ScalaRegistry(
+        client, "zookeeper:2181", "g", SESSION_S, lambda: None, "c", lambda *_: None
+    )
     registry.register_and_read(TOPICS)
     ensemble.server.disconnect(1, [client])
     with pytest.raises(KafkaConnectionError):

@@ -178,7 +178,9 @@ def test_lost_zookeeper_response_leaves_one_registration(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    member = ScalaRegistry(registry, cluster.zookeeper_connect, group.name, 10, lambda: None, "c")
+    member = ScalaRegistry(
+        registry, cluster.zookeeper_connect, group.name, 10, lambda: None, "c", lambda *_: None
+    )
     if step == "_delete":
         member.register_and_read(frozenset({"elsewhere"}))
     lose = {step}

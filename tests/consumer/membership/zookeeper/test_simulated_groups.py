@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08 import AIOKafkaConsumer, TopicPartition, environment
+from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
+from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08.errors import CommitFailedError, KafkaUnavailableError
 from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing.simulation import World, simulate
+from tests.support.zookeeper import UncheckedZookeeper
 
 SESSION_S = 8.0
 WHOLE_TOPIC = {TopicPartition("t", 0)}
@@ -51,6 +56,72 @@ def test_member_without_share_releases_what_it_dropped() -> None:
             return owned
 
         assert world.run(scenario) == WHOLE_TOPIC
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "dual"])
+def test_bad_offset_node_stops_its_own_partition_only(
+    storage: OffsetsStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named once, however often it is read; once it is mended its partition goes on."""
+    with simulate(1, version="0.8.2") as world, caplog.at_level(logging.WARNING):
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 3)
+            for partition in range(3):
+                world.cluster.append("t", partition, [b"0", b"1"])
+            path = "/consumers/g/offsets/t/1"
+
+            def write(data: bytes) -> None:
+                with temporary_session(
+                    UncheckedZookeeper(world.zookeeper_connect), 10, "test"
+                ) as client:
+                    if client.exists(path) is None:
+                        client.create(path, data, makepath=True)
+                    client.set(path, data)
+
+            await environment.run_in_thread(write, b"garbage")
+            member = await start_member(
+                world, "a.example", auto_offset_reset="earliest", offsets_storage=storage
+            )
+            read = [await member.getone() for _ in range(4)]
+            assert {record.partition for record in read} == {0, 2}
+            await asyncio.sleep(60)
+            with pytest.raises(KafkaUnavailableError, match=f"the node {path} holds b'garbage'"):
+                await member.committed(TopicPartition("t", 1))
+            assert await member.committed(TopicPartition("t", 2)) is not None
+            await environment.run_in_thread(write, b"1")
+            late = await member.getone()
+            assert (late.partition, late.offset) == (1, 1)
+            await member.stop()
+
+        world.run(scenario)
+    named = [text for text in caplog.messages if "garbage" in text]
+    assert len(named) == 1
+    assert "topic 't', partition 1" in named[0]
+
+
+@pytest.mark.parametrize("pattern", ["Static", "", "white_list"])
+def test_foreign_registration_takes_part_in_the_group(pattern: str) -> None:
+    """As in Scala's TopicCount; the other members count its threads, too."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 2)
+            path, fields = "/consumers/g/ids/zz", {"subscription": {"t": 1, "no": 3}}
+            data = json.dumps({**fields, "pattern": pattern}).encode()
+
+            def register() -> None:
+                with temporary_session(
+                    UncheckedZookeeper(world.zookeeper_connect), 10, "test"
+                ) as client:
+                    client.create(path, data, makepath=True)
+
+            await environment.run_in_thread(register)
+            member = await start_member(world, "a.example")
+            assert member.assignment() == {TopicPartition("t", 0)}
+            await member.stop()
+
+        world.run(scenario)
 
 
 def test_partitions_claimed_during_connection_loss_are_read(

@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.bridge.target.refusals import (
+from aiokafka08.bridge.target.message_limits import (
     BATCH_BYTES,
     RECORD_BYTES,
     TargetLimits,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiokafka08.bridge.sink.refusal import RefusalSearch, RefusedOffset
+from aiokafka08.bridge.sink.refusal_search import RefusalSearch, RefusedOffset
 from aiokafka08.structs import TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

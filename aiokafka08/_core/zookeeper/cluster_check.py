@@ -1,0 +1,304 @@
+"""Decide whether a ZooKeeper is the one of a client's brokers.
+
+The nodes of another cluster look alike: a member would take that cluster's offsets and overwrite
+them, an admin client would delete its topics. So `session` lets a `ClusterZookeeper` decide each
+time that it has opened a session, and again after a lost one:
+
+- `/cluster/id` against the cluster id in the brokers' metadata, both of which exist from 0.10.1 on;
+- else `/brokers/ids/<id>` against the metadata: a broker agrees if both have its node id, with an
+  endpoint in common. Names and addresses that resolve alike are equal. Without a broker in the
+  metadata, as on 0.8 before the first topic (docs/brokers.md 4.1), the bootstrap addresses take
+  their place.
+
+`compare_clusters` is pure but for the resolution of names, which is an argument.
+
+Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
+else, the clusters were found to be the same, or nothing contradicts it and nothing can prove it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka08 import environment
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.results import results_of
+from aiokafka08.errors import KafkaTimeoutError, KafkaUnavailableError, ZookeeperMismatchError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+_log: Final = logging.getLogger("aiokafka08.net")
+_CLUSTER_ID: Final = "/cluster/id"
+_BROKERS: Final = "/brokers/ids"
+_TOPICS: Final = "/brokers/topics"
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
+_SHOWN: Final = 10
+"""How many brokers an error names."""
+
+Resolve = Callable[[str], Iterable[str]]
+"""Returns the addresses of a host's name."""
+
+
+class Agreement(enum.Enum):
+    """What a comparison of two clusters has shown."""
+
+    SAME = "nothing contradicts that they are the same"
+    PARTLY = "some brokers are the same, and each side has others"
+    UNKNOWN = "there is nothing to compare"
+    NONE = "they are different clusters"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """What identifies a cluster.
+
+    Attributes:
+        brokers: node id → endpoints.
+        cluster_id: None if it isn't known, or the brokers have none.
+        bootstrap: endpoints of some of the brokers, whose node ids aren't known.
+        has_topics: whether the cluster has topics.
+    """
+
+    brokers: Mapping[int, Collection[Address]]
+    cluster_id: str | None = None
+    bootstrap: Collection[Address] = ()
+    has_topics: bool = False
+
+    def __str__(self) -> str:
+        if not (self.brokers or self.bootstrap):
+            text = "no broker"
+        elif self.brokers:
+            shown = sorted(self.brokers.items())[:_SHOWN]
+            text = ", ".join(f"{node_id} at {_endpoints(where)}" for node_id, where in shown)
+            if (more := len(self.brokers) - len(shown)) > 0:
+                text = f"{text} and {more} more"
+        else:
+            text = f"a broker at {_endpoints(self.bootstrap)}"
+        return text if self.cluster_id is None else f"{text} (cluster id {self.cluster_id})"
+
+
+def compare_clusters(
+    brokers: ClusterIdentity, registered: ClusterIdentity, resolve: Resolve
+) -> Agreement:
+    """Return whether the brokers of a client are those that are registered in a ZooKeeper.
+
+    A broker that only one side has is no contradiction: it may be down, or have just started.
+
+    Args:
+        brokers: what their metadata says.
+        registered: what ZooKeeper has.
+        resolve: called only for two endpoints that could be one.
+    """
+    if brokers.cluster_id is not None and registered.cluster_id is not None:
+        same = brokers.cluster_id == registered.cluster_id
+        return Agreement.SAME if same else Agreement.NONE
+    if not registered.brokers:
+        return Agreement.NONE
+    if not brokers.brokers:
+        everywhere = [where for known in registered.brokers.values() for where in known]
+        if _meet(brokers.bootstrap, everywhere, resolve):
+            return Agreement.SAME
+        return Agreement.NONE if registered.has_topics else Agreement.UNKNOWN
+    common = {
+        node_id
+        for node_id, known in brokers.brokers.items()
+        if _meet(known, registered.brokers.get(node_id, ()), resolve)
+    }
+    if not common:
+        return Agreement.NONE
+    if brokers.brokers.keys() - common and registered.brokers.keys() - common:
+        return Agreement.PARTLY
+    return Agreement.SAME
+
+
+def _meet(some: Iterable[Address], others: Iterable[Address], resolve: Resolve) -> bool:
+    """Return whether two sets of endpoints have one in common."""
+    ports: dict[int, set[str]] = {}
+    for host, port in others:
+        ports.setdefault(port, set()).add(_plain(host))
+    candidates = [(_plain(host), ports[port]) for host, port in some if port in ports]
+    if any(host in hosts for host, hosts in candidates):
+        return True
+    return any(
+        not set(resolve(host)).isdisjoint(address for other in hosts for address in resolve(other))
+        for host, hosts in candidates
+    )
+
+
+def _plain(host: str) -> str:
+    """Return a host in one of the forms in which it is written: `[::1]` is `::1`."""
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _endpoints(endpoints: Iterable[Address]) -> str:
+    return "/".join(sorted(map(address_text, endpoints))) or "no known endpoint"
+
+
+def decode_cluster_id(data: bytes) -> str | None:
+    """Return the cluster id in the node `/cluster/id`; None if it holds none."""
+    try:
+        found = json.loads(data)["id"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, str) and found else None
+
+
+def decode_endpoints(data: bytes) -> frozenset[Address]:
+    """Return the endpoints in a broker's node; none if it can't be decoded.
+
+    Brokers without a plaintext endpoint write `"host":null,"port":-1`, and all of theirs into
+    `endpoints`, which brokers before 0.9 don't write.
+    """
+    try:
+        fields = json.loads(data)
+        texts = [str(text) for text in fields.get("endpoints") or ()]
+        host, port = fields.get("host"), fields.get("port")
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return frozenset()
+    found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
+    if isinstance(host, str) and host and type(port) is int and port > 0:
+        found.append((host, port))
+    return frozenset(found)
+
+
+def read_registered(client: KazooClient, deadline: float) -> ClusterIdentity:
+    """Return the cluster that is registered in a ZooKeeper. It blocks.
+
+    Args:
+        client: of an open session.
+        deadline: a time of `environment.monotonic()`.
+
+    Raises:
+        KafkaTimeoutError: ZooKeeper doesn't respond in time.
+    """
+    requests: dict[str, Any] = {
+        _CLUSTER_ID: client.get_async(_CLUSTER_ID),
+        _BROKERS: client.get_children_async(_BROKERS),
+        _TOPICS: client.exists_async(_TOPICS),
+    }
+    results = results_of(requests, deadline)
+    names = [name for name in results.get(_BROKERS, ()) if name.isdecimal()]
+    nodes = results_of(
+        {int(name): client.get_async(f"{_BROKERS}/{name}") for name in names}, deadline
+    )
+    cluster_id, topics = results.get(_CLUSTER_ID), results[_TOPICS]
+    return ClusterIdentity(
+        {node_id: decode_endpoints(data) for node_id, (data, _) in nodes.items()},
+        None if cluster_id is None else decode_cluster_id(cluster_id[0]),
+        has_topics=topics is not None and topics.numChildren > 0,
+    )
+
+
+class ClusterZookeeper:
+    """The ZooKeeper of a client, and the check that it is the one of its brokers.
+
+    Args:
+        router: knows the brokers.
+        connect: "host:port,host:port/chroot".
+        check: "refuse" or "warn", as `zookeeper_check`; None stands for "refuse".
+
+    Attributes:
+        connect: as given.
+    """
+
+    def __init__(self, router: Router, connect: str, check: str | None) -> None:
+        self.connect = connect
+        self._router = router
+        self._only_warns = check == "warn"
+        self._was_same = False
+        self._metadata_is_stale = False
+        self._warned: set[str] = set()
+
+    async def prepare(self, timeout_s: float) -> None:
+        """Learn the brokers, if none is known or those known were others than in ZooKeeper.
+
+        Raises:
+            KafkaTimeoutError: not within `timeout_s`.
+            NoBrokersAvailable: no broker responds.
+        """
+        metadata = self._router.metadata
+        if metadata.snapshot.brokers and not self._metadata_is_stale:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await metadata.fetch_all()
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"ZooKeeper {self.connect}: not compared with the brokers, which didn't respond "
+                f"within {timeout_s * 1000:.0f} ms"
+            ) from None
+        self._metadata_is_stale = False
+
+    def verify(self, client: KazooClient, timeout_s: float) -> bool:
+        """Compare ZooKeeper with the brokers. It blocks, in a thread.
+
+        Returns:
+            Whether the session needs no other comparison.
+
+        Raises:
+            ZookeeperMismatchError: it belongs to other brokers, or to none.
+            KafkaUnavailableError: it was the brokers' before, and names none of them now.
+            KafkaTimeoutError: ZooKeeper doesn't respond in time.
+        """
+        registered = read_registered(client, environment.monotonic() + timeout_s)
+        brokers = self._brokers()
+        agreement = compare_clusters(brokers, registered, environment.resolve)
+        match agreement:
+            case Agreement.SAME:
+                self._was_same = True
+            case Agreement.PARTLY:
+                self._was_same = True
+                self._warn(
+                    f"ZooKeeper {self.connect} registers {registered}; the brokers are {brokers}. "
+                    "Only some are the same: check that zookeeper_connect is the ZooKeeper, and "
+                    "the chroot, of the cluster"
+                )
+            case Agreement.UNKNOWN:
+                self._warn(
+                    f"ZooKeeper {self.connect} registers {registered}. Whether that is the cluster "
+                    f"of {brokers} isn't known yet, since the brokers have no topic"
+                )
+            case Agreement.NONE:
+                self._refuse(brokers, registered)
+        return agreement is not Agreement.UNKNOWN
+
+    def _brokers(self) -> ClusterIdentity:
+        snapshot = self._router.metadata.snapshot
+        return ClusterIdentity(
+            {node_id: [(one.host, one.port)] for node_id, one in snapshot.brokers.items()},
+            snapshot.cluster_id,
+            self._router.config.bootstrap,
+        )
+
+    def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
+        self._metadata_is_stale = True
+        if self._was_same and not registered.brokers:
+            raise KafkaUnavailableError(
+                f"ZooKeeper {self.connect} names no live broker now. The brokers register again "
+                "once they reach it"
+            )
+        text = (
+            f"ZooKeeper {self.connect} isn't that of the brokers: it registers {registered}; the "
+            f"brokers are {brokers}. "
+        )
+        if not self._only_warns:
+            raise ZookeeperMismatchError(
+                f"{text}Check zookeeper_connect, its chroot, and bootstrap_servers. If something "
+                "on the way translates the brokers' addresses (NAT, a proxy), set "
+                "zookeeper_check='warn'"
+            )
+        self._warn(f"{text}It is used all the same, by zookeeper_check='warn'")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s: %s", self._router.config.client_id, text)

@@ -1,0 +1,195 @@
+"""`start()` of a group's member ends after `start_timeout_ms` and says why, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
+from aiokafka08.consumer.membership.broker_group import LEAVE_TIMEOUT_S
+from aiokafka08.errors import (
+    GroupCoordinatorNotAvailableError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.groups import (
+    GroupCoordinatorRequest,
+    GroupProtocol,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka08.testing import Answer, Close, Hang
+from aiokafka08.testing.simulation import World, simulate
+from tests.support.clients import OpenConsumer
+
+pytestmark = pytest.mark.fast
+
+LIMIT_MS = 3000
+Break = Callable[[World], object]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with simulate(1, version="0.9", brokers=1, topics={"t": 1}) as world:
+        yield world
+
+
+def new_member(world: World, **options: Any) -> AIOKafkaConsumer[Any, Any]:
+    return AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=world.cluster.bootstrap_servers,
+        group_id="g",
+        **{"start_timeout_ms": LIMIT_MS, **options},
+    )
+
+
+async def failure_of_start(world: World, **options: Any) -> tuple[KafkaError, float]:
+    """Return the error, and the seconds until it came."""
+    begin = asyncio.get_running_loop().time()
+    async with asyncio.timeout(1000):
+        with pytest.raises(KafkaError) as caught:
+            await new_member(world, **options).start()
+    return caught.value, asyncio.get_running_loop().time() - begin
+
+
+def vanish(world: World) -> None:
+    """Advertise an address on which nothing responds, not even by a refusal."""
+    world.network.dns["lost.example"] = ["10.9.9.9"]
+    world.cluster.advertise(0, "lost.example")
+
+
+@pytest.mark.parametrize("request_timeout_ms", [LIMIT_MS, 40_000])
+@pytest.mark.parametrize(
+    ("wrong", "address", "reason"),
+    [
+        (lambda world: world.cluster.advertise(0, "kafka.internal"), "kafka.internal:9092", "name"),
+        (lambda world: world.cluster.advertise(0, port=1234), "kafka0:1234", "refused"),
+        (vanish, "lost.example:9092", "no connection within"),
+    ],
+    ids=["unresolvable", "refusing", "silent"],
+)
+def test_unreachable_coordinator_ends_the_start(
+    world: World, wrong: Break, address: str, reason: str, request_timeout_ms: int
+) -> None:
+    """The broker at the bootstrap address names it, and responds itself."""
+
+    async def scenario() -> tuple[KafkaError, float]:
+        wrong(world)
+        return await failure_of_start(world, request_timeout_ms=request_timeout_ms)
+
+    error, seconds = world.run(scenario)
+    assert isinstance(error, KafkaTimeoutError)
+    assert seconds == pytest.approx(LIMIT_MS / 1000, abs=0.2)
+    for part in (
+        "group 'g': not joined within start_timeout_ms=3000",
+        f"{address}: ",
+        reason,
+        f"The coordinator is node 0 at {address}, as the broker at kafka0:9092 says",
+        "advertised.listeners",
+    ):
+        assert part.lower() in str(error).lower()
+
+
+@pytest.mark.parametrize("request_class", [JoinGroupRequest, SyncGroupRequest])
+@pytest.mark.parametrize(
+    ("effect", "reason"),
+    [
+        (Answer(14), "GroupLoadInProgressError"),
+        (Answer(16), "NotCoordinatorForGroupError"),
+        (Answer(15), "GroupCoordinatorNotAvailableError"),
+        (Answer(25), "UnknownMemberIdError"),
+        (Close(), "closed by the broker"),
+    ],
+    ids=repr,
+)
+def test_each_refusal_of_the_first_join_ends_the_start(
+    world: World, request_class: type[Any], effect: Any, reason: str
+) -> None:
+    """A JoinGroup as another member waits for the session of the member that it was before."""
+
+    async def scenario() -> tuple[KafkaError, float]:
+        world.cluster.fault(request_class, then=effect, times=None)
+        return await failure_of_start(world, session_timeout_ms=6000)
+
+    error, seconds = world.run(scenario)
+    waits_s = 6 if (request_class, effect) == (SyncGroupRequest, Answer(25)) else 0
+    assert LIMIT_MS / 1000 - 0.2 < seconds < LIMIT_MS / 1000 + 0.2 + waits_s
+    assert reason in str(error)
+    assert "not joined within start_timeout_ms=3000" in str(error)
+
+
+def test_lookup_that_fails_ends_the_start(world: World) -> None:
+    """By `start_timeout_ms`, be it shorter or longer than `request_timeout_ms`."""
+
+    async def scenario() -> None:
+        world.cluster.fault(GroupCoordinatorRequest, then=Answer(15), times=None)
+        for request_timeout_ms in (1000, 40_000):
+            error, seconds = await failure_of_start(world, request_timeout_ms=request_timeout_ms)
+            assert isinstance(error, GroupCoordinatorNotAvailableError)
+            assert seconds == pytest.approx(LIMIT_MS / 1000, abs=1.2)
+
+    world.run(scenario)
+
+
+def test_start_waits_for_the_other_members_of_a_rebalance(world: World) -> None:
+    """These aren't errors: a member that is busy holds the group up for its session timeout."""
+
+    async def scenario() -> None:
+        options = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 10_000}
+        async with new_member(world, **options):
+            begin = world.virtual_s
+            with world.process("late"):
+                late = new_member(world, **options)
+                await asyncio.create_task(late.start())
+            assert world.virtual_s - begin > 2 * LIMIT_MS / 1000
+            await late.stop()
+
+    world.run(scenario)
+
+
+def test_coordinator_that_comes_in_time_is_joined(world: World) -> None:
+    async def scenario() -> None:
+        world.cluster.advertise(0, "kafka.internal")
+        world.call_later(2, world.cluster.advertise, 0)
+        async with new_member(world) as member:
+            assert len(member.assignment()) == 1
+
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("effect", [Answer(14), Answer(15), Hang(), Close()], ids=repr)
+@pytest.mark.parametrize("request_timeout_ms", [LIMIT_MS, 40_000])
+def test_unknown_committed_offsets_end_the_start(
+    world: World, effect: Any, request_timeout_ms: int
+) -> None:
+    async def scenario() -> tuple[KafkaError, float]:
+        world.cluster.fault(OffsetFetchRequest, then=effect, times=None)
+        return await failure_of_start(world, request_timeout_ms=request_timeout_ms)
+
+    error, seconds = world.run(scenario)
+    assert isinstance(error, KafkaTimeoutError)
+    assert LIMIT_MS / 1000 - 0.3 < seconds < LIMIT_MS / 1000 + 0.3 + LEAVE_TIMEOUT_S
+    assert "group 'g': committed offsets unknown after start_timeout_ms=3000" in str(error)
+
+
+def test_group_of_another_kind_is_named(world: World) -> None:
+    """Kafka Connect has groups with the same requests; the error code alone doesn't tell."""
+
+    async def scenario() -> None:
+        async with OpenConsumer(bootstrap_servers=world.cluster.bootstrap_servers) as client:
+            node_id = await CoordinatorLookup(client.router, "g").node_id()
+            join = JoinGroupRequest("g", 10_000, "", "connect", [GroupProtocol("default", b"")])
+            assert not (await client.router.request(join, node_id=node_id)).error_code
+            error, _ = await failure_of_start(world)
+            assert isinstance(error, InconsistentGroupProtocolError)
+            assert "'connect'" in str(error)
+            assert "another group_id" in str(error)
+            assert "partition_assignment_strategy" not in str(error)
+
+    world.run(scenario)

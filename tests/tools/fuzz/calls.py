@@ -1,0 +1,255 @@
+"""A log with mutated bytes, read by each call of a client: no byte is lost, and each call ends.
+
+An example is the log of a partition of an embedded broker in a simulation. A consumer reads it by
+each of its calls, and a range reader as the command line, Spark and the bridge do. After an error
+they go on at its `next_offset`. `tests.protocol.accounting` has the rule; time is virtual, so that
+a call that waits for ever takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_router import router_config
+from aiokafka08._tools.cli.moving.read_plan import OffsetSpan, PartitionRange
+from aiokafka08._tools.cli.moving.read_records import read_bounded
+from aiokafka08.errors import CorruptRecordException, KafkaError, RecordTooLargeError
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, Columns
+from aiokafka08.structs import LAST_OFFSET, TopicPartition
+from aiokafka08.telemetry import Telemetry
+from aiokafka08.testing.simulation import World, simulate
+from tests.protocol.accounting import Raised, account, ends_in_damage, whole_entries
+from tests.protocol.hostile import Endured
+from tests.tools.fuzz import worlds
+from tests.tools.fuzz.targets import Steps
+
+EXAMPLES_OF_A_WORLD = 200
+_LINES = ("0.8.2", "0.9")
+"""Lines of brokers that return a log's bytes unchanged."""
+_PATIENCE_S = 300.0
+"""Virtual seconds after which a call counts as one that never ends."""
+_THREAD_S = 1.0
+"""Virtual seconds until the simulated threads, which have opened wrappers, have ended."""
+_MOST_ERRORS = 30
+_OPTIONS = {"request_timeout_ms": 60_000, "retry_backoff_ms": 20}
+
+
+class NeverEnds(AssertionError):
+    """A call has returned neither the rest of a log nor an error."""
+
+
+class _Row(NamedTuple):
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+Take = Callable[[], Awaitable[list[Any]]]
+
+
+class Logs:
+    """A world whose topic has a partition for each example."""
+
+    def __init__(self, number: int) -> None:
+        self._stack = ExitStack()
+        self._world: World = self._stack.enter_context(
+            simulate(
+                number,
+                brokers=1,
+                version=_LINES[number % len(_LINES)],
+                topics={"t": EXAMPLES_OF_A_WORLD},
+            )
+        )
+        self.read = 0
+
+    def read_log(self, data: bytes, seen: Endured, steps: Steps) -> None:
+        """Store an example, read it by each call, and account for its bytes."""
+        tp = TopicPartition("t", self.read)
+        self.read += 1
+        last = max((entry.offset for entry in whole_entries(data)), default=-1)
+        end = min(max(last, -1) + 1 + ends_in_damage(data), LAST_OFFSET)
+        self._world.cluster.append_raw(*tp, data, next_offset=end)
+        with steps.step():
+            self._world.run(self._read_by_each_call, tp, data, end, seen)
+
+    async def _read_by_each_call(
+        self, tp: TopicPartition, data: bytes, end: int, seen: Endured
+    ) -> None:
+        servers = self._world.cluster.bootstrap_servers
+        consumer = AIOKafkaConsumer[bytes, bytes](
+            bootstrap_servers=servers,
+            fetch_max_wait_ms=30_000,
+            auto_offset_reset="none",
+            **_OPTIONS,
+        )
+        consumer.assign([tp])
+        async with consumer, _routed(servers) as router:
+            for name, take in _takes(consumer):
+                read_from = partial(_take_all, consumer, tp, take)
+                await _check(name, read_from, tp, data, end, seen)
+            for name, as_columns in (("range", False), ("range as columns", True)):
+                read_from = partial(_read_range, router, tp, as_columns)
+                await _check(name, read_from, tp, data, end, seen)
+        await asyncio.sleep(_THREAD_S)
+
+    def close(self) -> None:
+        """End the world."""
+        self._stack.close()
+
+
+def _takes(consumer: AIOKafkaConsumer[bytes, bytes]) -> list[tuple[str, Take]]:
+    async def getone() -> list[Any]:
+        return [await consumer.getone()]
+
+    async def iterate() -> list[Any]:
+        return [await anext(aiter(consumer))]
+
+    async def getmany(max_records: int | None) -> list[Any]:
+        got = await consumer.getmany(timeout_ms=1000, max_records=max_records)
+        return [record for records in got.values() for record in records]
+
+    async def arrow(max_records: int | None) -> list[Any]:
+        batch = await consumer.getmany_arrow(timeout_ms=1000, max_records=max_records)
+        columns = [batch[name].to_pylist() for name in _Row._fields]
+        return list(map(_Row, *columns))
+
+    return [
+        ("getone", getone),
+        ("iteration", iterate),
+        *((f"getmany of {count}", partial(getmany, count)) for count in (None, 1, 2)),
+        *((f"getmany_arrow of {count}", partial(arrow, count)) for count in (None, 1)),
+    ]
+
+
+async def _check(
+    name: str,
+    read_from: Callable[[int, int, list[Any]], Awaitable[None]],
+    tp: TopicPartition,
+    data: bytes,
+    end: int,
+    seen: Endured,
+) -> None:
+    """Read by one call to the end of the log; `read_from` appends what it returns to a list."""
+    records: list[Any] = []
+    raised: list[Raised] = []
+    start: int | None = 0
+    try:
+        while start is not None and start < end and len(raised) < _MOST_ERRORS:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await read_from(start, end, records)
+                start = None
+            except KafkaError as error:
+                start = _note(error, raised, start)
+    except TimeoutError:
+        raise NeverEnds(f"{name}, from {start} on, after {records} and {raised}") from None
+    seen.records += len(records)
+    seen.corrupt += len(raised)
+    if len(raised) < _MOST_ERRORS:
+        try:
+            account(data, records, raised, 0, limit=DEFAULT_MAX_DECOMPRESSED_BYTES)
+        except AssertionError as error:
+            error.add_note(f"{name}: {records}, {raised}")
+            raise
+
+
+def _note(error: KafkaError, raised: list[Raised], start: int) -> int | None:
+    """Note what an error covers; return where to go on, or None."""
+    offset, next_offset = start, None
+    if isinstance(error, CorruptRecordException):
+        next_offset = error.next_offset
+    if isinstance(error, CorruptRecordException | RecordTooLargeError):
+        offset = start if error.offset is None else error.offset
+    raised.append(Raised.at(offset, next_offset))
+    return next_offset
+
+
+async def _take_all(
+    consumer: AIOKafkaConsumer[bytes, bytes],
+    tp: TopicPartition,
+    take: Take,
+    start: int,
+    end: int,
+    records: list[Any],
+) -> None:
+    consumer.seek(tp, start)
+    while await consumer.position(tp) < end:
+        records += await take()
+
+
+async def _read_range(
+    router: Router, tp: TopicPartition, as_columns: bool, start: int, end: int, records: list[Any]
+) -> None:
+    one = PartitionRange(tp, start, end, OffsetSpan(0, end))
+    async with aclosing(read_bounded(router, [one], as_columns=as_columns)) as batches:
+        async for _, batch in batches:
+            records += _rows(batch) if isinstance(batch, Columns) else batch
+
+
+def _rows(columns: Columns) -> list[_Row]:
+    count = len(columns)
+    offsets = memoryview(columns.column_offset().data).cast("B").cast("q").tolist()
+    fields = [
+        pa.BinaryArray.from_buffers(
+            pa.binary(), count, [None if one is None else pa.py_buffer(one) for one in column[:3]]
+        ).to_pylist()
+        for column in (columns.column_key(), columns.column_value())
+    ]
+    return list(map(_Row, offsets, *fields))
+
+
+@asynccontextmanager
+async def _routed(servers: str) -> AsyncIterator[Router]:
+    router = Router(
+        router_config(
+            {
+                "bootstrap_servers": servers,
+                "client_id": "ranges",
+                "metadata_max_age_ms": 60_000,
+                "connections_max_idle_ms": 60_000,
+                **_OPTIONS,
+            }
+        ),
+        Telemetry(),
+    )
+    await router.start()
+    try:
+        await router.metadata.wait_for_topic("t", timeout_s=5)
+        yield router
+    finally:
+        await router.stop()
+
+
+_numbers = itertools.count()
+_current: list[Logs] = []
+
+
+def read_log(data: bytes, seen: Endured, steps: Steps) -> None:
+    """Read an example by each call in the current world."""
+    if not _current:
+        worlds.begin(finish)
+        _current.append(Logs(next(_numbers)))
+    logs = _current[0]
+    try:
+        logs.read_log(data, seen, steps)
+    except BaseException:
+        _current.clear()
+        logs.close()
+        raise
+    if logs.read >= EXAMPLES_OF_A_WORLD:
+        finish()
+
+
+def finish() -> None:
+    """End the current world, if there is one."""
+    while _current:
+        _current.pop().close()
