@@ -15,12 +15,12 @@ from typing import Final
 
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._core.ranges.next_fetch import fetch_error
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaProtocolError,
     LeaderNotAvailableError,
     UnknownError,
-    broker_error,
 )
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import (
@@ -73,7 +73,7 @@ async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int
         fetched = await _fetch(router, tp, offset)
         if not fetched.error_code:
             break
-        error = broker_error(fetched.error_code, f"fetch of {tp.topic}/{tp.partition} at {offset}")
+        error = fetch_error(tp, offset, fetched.error_code)
         if not isinstance(error, UnknownError):
             raise error
         if not tries_left:
