@@ -97,7 +97,9 @@ def messages_of(
         if data[entry.pos : entry.stop] in seen or (not follows_offsets and entry.offset < lowest):
             continue
         seen.add(data[entry.pos : entry.stop])
-        yield from _messages_at(data, entry, entry.offset, (lowest, limit), 0)
+        for message in _messages_at(data, entry, entry.offset, (lowest, limit), 0):
+            # One whose offset falls is missed at the offset after the entry before.
+            yield message if entry.offset >= lowest else message._replace(covered_by=lowest)
         if entry.offset >= start:
             lowest = max(lowest, entry.offset + 1)
 

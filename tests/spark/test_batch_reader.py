@@ -293,6 +293,21 @@ def test_corrupt_message_raises_with_its_offset(spark: Any, cluster: EmbeddedClu
     assert found(around) == values(0, 4, 6)
 
 
+@pytest.mark.full
+def test_cut_off_set_in_a_wrapper_raises_with_its_offset(
+    spark: Any, cluster: EmbeddedCluster
+) -> None:
+    from aiokafka08.protocol.compression import compress
+    from aiokafka08.protocol.message_set import encode_entry
+
+    fill(cluster, [3])
+    inside = encode_entry(3, None, b"whole") + encode_entry(4, None, b"cut off")[:-1]
+    value = compress(Codec.GZIP, inside)
+    cluster.append_raw("t", 0, encode_entry(4, None, value, attributes=Codec.GZIP), next_offset=5)
+    with pytest.raises(Exception, match="partition 0, offset 4: it is cut off within its wrapper"):
+        reading(spark, cluster).collect()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from aiokafka08._tools.cli.moving import consuming
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
@@ -454,6 +456,20 @@ def test_group_of_0_8_names_the_option_for_zookeeper(
     done = cli("kcat", *at, "-G", "g", "orders", "-e")
     assert done.code == 1
     assert done.err.endswith(f"{what}-X zookeeper.connect=host:2181/chroot{how}")
+
+
+@pytest.mark.parametrize("flags", [["--exit"], [], ["--group", "g"]])
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 2})
+def test_cut_off_set_in_a_wrapper_ends_consume(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str], flags: list[str]
+) -> None:
+    inside = encode_entry(0, None, b"0") + encode_entry(1, None, b"cut off")[:-1]
+    value = compress(Codec.GZIP, inside)
+    wrapper = encode_entry(1, None, value, attributes=Codec.GZIP)
+    kafka_cluster.append_raw("orders", 1, wrapper, next_offset=2)
+    read = cli("consume", "orders", *at, "--from", "beginning", *flags)
+    assert (read.code, read.out) == (1, b"0\n")
+    assert "partition 1, offset 1: it is cut off within its wrapper" in read.err
 
 
 @pytest.mark.parametrize("flags", [["--exit"], [], ["--group", "g"]])

@@ -31,7 +31,6 @@ from aiokafka08.testing.simulation import World, simulate
 from tests.protocol.accounting import Raised, account, ends_in_damage, whole_entries
 from tests.protocol.hostile import Endured
 from tests.tools.fuzz import worlds
-from tests.tools.fuzz.targets import Steps
 
 EXAMPLES_OF_A_WORLD = 200
 _LINES = ("0.8.2", "0.9")
@@ -72,15 +71,14 @@ class Logs:
         )
         self.read = 0
 
-    def read_log(self, data: bytes, seen: Endured, steps: Steps) -> None:
+    def read_log(self, data: bytes, seen: Endured) -> None:
         """Store an example, read it by each call, and account for its bytes."""
         tp = TopicPartition("t", self.read)
         self.read += 1
         last = max((entry.offset for entry in whole_entries(data)), default=-1)
         end = min(max(last, -1) + 1 + ends_in_damage(data), LAST_OFFSET)
         self._world.cluster.append_raw(*tp, data, next_offset=end)
-        with steps.step():
-            self._world.run(self._read_by_each_call, tp, data, end, seen)
+        self._world.run(self._read_by_each_call, tp, data, end, seen)
 
     async def _read_by_each_call(
         self, tp: TopicPartition, data: bytes, end: int, seen: Endured
@@ -231,14 +229,14 @@ _numbers = itertools.count()
 _current: list[Logs] = []
 
 
-def read_log(data: bytes, seen: Endured, steps: Steps) -> None:
+def read_log(data: bytes, seen: Endured) -> None:
     """Read an example by each call in the current world."""
     if not _current:
         worlds.begin(finish)
         _current.append(Logs(next(_numbers)))
     logs = _current[0]
     try:
-        logs.read_log(data, seen, steps)
+        logs.read_log(data, seen)
     except BaseException:
         _current.clear()
         logs.close()

@@ -32,6 +32,8 @@ _MOST_FINDINGS = 10
 """How many findings of a process are kept and reported."""
 _SERVED_S_PER_MIB = 30.0
 """CPU time for small requests: a broker works on them in turns, of which each is a step."""
+_CALLS = 10
+"""An example of `calls` is read so often, and again after each error."""
 _SERVED_BYTES = 32 << 20
 """What a simulated broker and its network may take for an example, beyond its input."""
 
@@ -168,6 +170,8 @@ def run_one(
     if target.name in ("server", "calls"):
         more_bytes += _SERVED_BYTES
         most_s += _SERVED_S_PER_MIB * len(data) / (1 << 20)
+    if target.name == "calls":
+        most_s *= _CALLS
     try:
         with ExitStack() as stack:
             if traced:

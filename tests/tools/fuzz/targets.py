@@ -128,7 +128,7 @@ def _serve(data: bytes, seen: Endured, steps: Steps) -> None:
 def _read_log(data: bytes, seen: Endured, steps: Steps) -> None:
     from tests.tools.fuzz.calls import read_log
 
-    read_log(data, seen, steps)
+    read_log(data, seen)
 
 
 TARGETS = {
