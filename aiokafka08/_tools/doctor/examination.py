@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
 from aiokafka08._tools.doctor.finding import Finding, FindingCode, in_order
-from aiokafka08._tools.doctor.group_health import beyond_end, idle_lag, near_retention, overtaken
+from aiokafka08._tools.doctor.group_health import (
+    NextReadable,
+    beyond_end,
+    hidden_by_damage,
+    idle_lag,
+    near_retention,
+    overtaken,
+)
 from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
 from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
 from aiokafka08._tools.doctor.settings import (
@@ -43,6 +50,7 @@ class Examination:
         releases: the brokers' releases by node id; those that weren't found are left out.
         formats: per topic the message formats that were sampled.
         searches: per partition the measured cost of the broker's search.
+        damaged: committed offsets that damage hides, each with the next readable offset.
         scans: the keys at the beginning of compacted logs, at both times.
     """
 
@@ -53,6 +61,7 @@ class Examination:
     releases: Mapping[int, str] = field(default_factory=dict)
     formats: Mapping[str, Collection[int]] = field(default_factory=dict)
     searches: Mapping[TopicPartition, SearchCost] = field(default_factory=dict)
+    damaged: Mapping[TopicPartition, NextReadable] = field(default_factory=dict)
     scans: tuple[KeyScans, KeyScans] = field(default_factory=lambda: ({}, {}))
 
     @property
@@ -79,6 +88,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from unknown_settings(last)
     yield from idle_lag(first, last)
     yield from overtaken(first, last)
+    yield from hidden_by_damage(seen.damaged, first)
     yield from formats(seen.formats, last, seen.releases)
     yield from large_sets(seen.searches)
     for error in dict.fromkeys((*first.errors, *last.errors)):

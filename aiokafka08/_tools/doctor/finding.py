@@ -57,6 +57,11 @@ class FindingCode(enum.Enum):
         Severity.CRITICAL,
         "fewer replicas are in sync than min.insync.replicas: acks=all writes are refused",
     )
+    DAMAGED_LOG = (
+        "damaged-log",
+        Severity.CRITICAL,
+        "damage in the log hides a group's next message",
+    )
     MIN_ISR_TOO_HIGH = (
         "min-isr-too-high",
         Severity.CRITICAL,

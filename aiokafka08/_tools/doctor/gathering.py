@@ -1,7 +1,8 @@
 """Look at a cluster, once or twice, for the rules.
 
 Invariant: only requests that read are sent, none by which a broker creates a topic, and none that
-leaves an error in a broker's log. That is why the lines of 0.8 aren't told apart.
+leaves an error in a broker's log, but where the log is damaged at a group's position. That is why
+the lines of 0.8 aren't told apart.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ async def look(
         releases = await logs.tell_0_8_apart(first, releases)
     formats = await logs.formats(first, releases)
     searches = await logs.searches(first)
-    seen = Examination(first, first, 0.0, has_zookeeper, releases, formats, searches)
+    damaged = await logs.damaged_positions(first)
+    seen = Examination(first, first, 0.0, has_zookeeper, releases, formats, searches, damaged)
     if watch_s is None:
         return seen
     scans = await logs.key_scans(first)

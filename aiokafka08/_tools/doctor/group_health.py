@@ -1,4 +1,4 @@
-"""Rules about groups: lag without members, and retention that overtakes a group.
+"""Rules about groups: lag without members, retention that overtakes a group, damage before it.
 
 Pure. A group is in use if it has members, or if it has committed other offsets between the samples:
 a consumer that uses `assign()` isn't a member. A group in both stores is in use if it is in one;
@@ -8,7 +8,7 @@ in ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from aiokafka08._tools.doctor.compaction import is_compacted
@@ -20,6 +20,9 @@ from aiokafka08.structs import TopicPartition
 
 HORIZON_S: Final = 24 * 3600.0
 """A group that retention overtakes within this time is a finding."""
+
+NextReadable = Mapping[int, int]
+"""Per offset that damage hides the next one that can be read."""
 
 
 def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
@@ -145,6 +148,25 @@ def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
                 "starts over by its auto.offset.reset",
                 "Decide where the group continues (aiokafka08 group reset)",
             )
+
+
+def hidden_by_damage(
+    damaged: Mapping[TopicPartition, NextReadable], cluster: ClusterSample
+) -> Iterator[Finding]:
+    """Find groups whose next message is hidden by damage in the log."""
+    for group in cluster.groups:
+        for tp, offset in sorted(group.committed.items()):
+            readable = damaged.get(tp, {}).get(offset)
+            if readable is not None:
+                yield Finding(
+                    FindingCode.DAMAGED_LOG,
+                    _where(group, tp),
+                    f"committed {offset:,}: the log is damaged there, and can be read again from "
+                    f"{readable:,} on",
+                    "Look at the disk of the leader. If a follower has the messages, let it lead; "
+                    f"else continue behind the damage (aiokafka08 group reset {group.group} "
+                    f"--to-offset {readable} --topic {tp.topic}:{tp.partition})",
+                )
 
 
 def _beyond(cluster: ClusterSample) -> Iterator[tuple[GroupSample, TopicPartition, int, int]]:

@@ -19,12 +19,18 @@ from aiokafka08._core.net.list_offsets import list_offsets_of_leader
 from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08._tools.doctor.compaction import KeyScan, is_compacted
+from aiokafka08._tools.doctor.group_health import NextReadable
 from aiokafka08._tools.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaError, UnknownError
 from aiokafka08.protocol.api import by_topic
-from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
+from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MessageSetReader,
+    summarize_set,
+)
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import TopicPartition
@@ -235,12 +241,57 @@ class LogSampler:
             if not isinstance(offsets, KafkaError) and 3 <= len(offsets) < _MANY_SEGMENTS
         }
 
+    # --- damage -----------------------------------------------------------------------------------
+
+    async def damaged_positions(
+        self, cluster: ClusterSample
+    ) -> Mapping[TopicPartition, NextReadable]:
+        """Find committed offsets whose message is hidden by damage in the log.
+
+        For a fetch there the broker may log an error, as it does for each fetch of the group.
+
+        Returns:
+            Per partition and committed offset the next offset that can be read.
+        """
+        unread: dict[int, dict[TopicPartition, set[int]]] = {}
+        for tp, leader, start, end in _readable(cluster):
+            offsets = {group.committed.get(tp, end) for group in cluster.groups}
+            if wanted := {offset for offset in offsets if start <= offset < end}:
+                unread.setdefault(leader, {})[tp] = wanted
+        damaged: dict[TopicPartition, dict[int, int]] = {}
+        for leader, of_leader in unread.items():
+            while of_leader:
+                positions = {tp: wanted.pop() for tp, wanted in of_leader.items()}
+                of_leader = {tp: wanted for tp, wanted in of_leader.items() if wanted}
+                fetched = await self._fetch_all(leader, positions, _HEAD_BYTES)
+                for tp, partition in fetched.items():
+                    if _hides_message(partition):
+                        await self._search(tp, positions[tp], damaged)
+        return damaged
+
+    async def _search(
+        self, tp: TopicPartition, offset: int, damaged: dict[TopicPartition, dict[int, int]]
+    ) -> None:
+        try:
+            readable = await find_readable(self._router, tp, offset)
+        except KafkaError:
+            return
+        if readable > offset:
+            damaged.setdefault(tp, {})[offset] = readable
+
     # --- fetches ----------------------------------------------------------------------------------
 
     async def _fetch(
         self, leader: int, offsets: dict[TopicPartition, int], size: int, *, wait_ms: int = 0
     ) -> dict[TopicPartition, FetchedPartition]:
         """Fetch from partitions of one leader; those that fail are left out."""
+        fetched = await self._fetch_all(leader, offsets, size, wait_ms=wait_ms)
+        return {tp: partition for tp, partition in fetched.items() if not partition.error_code}
+
+    async def _fetch_all(
+        self, leader: int, offsets: dict[TopicPartition, int], size: int, *, wait_ms: int = 0
+    ) -> dict[TopicPartition, FetchedPartition]:
+        """Fetch from partitions of one leader; nothing if the request fails."""
         request = FetchRequest(
             -1,
             wait_ms,
@@ -260,8 +311,15 @@ class LogSampler:
             TopicPartition(topic.topic, partition.partition): partition
             for topic in response.topics
             for partition in topic.partitions
-            if not partition.error_code
         }
+
+
+def _hides_message(fetched: FetchedPartition) -> bool:
+    """Return whether damaged bytes stand where a message should begin, for broker or client."""
+    if fetched.error_code:
+        return fetched.error_code == UnknownError.errno
+    head = summarize_set(fetched.message_set)
+    return bool(len(fetched.message_set)) and not head.whole_bytes and head.tail_size is None
 
 
 def _readable(cluster: ClusterSample) -> Iterator[tuple[TopicPartition, int, int, int]]:

@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._tools.doctor.examination import examine
-from aiokafka08._tools.doctor.finding import Finding
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -130,6 +130,23 @@ async def test_group_after_the_end_of_a_log_that_was_cut() -> None:
             assert told(await examined(cluster, nothing)) == [
                 ("offset-beyond-end", "group 'g' (kafka), topic 't', partition 0")
             ]
+
+
+@pytest.mark.parametrize("committed", [2, 3])
+async def test_group_in_front_of_damage(committed: int) -> None:
+    """Zeroed bytes stand at offset 2, in the set of 2 and 3: the next set begins at 4."""
+    async with EmbeddedCluster(version="0.9", topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"v"] * 2)
+        damaged = bytes(64) + encode_entry(3, None, b"v")
+        cluster.append_raw("t", 0, damaged, next_offset=4)
+        cluster.append("t", 0, [b"v"] * 2)
+        await commit(cluster, committed)
+        await commit(cluster, 1, "well")
+        findings = await examined(cluster)
+        [finding] = [found for found in findings if found.code is FindingCode.DAMAGED_LOG]
+        assert told([finding]) == [("damaged-log", "group 'g' (kafka), topic 't', partition 0")]
+        assert "can be read again from 4 on" in finding.why
+        assert "group reset g --to-offset 4 --topic t:0" in finding.action
 
 
 # --- messages -------------------------------------------------------------------------------------
