@@ -9,7 +9,6 @@ those of brokers up to 0.10 on a newer Java when they delete a topic of an earli
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from tests._core.net.conftest import MakeConfig, Recorder
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.log_entries import entries
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.every_line]
@@ -38,17 +38,6 @@ RELEASES = {
 RECONNECTS = 3
 PROBES_OF_0_8_0 = 2
 """How often a probe sends OffsetFetch to 0.8.0: a closed connection may have another reason."""
-
-
-CLIENT_HAS_GONE = ("\njava.io.IOException: Broken pipe", "\njava.io.IOException: Connection reset")
-TOPIC_IS_DELETED = "ERROR Error when freeing index buffer "
-
-
-def entries(log: str) -> list[str]:
-    """Return the entries of a log, stack traces included, but those of other clients and topics."""
-    found = re.findall(r"^\[.*\n(?:[^\[].*\n)*", log, flags=re.MULTILINE)
-    others = (*CLIENT_HAS_GONE, TOPIC_IS_DELETED)
-    return [one for one in found if not any(text in one for text in others)]
 
 
 class LogWatch:
@@ -68,22 +57,6 @@ class LogWatch:
 
     def _entries(self) -> list[str]:
         return entries(self._cluster.log(0)[self._start :])
-
-
-def test_errors_of_gone_clients_and_topics_are_left_out() -> None:
-    gone = (
-        "[2026-11-22 20:58:16,678] ERROR Closing socket for /127.0.0.1 because of error\n"
-        "java.io.IOException: Broken pipe\n\tat java.base/sun.nio.ch\n"
-    )
-    unknown = (
-        "[2026-11-22 20:58:17,001] ERROR Closing socket for /127.0.0.1 because of error\n"
-        "kafka.common.KafkaException: Wrong request type 9\n\tat kafka.api\n"
-    )
-    deleted = (
-        "[2026-11-27 04:58:02,040] ERROR Error when freeing index buffer (kafka.log.OffsetIndex)\n"
-        "java.lang.IllegalAccessException: class kafka.log.OffsetIndex\n\tat java.base/jdk\n"
-    )
-    assert entries(f"{gone}{unknown}{deleted}{gone}") == [unknown]
 
 
 @pytest.fixture

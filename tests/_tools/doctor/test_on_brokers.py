@@ -25,6 +25,7 @@ from tests._tools.doctor.samples import look_at, told
 from tests.brokers.broker import Broker
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.log_entries import entries
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
@@ -44,8 +45,8 @@ def without_a_trace(cluster: RealCluster) -> Iterator[None]:
     yield
     assert lasting_nodes(cluster) == nodes
     for node_id, length in logged.items():
-        lines = cluster.log(node_id)[length:].splitlines()
-        assert not [line for line in lines if COMPLAINT.search(line)]
+        logged_since = entries(cluster.log(node_id)[length:])
+        assert not [entry for entry in logged_since if COMPLAINT.search(entry.splitlines()[0])]
 
 
 def dangling(cluster: RealCluster) -> list[object]:
