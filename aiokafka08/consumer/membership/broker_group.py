@@ -50,6 +50,7 @@ from aiokafka08.consumer.membership.generation import (
 )
 from aiokafka08.consumer.membership.group_leader import assign_members, decode_members
 from aiokafka08.consumer.membership.heartbeat import Heartbeat
+from aiokafka08.consumer.membership.topic_search import TopicSearch
 from aiokafka08.consumer.membership.zookeeper_members import ZookeeperMembers
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -265,17 +266,13 @@ class BrokerGroup:
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        backoff = self._router.config.backoff()
+        search = TopicSearch(self._router)
         try:
             while self._error is None:
                 if self._needs_rejoin or self._generation is None:
                     await self._rebalance()
-                elif self._awaits_topics():
-                    self._router.metadata.request_refresh()
-                    await self._notifier.wait(asyncio.get_running_loop().time() + backoff.next())
                 else:
-                    backoff.reset()
-                    await self._notifier.wait()
+                    await self._notifier.wait(search.next_look(self._topics_to_watch()))
         except Exception as error:
             _log.error(
                 "%s: group %r: the membership failed",
@@ -291,18 +288,13 @@ class BrokerGroup:
         finally:
             await self._leave("failed")
 
-    def _awaits_topics(self) -> bool:
-        """Return whether this member leads, and a topic of a member doesn't exist yet.
+    def _topics_to_watch(self) -> Iterable[str]:
+        """Return the topics that this member divides; none if it doesn't lead.
 
-        Only the leader divides partitions, so it alone has to notice the topic soon: without a
-        group, and in ZooKeeper, that takes no `metadata_max_age_ms` either.
+        Only the leader has to notice soon that a topic exists: without a group, and in ZooKeeper,
+        that takes no `metadata_max_age_ms` either.
         """
-        generation, snapshot = self._generation, self._router.metadata.snapshot
-        return (
-            generation is not None
-            and generation.is_leader
-            and not all(snapshot.partitions(topic) for topic in self._assigned)
-        )
+        return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
