@@ -129,7 +129,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
             raises; then as long to reach the coordinator of the group, and as long to read the
             committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
-            needs more. None: `request_timeout_ms` (default None).
+            needs more. What other members take for a rebalance isn't limited. A coordinator that
+            accepts a JoinGroup or SyncGroup and doesn't respond looks the same: each is given up
+            after `session_timeout_ms` + `request_timeout_ms`, also after the end of this time.
+            None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on

@@ -151,7 +151,10 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited.
+        The time that other members take for the rebalance isn't limited. A coordinator that
+        accepts the request and doesn't respond looks the same: `start()` gives it up after
+        `session_timeout_ms` + `request_timeout_ms`, for JoinGroup and for SyncGroup each, so it
+        may end by that much after `start_timeout_ms`.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -258,6 +261,11 @@ class BrokerGroup:
         self._end_first_round()
         self._notifier.notify()
 
+    @property
+    def _is_starting(self) -> bool:
+        """Whether `start()` waits for the first assignment."""
+        return self._start_deadline < math.inf
+
     def _end_first_round(self) -> None:
         self._start_deadline = math.inf
         if self._first_round is not None and not self._first_round.done():
@@ -274,12 +282,13 @@ class BrokerGroup:
                 else:
                     await self._notifier.wait(search.next_look(self._topics_to_watch()))
         except Exception as error:
-            _log.error(
-                "%s: group %r: the membership failed",
-                self._router.config.client_id,
-                self._coordinator.group,
-                exc_info=error,
-            )
+            if not (self._is_starting and isinstance(error, KafkaError)):  # `start()` raises it
+                _log.error(
+                    "%s: group %r: the membership failed",
+                    self._router.config.client_id,
+                    self._coordinator.group,
+                    exc_info=error,
+                )
             self._fail(error)
         finally:
             self._heartbeat.cancel()
@@ -372,6 +381,7 @@ class BrokerGroup:
         backoff = config.backoff()
         last: KafkaError | None = None
         was_named = False  # a broker had named the coordinator when `last` was met
+        rejoins = False  # the last attempt ended with the order to join again
         while True:
             await self._refresh_topics()
             node_id: int | None = None
@@ -380,6 +390,7 @@ class BrokerGroup:
                 node_id = await self._coordinator.node_id(timeout_s=self._attempt_s())
                 # A limit of its own: JoinGroup may take long, since it waits for the other members.
                 await self._router.connection(node_id, Lane.JOIN, timeout_s=self._attempt_s())
+                begin = clock()
                 return await self._join_and_sync(node_id)
             except _JoinRefusedError as refused:
                 step, error = refused.step, refused.error
@@ -391,9 +402,11 @@ class BrokerGroup:
                     self._router.telemetry.emit(
                         GroupJoinFailed(self._coordinator.group, str(failure))
                     )
-            if step is NextStep.REJOIN:
-                backoff.reset()  # another member has joined or left meanwhile: the group works
-                continue
+            was_rejoin, rejoins = rejoins, step is NextStep.REJOIN
+            if rejoins:
+                # Another member has joined or left meanwhile. `start()` doesn't limit how long the
+                # coordinator waits for other members, only the pauses between the attempts.
+                self._start_deadline += clock() - begin
             # An attempt that the deadline cut short says less than the one before it.
             if last is None or clock() < self._start_deadline:
                 last, was_named = error, node_id is not None
@@ -403,6 +416,9 @@ class BrokerGroup:
                 self._member = NO_MEMBER
             if step is NextStep.FIND_COORDINATOR and node_id is not None:
                 self._coordinator.invalidate(node_id)
+            if rejoins and not was_rejoin:
+                backoff.reset()
+                continue  # at once, since other members wait; a pause follows the second in a row
             await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
     def _attempt_s(self) -> float:
