@@ -129,7 +129,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
             raises; then as long to reach the coordinator of the group, and as long to read the
             committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
-            needs more. None: `request_timeout_ms` (default None).
+            needs more. What other members take for a rebalance isn't limited. A coordinator that
+            accepts a JoinGroup or SyncGroup and doesn't respond looks the same: each is given up
+            after `session_timeout_ms` + `request_timeout_ms`, also after the end of this time.
+            None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -440,7 +443,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         With a `group_id` the group assigns a share of the partitions to this consumer; without one
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
-        it (`metadata_max_age_ms`).
+        it (`metadata_max_age_ms`), with `zookeeper_connect` and brokers of 0.8 at once. It looks
+        for a named topic that doesn't exist yet about once a second, later each five seconds.
 
         Args:
             topics: a list of names (default ()).

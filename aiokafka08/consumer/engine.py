@@ -54,6 +54,9 @@ from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced, join_names
 _log: Final = logging.getLogger("aiokafka08.consumer")
 _LOGGERS: Final = ("net", "consumer")
 
+FETCH_COMMITTED_PART: Final = 0.9
+"""The part of `start_timeout_ms` that one attempt to read the committed offsets may take."""
+
 
 class ConsumerEngine:
     """The assigned partitions of one consumer, with all that reads them; see the module.
@@ -190,7 +193,8 @@ class ConsumerEngine:
         )
         self.fetcher.start()
         net = router.config
-        fetch_s = min(net.request_timeout_s, net.start_timeout_s)
+        # An attempt ends before the start does, so that the error of the start can say why.
+        fetch_s = min(net.request_timeout_s, net.start_timeout_s * FETCH_COMMITTED_PART)
         self.start_offsets.start(store, fetch_s if subscription.by_topic else None)
         self.commits.start(store, self.membership)
         await self.membership.start()

@@ -147,7 +147,7 @@ class StartOffsets:
             for cursor in self._waiting
         ):
             if not await self._changed.wait(deadline):
-                return self._store_failure or KafkaTimeoutError("no response")
+                return self._store_failure or KafkaTimeoutError("the first attempt hasn't ended")
         self._fetch_s = None
         return None
 

@@ -50,6 +50,7 @@ from aiokafka08.consumer.membership.generation import (
 )
 from aiokafka08.consumer.membership.group_leader import assign_members, decode_members
 from aiokafka08.consumer.membership.heartbeat import Heartbeat
+from aiokafka08.consumer.membership.topic_search import TopicSearch
 from aiokafka08.consumer.membership.zookeeper_members import ZookeeperMembers
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -150,7 +151,10 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited.
+        The time that other members take for the rebalance isn't limited. A coordinator that
+        accepts the request and doesn't respond looks the same: `start()` gives it up after
+        `session_timeout_ms` + `request_timeout_ms`, for JoinGroup and for SyncGroup each, so it
+        may end by that much after `start_timeout_ms`.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -257,6 +261,11 @@ class BrokerGroup:
         self._end_first_round()
         self._notifier.notify()
 
+    @property
+    def _is_starting(self) -> bool:
+        """Whether `start()` waits for the first assignment."""
+        return self._start_deadline < math.inf
+
     def _end_first_round(self) -> None:
         self._start_deadline = math.inf
         if self._first_round is not None and not self._first_round.done():
@@ -265,24 +274,21 @@ class BrokerGroup:
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        backoff = self._router.config.backoff()
+        search = TopicSearch(self._router)
         try:
             while self._error is None:
                 if self._needs_rejoin or self._generation is None:
                     await self._rebalance()
-                elif self._awaits_topics():
-                    self._router.metadata.request_refresh()
-                    await self._notifier.wait(asyncio.get_running_loop().time() + backoff.next())
                 else:
-                    backoff.reset()
-                    await self._notifier.wait()
+                    await self._notifier.wait(search.next_look(self._topics_to_watch()))
         except Exception as error:
-            _log.error(
-                "%s: group %r: the membership failed",
-                self._router.config.client_id,
-                self._coordinator.group,
-                exc_info=error,
-            )
+            if not (self._is_starting and isinstance(error, KafkaError)):  # `start()` raises it
+                _log.error(
+                    "%s: group %r: the membership failed",
+                    self._router.config.client_id,
+                    self._coordinator.group,
+                    exc_info=error,
+                )
             self._fail(error)
         finally:
             self._heartbeat.cancel()
@@ -291,18 +297,13 @@ class BrokerGroup:
         finally:
             await self._leave("failed")
 
-    def _awaits_topics(self) -> bool:
-        """Return whether this member leads, and a topic of a member doesn't exist yet.
+    def _topics_to_watch(self) -> Iterable[str]:
+        """Return the topics that this member divides; none if it doesn't lead.
 
-        Only the leader divides partitions, so it alone has to notice the topic soon: without a
-        group, and in ZooKeeper, that takes no `metadata_max_age_ms` either.
+        Only the leader has to notice soon that a topic exists: without a group, and in ZooKeeper,
+        that takes no `metadata_max_age_ms` either.
         """
-        generation, snapshot = self._generation, self._router.metadata.snapshot
-        return (
-            generation is not None
-            and generation.is_leader
-            and not all(snapshot.partitions(topic) for topic in self._assigned)
-        )
+        return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
         """Go from one generation to the next, or leave the group."""
@@ -380,6 +381,7 @@ class BrokerGroup:
         backoff = config.backoff()
         last: KafkaError | None = None
         was_named = False  # a broker had named the coordinator when `last` was met
+        rejoins = False  # the last attempt ended with the order to join again
         while True:
             await self._refresh_topics()
             node_id: int | None = None
@@ -388,6 +390,7 @@ class BrokerGroup:
                 node_id = await self._coordinator.node_id(timeout_s=self._attempt_s())
                 # A limit of its own: JoinGroup may take long, since it waits for the other members.
                 await self._router.connection(node_id, Lane.JOIN, timeout_s=self._attempt_s())
+                begin = clock()
                 return await self._join_and_sync(node_id)
             except _JoinRefusedError as refused:
                 step, error = refused.step, refused.error
@@ -399,9 +402,11 @@ class BrokerGroup:
                     self._router.telemetry.emit(
                         GroupJoinFailed(self._coordinator.group, str(failure))
                     )
-            if step is NextStep.REJOIN:
-                backoff.reset()  # another member has joined or left meanwhile: the group works
-                continue
+            was_rejoin, rejoins = rejoins, step is NextStep.REJOIN
+            if rejoins:
+                # Another member has joined or left meanwhile. `start()` doesn't limit how long the
+                # coordinator waits for other members, only the pauses between the attempts.
+                self._start_deadline += clock() - begin
             # An attempt that the deadline cut short says less than the one before it.
             if last is None or clock() < self._start_deadline:
                 last, was_named = error, node_id is not None
@@ -411,6 +416,9 @@ class BrokerGroup:
                 self._member = NO_MEMBER
             if step is NextStep.FIND_COORDINATOR and node_id is not None:
                 self._coordinator.invalidate(node_id)
+            if rejoins and not was_rejoin:
+                backoff.reset()
+                continue  # at once, since other members wait; a pause follows the second in a row
             await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
     def _attempt_s(self) -> float:

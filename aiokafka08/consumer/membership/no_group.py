@@ -21,6 +21,7 @@ import asyncio
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.membership import Assignee
+from aiokafka08.consumer.membership.topic_search import TopicSearch
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import BrokerResponseError, KafkaError
 from aiokafka08.structs import TopicPartition
@@ -72,15 +73,10 @@ class NoGroup:
             task.result()
 
     async def _run(self) -> None:
-        config, loop = self._router.config, asyncio.get_running_loop()
-        backoff = config.backoff()
+        search = TopicSearch(self._router)
         while True:
-            deadline: float | None = None
-            if self._has_unknown_topics():
-                self._router.metadata.request_refresh()
-                deadline = loop.time() + backoff.next()
-            else:
-                backoff.reset()
+            unknown = self._subscription.unknown(self._router.metadata.snapshot)
+            deadline = search.next_look(unknown)
             if not self._is_stale:
                 await self._notifier.wait(deadline)
             await self._assign()
@@ -89,16 +85,13 @@ class NoGroup:
         self._is_stale = False
         if self._subscription.by_topic:
             is_new = self._subscription.number != self._subscription_number
-            if is_new and self._has_unknown_topics():
+            if is_new and self._subscription.unknown(self._router.metadata.snapshot):
                 try:
                     await self._router.metadata.refresh()
                 except KafkaError:
                     pass  # logged by the refresh, which continues in the background
             partitions = self._subscription.partitions(self._router.metadata.snapshot)
             await self._assignee.assign(partitions, self._find_new(partitions))
-
-    def _has_unknown_topics(self) -> bool:
-        return bool(self._subscription.unknown(self._router.metadata.snapshot))
 
     def _find_new(self, partitions: frozenset[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that were added to a topic that was read before."""

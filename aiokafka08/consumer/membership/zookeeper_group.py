@@ -101,6 +101,7 @@ class ZookeeperGroup:
         self._task: asyncio.Task[None] | None = None
         self._request: asyncio.Task[Any] | None = None
         self._first_round: asyncio.Future[None] | None = None
+        self._is_starting = False  # `start()` waits for the first round
         self._error: BaseException | None = None
 
     # --- Membership -------------------------------------------------------------------------------
@@ -127,8 +128,9 @@ class ZookeeperGroup:
             self._session.verify,
         )
         self._check_loop()
+        self._is_starting = self._subscription.by_topic
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
-        if self._subscription.by_topic:
+        if self._is_starting:
             await self._first_round
             self.check()
 
@@ -220,12 +222,13 @@ class ZookeeperGroup:
                 else:
                     await self._notifier.wait()
         except Exception as error:
-            _log.error(
-                "%s: group %r: the membership failed",
-                self._router.config.client_id,
-                self._group,
-                exc_info=error,
-            )
+            if not (self._is_starting and isinstance(error, KafkaError)):  # `start()` raises it
+                _log.error(
+                    "%s: group %r: the membership failed",
+                    self._router.config.client_id,
+                    self._group,
+                    exc_info=error,
+                )
             self._fail(error)
             try:
                 await self._assignee.revoke()
@@ -371,6 +374,7 @@ class ZookeeperGroup:
         return lambda *args: loop.call_soon_threadsafe(callback, *args)
 
     def _end_first_round(self) -> None:
+        self._is_starting = False
         if self._first_round is not None and not self._first_round.done():
             self._first_round.set_result(None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08.consumer.membership.broker_group import LEAVE_TIMEOUT_S
 from aiokafka08.errors import (
+    GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     InconsistentGroupProtocolError,
     KafkaError,
@@ -24,7 +26,7 @@ from aiokafka08.protocol.requests.groups import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
-from aiokafka08.testing import Answer, Close, Hang
+from aiokafka08.testing import Answer, Close, Delay, Hang
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.clients import OpenConsumer
 
@@ -103,7 +105,9 @@ def test_unreachable_coordinator_ends_the_start(
         (Answer(14), "GroupLoadInProgressError"),
         (Answer(16), "NotCoordinatorForGroupError"),
         (Answer(15), "GroupCoordinatorNotAvailableError"),
+        (Answer(22), "IllegalGenerationError"),
         (Answer(25), "UnknownMemberIdError"),
+        (Answer(27), "RebalanceInProgressError"),
         (Close(), "closed by the broker"),
     ],
     ids=repr,
@@ -153,6 +157,65 @@ def test_start_waits_for_the_other_members_of_a_rebalance(world: World) -> None:
     world.run(scenario)
 
 
+def test_time_of_other_members_isnt_limited_though_a_sync_fails(world: World) -> None:
+    """Each SyncGroup comes after another member's change, each JoinGroup waits for that member."""
+
+    async def scenario() -> None:
+        world.cluster.fault(SyncGroupRequest, then=Answer(27), times=3)
+        world.cluster.fault(JoinGroupRequest, then=Delay(LIMIT_MS / 1000 - 1), times=4)
+        begin = world.virtual_s
+        async with new_member(world) as member:
+            assert world.virtual_s - begin > 2 * LIMIT_MS / 1000
+            assert len(member.assignment()) == 1
+
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("code", [22, 27])
+def test_repeated_order_to_rejoin_is_followed_with_pauses(world: World, code: int) -> None:
+    """The first one at once: other members wait. After the start too."""
+
+    async def scenario() -> None:
+        async with new_member(world) as member:
+            world.cluster.fault(SyncGroupRequest, then=Answer(code), times=None)
+            joins = len(world.cluster.requests(JoinGroupRequest))
+            member.subscribe(["t", "other"])
+            await asyncio.sleep(60)
+            assert 50 < len(world.cluster.requests(JoinGroupRequest)) - joins < 90
+
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("code", [27, 30])
+def test_error_of_the_start_is_only_raised(
+    world: World, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller has it: it isn't logged as well."""
+
+    async def scenario() -> None:
+        world.cluster.fault(JoinGroupRequest, then=Answer(code), times=None)
+        await failure_of_start(world)
+
+    world.run(scenario)
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+def test_error_that_ends_a_started_member_is_logged(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller may read for minutes before the next call raises it."""
+
+    async def scenario() -> None:
+        async with new_member(world) as member:
+            world.cluster.fault(JoinGroupRequest, then=Answer(30), times=None)
+            member.subscribe(["t", "other"])
+            with pytest.raises(GroupAuthorizationFailedError):
+                await asyncio.wait_for(member.getone(), 60)
+
+    world.run(scenario)
+    assert "group 'g': the membership failed" in caplog.text
+
+
 def test_coordinator_that_comes_in_time_is_joined(world: World) -> None:
     async def scenario() -> None:
         world.cluster.advertise(0, "kafka.internal")
@@ -163,19 +226,35 @@ def test_coordinator_that_comes_in_time_is_joined(world: World) -> None:
     world.run(scenario)
 
 
-@pytest.mark.parametrize("effect", [Answer(14), Answer(15), Hang(), Close()], ids=repr)
-@pytest.mark.parametrize("request_timeout_ms", [LIMIT_MS, 40_000])
+@pytest.mark.parametrize(
+    ("effect", "reason"),
+    [
+        (Answer(14), "GroupLoadInProgressError"),
+        (Answer(15), "GroupCoordinatorNotAvailableError"),
+        (Answer(16), "NotCoordinatorForGroupError"),
+        (Hang(), "not fetched within"),
+        (Close(), "closed by the broker"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("request_timeout_ms", [2000, LIMIT_MS, 40_000])
+@pytest.mark.parametrize("start_timeout_ms", [LIMIT_MS, 10_000])
 def test_unknown_committed_offsets_end_the_start(
-    world: World, effect: Any, request_timeout_ms: int
+    world: World, effect: Any, reason: str, request_timeout_ms: int, start_timeout_ms: int
 ) -> None:
     async def scenario() -> tuple[KafkaError, float]:
         world.cluster.fault(OffsetFetchRequest, then=effect, times=None)
-        return await failure_of_start(world, request_timeout_ms=request_timeout_ms)
+        return await failure_of_start(
+            world, request_timeout_ms=request_timeout_ms, start_timeout_ms=start_timeout_ms
+        )
 
     error, seconds = world.run(scenario)
     assert isinstance(error, KafkaTimeoutError)
-    assert LIMIT_MS / 1000 - 0.3 < seconds < LIMIT_MS / 1000 + 0.3 + LEAVE_TIMEOUT_S
-    assert "group 'g': committed offsets unknown after start_timeout_ms=3000" in str(error)
+    limit_s = start_timeout_ms / 1000
+    assert limit_s - 0.3 < seconds < limit_s + 0.3 + LEAVE_TIMEOUT_S
+    text = str(error)
+    assert f"group 'g': committed offsets unknown after start_timeout_ms={start_timeout_ms}" in text
+    assert reason in text
 
 
 def test_group_of_another_kind_is_named(world: World) -> None:

@@ -13,7 +13,8 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition, environment
 from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import temporary_session
-from aiokafka08.errors import CommitFailedError, KafkaUnavailableError
+from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka08.errors import CommitFailedError, KafkaConfigurationError, KafkaUnavailableError
 from aiokafka08.telemetry import Event, GroupLeft
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.zookeeper import UncheckedZookeeper
@@ -36,6 +37,31 @@ async def start_member(world: World, host: str, **options: Any) -> AIOKafkaConsu
         )
         await asyncio.create_task(consumer.start())
     return consumer
+
+
+def test_error_of_the_start_is_only_raised(caplog: pytest.LogCaptureFixture) -> None:
+    """The caller has it: it isn't logged as well. Two members read different topics here."""
+    with simulate(1, version="0.8.2", topics={"t": 1, "other": 1}) as world:
+
+        async def scenario() -> None:
+            strategy = [RoundRobinPartitionAssignor]
+            first = await start_member(world, "a.example", partition_assignment_strategy=strategy)
+            with world.process("b.example"):
+                second: AIOKafkaConsumer = AIOKafkaConsumer(
+                    "other",
+                    bootstrap_servers=world.cluster.bootstrap_servers,
+                    zookeeper_connect=world.zookeeper_connect,
+                    group_id="g",
+                    partition_assignment_strategy=strategy,
+                    client_id="second",
+                )
+                with pytest.raises(KafkaConfigurationError, match="use range"):
+                    await asyncio.create_task(second.start())
+            await first.stop()
+
+        world.run(scenario)
+    errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+    assert not [text for text in errors if text.startswith("second")]
 
 
 def test_member_without_share_releases_what_it_dropped() -> None:
