@@ -80,6 +80,10 @@ LEAVE_TIMEOUT_S: Final = 2.0
 """How long a member waits for the response to LeaveGroup. If the coordinator doesn't receive
 LeaveGroup, it evicts the member when the member's session expires."""
 
+COUNTED_S: Final = 1.0
+"""How much of each attempt to join that ends with another rebalance counts against
+`start_timeout_ms`, at most: the rest was a wait for other members."""
+
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
 
@@ -150,7 +154,8 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited.
+        The time that other members take for the rebalance isn't limited, but a group that begins
+        one rebalance after another while nobody is waited for counts as refusing.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -380,8 +385,10 @@ class BrokerGroup:
         backoff = config.backoff()
         last: KafkaError | None = None
         was_named = False  # a broker had named the coordinator when `last` was met
+        rejoins = 0  # how often in a row the group has begun another rebalance meanwhile
         while True:
             await self._refresh_topics()
+            began = clock()
             node_id: int | None = None
             error: KafkaError
             try:
@@ -400,8 +407,15 @@ class BrokerGroup:
                         GroupJoinFailed(self._coordinator.group, str(failure))
                     )
             if step is NextStep.REJOIN:
-                backoff.reset()  # another member has joined or left meanwhile: the group works
-                continue
+                # Another member has joined or left meanwhile: the group works. The wait for members
+                # isn't limited, but an attempt that ends soon hasn't waited for any.
+                rejoins += 1
+                self._start_deadline += max(clock() - began - COUNTED_S, 0.0)
+                if rejoins == 1:
+                    backoff.reset()
+                    continue
+            else:
+                rejoins = 0
             # An attempt that the deadline cut short says less than the one before it.
             if last is None or clock() < self._start_deadline:
                 last, was_named = error, node_id is not None
