@@ -1,6 +1,6 @@
 """Helpers for users, with aiokafka's names. `spark` uses them too.
 
-Their only I/O is reading certificate files, and OpenSSL's prompt for the password of a private key.
+Their only I/O is reading certificate files.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def create_ssl_context(
             the system's authorities are trusted.
         certfile: PEM file of the client's certificate, for brokers that request one (default None).
         keyfile: Its private key; None: it is in `certfile` (default None).
-        password: The password of the private key, or a function that returns it. None: OpenSSL
-            prompts on the terminal if it needs one (default None).
+        password: The password of the private key, or a function that returns it. None: it
+            isn't encrypted (default None).
 
     Raises:
         OSError: A file can't be read; the text names it.
@@ -54,7 +54,8 @@ def create_ssl_context(
     if certfile is not None:
         with _naming(certfile=certfile, keyfile=keyfile):
             try:
-                context.load_cert_chain(certfile, keyfile, password)
+                # With None OpenSSL prompts on the terminal, and blocks the event loop meanwhile.
+                context.load_cert_chain(certfile, keyfile, "" if password is None else password)
             except ssl.SSLError as error:
                 problem = _key_problem(keyfile or certfile, has_password=bool(password))
                 if problem is not None and not error.reason:

@@ -102,7 +102,8 @@ class AIOKafkaAdminClient:
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
             its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
             before anything is read or written there. "warn": log a warning, for addresses that are
-            translated on the way (NAT, a proxy). None: "refuse" (default None).
+            translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
+            without topics. None: "refuse" (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 

@@ -9,7 +9,7 @@ Invariant: nothing here looks up a coordinator, since the first lookup would cre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from aiokafka08 import environment
@@ -67,9 +67,13 @@ class AdminConnection:
         self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
         """Run a function in a thread that opens sessions in ZooKeeper; they need known brokers."""
-        if self.zookeeper is not None:
-            await self.zookeeper.prepare(self.router.config.request_timeout_s)
-        return await environment.run_in_thread(function, *arguments, **options)
+
+        def run() -> Awaitable[T]:
+            return environment.run_in_thread(function, *arguments, **options)
+
+        if self.zookeeper is None:
+            return await run()
+        return await self.zookeeper.run(run, self.router.config.request_timeout_s)
 
     def has_coordinators(self) -> bool:
         """Return True if the brokers coordinate groups."""

@@ -190,7 +190,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
             its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
             before anything is read or written there. "warn": log a warning, for addresses that are
-            translated on the way (NAT, a proxy). None: "refuse" (default None).
+            translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
+            without topics. None: "refuse" (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
             on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In

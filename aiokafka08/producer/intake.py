@@ -23,7 +23,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -104,8 +104,9 @@ class Intake:
                     return future
                 partition = queue.topic_partition.partition  # the partitioner is called once
         since = self._clock()
-        async with self._acquire_topic(topic) as route:
-            queue = await self._find_queue(route, partition, key)
+        named = () if partition is None else (partition,)
+        async with self._acquire_topic(topic, named) as route:
+            queue = route.choose(key) if partition is None else route.queue(partition)
             size, timestamp_ms = await self._reserve(queue, key, value, timestamp_ms)
             return self._append(queue, key, value, timestamp_ms, size, since)
 
@@ -114,8 +115,8 @@ class Intake:
     ) -> DeliveryFuture:
         """Queue a batch that the user has filled. Raises as `append`."""
         since = self._clock()
-        async with self._acquire_topic(topic) as route:
-            queue = await self._find_queue(route, partition, None)
+        async with self._acquire_topic(topic, (partition,)) as route:
+            queue = route.queue(partition)
             self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
                 raise no_timestamps()
@@ -160,11 +161,12 @@ class Intake:
         if not count:
             return groups
         await self._loop_yield.yield_if_due()
-        async with self._acquire_topic(topic, bounded=False) as route:
+        named = list(messages.named_partitions())
+        if partition is not None:
+            named.append(partition)
+        async with self._acquire_topic(topic, named, bounded=False) as route:
             if partition is not None:
-                queue = await self._find_queue(route, partition, None)
-            for named in messages.named_partitions():
-                await self._find_queue(route, named, None)
+                queue = route.queue(partition)
             start = 0
             while start < count:
                 if partition is not None:
@@ -258,9 +260,11 @@ class Intake:
 
     @asynccontextmanager
     async def _acquire_topic(
-        self, topic: str, *, bounded: bool = True
+        self, topic: str, named: Iterable[int], *, bounded: bool = True
     ) -> AsyncIterator[TopicRoute]:
-        """Acquire the topic within `delivery_timeout_ms`; the body has to end by then if `bounded`.
+        """Acquire the topic, with the partitions named, within `delivery_timeout_ms`.
+
+        The body has to end by then if `bounded`.
 
         Raises as `TopicRoutes.acquire` and `TopicRoutes.timed_out`, and KafkaTimeoutError.
         """
@@ -268,7 +272,7 @@ class Intake:
         try:
             async with (
                 asyncio.timeout(self._options.delivery_timeout_s) as limit,
-                self._topics.acquire(topic, self._metadata_timeout_s) as route,
+                self._topics.acquire(topic, self._metadata_timeout_s, named) as route,
             ):
                 acquired = True
                 if not bounded:
@@ -278,17 +282,6 @@ class Intake:
             if acquired:
                 raise self._no_memory() from None
             raise self._topics.timed_out(topic, self._options.delivery_timeout_s) from None
-
-    async def _find_queue(
-        self, route: TopicRoute, partition: int | None, key: Data
-    ) -> PartitionQueue:
-        """Return the queue of the named partition, or of the one that the partitioner chooses.
-
-        Raises as `TopicRoutes.find_queue` and `TopicRoute.choose`.
-        """
-        if partition is None:
-            return route.choose(key)
-        return await self._topics.find_queue(route, partition, self._metadata_timeout_s)
 
     def _measure(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None

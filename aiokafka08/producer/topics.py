@@ -8,7 +8,7 @@ slots `available`, `is_open`, `partitioner`, `partitions` and `queues`.
 Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
 is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise it
 has to `acquire` the topic, and later calls wait behind it, whether it waits for metadata or for
-memory.
+memory. While it waits for a partition that it named, only calls that name it too wait behind it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import asyncio
 import copy
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -59,17 +59,18 @@ class TopicRoute:
         queues: the queues by partition.
         is_open: a call may append without `TopicRoutes.acquire`.
         lock: held by the call that has acquired the topic.
-        callers: number of calls that have the lock or wait for it.
+        callers: number of calls that have the lock, or wait for it or for a partition.
         failures: number of lookups of the topic that failed.
         last_failure: the error of the last one.
         missing: partitions that callers named and that don't exist, with the loop time when that
             was found out last.
-        arrived_at: loop time when the call that has acquired the topic came.
+        awaited: partitions that callers wait for, each with the lock of the call that looks it up.
+            A call holds it until it has appended, so that these calls stay in order.
     """
 
     __slots__ = (
-        "arrived_at",
         "available",
+        "awaited",
         "callers",
         "failures",
         "is_open",
@@ -94,7 +95,11 @@ class TopicRoute:
         self.failures = 0
         self.last_failure: KafkaError | None = None
         self.missing: dict[int, float] = {}
-        self.arrived_at = 0.0
+        self.awaited: dict[int, FairLock] = {}
+
+    def queue(self, partition: object) -> PartitionQueue:
+        """Return the queue of a partition that the route was acquired with."""
+        return self.queues[_partition_number(partition)]
 
     def choose(self, key: bytes | None) -> PartitionQueue:
         """Return the queue of the partition that the partitioner chooses.
@@ -142,7 +147,10 @@ class TopicRoutes:
     @property
     def waiters(self) -> int:
         """Number of calls that wait for metadata, or for an earlier call for the same topic."""
-        return len(self._lookups) + sum(route.lock.waiters for route in self.by_topic.values())
+        locks = [route.lock for route in self.by_topic.values()]
+        for route in self.by_topic.values():
+            locks.extend(route.awaited.values())
+        return len(self._lookups) + sum(lock.waiters for lock in locks)
 
     def close(self, error: KafkaError) -> None:
         """Refuse every further call, and raise the error in all calls that wait here."""
@@ -153,16 +161,26 @@ class TopicRoutes:
             task.cancel()
 
     @asynccontextmanager
-    async def acquire(self, topic: str, metadata_timeout_s: float) -> AsyncIterator[TopicRoute]:
-        """Wait until earlier calls for the topic are served and the topic is known.
+    async def acquire(
+        self, topic: str, metadata_timeout_s: float, named: Iterable[object] = ()
+    ) -> AsyncIterator[TopicRoute]:
+        """Wait until earlier calls for the topic are served, and the topic and partitions known.
 
-        Later calls wait until the body has ended.
+        Later calls wait until the body has ended. While a partition is looked up, only calls that
+        name it wait.
+
+        Args:
+            topic: the topic.
+            metadata_timeout_s: seconds for the lookup of the topic, and for that of each partition.
+            named: the partitions that the caller needs. Unknown ones may have been added just now.
 
         Raises:
             KafkaError: a copy of the error that `close` was called with.
+            IllegalArgumentError: one of `named` isn't a partition number.
             InvalidTopicError, UnknownTopicOrPartitionError, KafkaTimeoutError: as
-                `Metadata.wait_for_topic`.
+                `Metadata.wait_for_topic` and `Metadata.wait_for_partitions`.
         """
+        numbers = {_partition_number(partition) for partition in named}
         route = self.by_topic.get(topic)
         if route is None:
             check_topic_name(topic)
@@ -174,21 +192,23 @@ class TopicRoutes:
         arrived_at = self._loop.time()
         deadline = arrived_at + metadata_timeout_s
         try:
-            async with route.lock:
-                route.arrived_at = arrived_at
-                if self._closed is not None:
-                    raise copy.copy(self._closed)
-                if route.last_failure is not None and route.failures > failures:
-                    # An earlier call's lookup failed while this one waited for it.
-                    raise copy.copy(route.last_failure)
-                if not route.partitions:
-                    try:
-                        await self._find(route, deadline)
-                    except KafkaError as error:
-                        route.failures += 1
-                        route.last_failure = error
-                        raise
-                yield route
+            async with AsyncExitStack() as awaited:
+                while True:
+                    async with route.lock:
+                        await self._find(route, failures, deadline)
+                        lacking = [
+                            number
+                            for number in numbers
+                            if number not in route.queues or number in route.awaited
+                        ]
+                        if not lacking:
+                            yield route
+                            return
+                    for number in sorted(lacking):  # one order for all calls: no deadlock
+                        numbers.discard(number)
+                        await awaited.enter_async_context(
+                            self._await_partition(route, number, arrived_at, metadata_timeout_s)
+                        )
         finally:
             route.callers -= 1
             if route.callers == 0:
@@ -239,42 +259,6 @@ class TopicRoutes:
         partitioner = self._new_partitioner() if route is None else route.partitioner
         return without_step(partitioner)(key, partitions, available)
 
-    async def find_queue(
-        self, route: TopicRoute, partition: object, metadata_timeout_s: float
-    ) -> PartitionQueue:
-        """Return the queue of a partition that the caller named.
-
-        If it is unknown, wait for it for a moment: it may have been added. Calls that came before
-        that wait has failed don't wait again.
-
-        Raises:
-            IllegalArgumentError: it isn't a partition number.
-            UnknownTopicOrPartitionError: the topic doesn't have it.
-        """
-        number = as_integer(partition)
-        if number is None or number < 0:
-            raise IllegalArgumentError(f"partition={partition!r}: expected an integer >= 0")
-        queue = route.queues.get(number)
-        if queue is not None:
-            return queue
-        if route.missing.get(number, -math.inf) < route.arrived_at:
-            metadata = self._router.metadata
-            lookup = metadata.wait_for_partitions(
-                route.topic, [number], timeout_s=metadata_timeout_s
-            )
-            try:
-                await self._wait_for(lookup)
-            except UnknownTopicOrPartitionError:
-                route.missing[number] = self._loop.time()
-                raise
-        queue = route.queues.get(number)
-        if queue is None:
-            raise UnknownTopicOrPartitionError(
-                f"topic {route.topic!r} has no partition {partition}; it has {route.partitions}"
-            )
-        route.missing.pop(number, None)
-        return queue
-
     def choose_format(self, queue: PartitionQueue) -> None:
         """Set the message format of the queue's next batch to one that the leader can read.
 
@@ -294,7 +278,15 @@ class TopicRoutes:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _find(self, route: TopicRoute, deadline: float) -> None:
+    async def _find(self, route: TopicRoute, failures: int, deadline: float) -> None:
+        """Look the topic up unless it is known; `failures` is as it was when the call came."""
+        if self._closed is not None:
+            raise copy.copy(self._closed)
+        if route.last_failure is not None and route.failures > failures:
+            # An earlier call's lookup failed while this one waited for it.
+            raise copy.copy(route.last_failure)
+        if route.partitions:
+            return
         metadata = self._router.metadata
         lookup = metadata.wait_for_topic(
             route.topic,
@@ -303,8 +295,57 @@ class TopicRoutes:
             leaders_s=self._leader_wait_s,
             until_unknown=True,
         )
-        await self._wait_for(lookup)
+        try:
+            await self._wait_for(lookup)
+        except KafkaError as error:
+            route.failures += 1
+            route.last_failure = error
+            raise
         self._update(route, metadata.snapshot)
+
+    @asynccontextmanager
+    async def _await_partition(
+        self, route: TopicRoute, number: int, arrived_at: float, timeout_s: float
+    ) -> AsyncIterator[None]:
+        """Wait until a partition is known; later calls that name it wait until the body has ended.
+
+        Calls that came before a lookup has failed don't look the partition up again. Calls that
+        come soon after it ask once: brokers had the time to learn of the partition.
+        """
+        lock = route.awaited.setdefault(number, FairLock())
+        try:
+            async with lock:
+                if self._closed is not None:
+                    raise copy.copy(self._closed)
+                if number not in route.queues:
+                    await self._find_partition(route, number, arrived_at, timeout_s)
+                yield
+        finally:
+            if not lock.is_used:
+                route.awaited.pop(number, None)
+
+    async def _find_partition(
+        self, route: TopicRoute, number: int, arrived_at: float, timeout_s: float
+    ) -> None:
+        metadata = self._router.metadata
+        missing_at = route.missing.get(number, -math.inf)
+        if missing_at < arrived_at:
+            keep_s = self._router.config.limits.partition_unknown_s
+            lookup: Coroutine[Any, Any, object]
+            if self._loop.time() < missing_at + keep_s:
+                lookup = metadata.refresh()
+            else:
+                lookup = metadata.wait_for_partitions(route.topic, [number], timeout_s=timeout_s)
+            try:
+                await self._wait_for(lookup)
+            except UnknownTopicOrPartitionError:
+                route.missing[number] = self._loop.time()
+                raise
+        if number not in route.queues:
+            raise UnknownTopicOrPartitionError(
+                f"topic {route.topic!r} has no partition {number}; it has {route.partitions}"
+            )
+        route.missing.pop(number, None)
 
     async def _wait_for(self, lookup: Coroutine[Any, Any, object]) -> None:
         """Run a metadata lookup in a task that `close` can cancel."""
@@ -354,6 +395,13 @@ class TopicRoutes:
                 available.append(partition)
         route.partitions = sorted(partitions)
         route.available = available
+
+
+def _partition_number(partition: object) -> int:
+    number = as_integer(partition)
+    if number is None or number < 0:
+        raise IllegalArgumentError(f"partition={partition!r}: expected an integer >= 0")
+    return number
 
 
 def _call_on_new_batch(client_id: str, partitioner: BatchAware, partition: int) -> None:

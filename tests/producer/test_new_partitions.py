@@ -64,6 +64,40 @@ async def test_sends_to_a_missing_partition_wait_together(
     assert (await producer.send_and_wait("t", b"v", partition=7)).partition == 7
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["unknown-topic", "known-topic"])
+async def test_missing_partition_delays_no_other_partition(
+    cluster: EmbeddedCluster, producer_for: MakeProducer, first: bool
+) -> None:
+    producer = await producer_for(cluster, net_limits=NetLimits(partition_unknown_s=60.0))
+    if not first:
+        await producer.partitions_for("t")
+    asked = len(cluster.requests(MetadataRequest))
+    waiting = asyncio.gather(*(producer.send("t", b"%d" % n, partition=4) for n in range(5)))
+    await until(lambda: len(cluster.requests(MetadataRequest)) >= asked + 3, "looked up")
+    for _ in range(3):
+        await producer.send_and_wait("t", b"v", partition=0)
+    assert not waiting.done()
+    grow(cluster, 5)
+    # These calls come later than those that wait, so they are served after them.
+    last = await producer.send_and_wait("t", b"last", partition=4)
+    earlier = await asyncio.gather(*await waiting)
+    assert [one.offset for one in earlier] == [0, 1, 2, 3, 4]
+    assert last.offset == 5
+
+
+async def test_partition_that_was_just_missing_is_asked_for_once(
+    cluster: EmbeddedCluster, producer_for: MakeProducer
+) -> None:
+    producer = await producer_for(cluster, net_limits=NetLimits(partition_unknown_s=2.0))
+    with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 7"):
+        await producer.send("t", b"v", partition=7)
+    asked = len(cluster.requests(MetadataRequest))
+    for _ in range(3):
+        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 7"):
+            await producer.send("t", b"v", partition=7)
+    assert len(cluster.requests(MetadataRequest)) <= asked + 3
+
+
 async def test_max_block_ms_ends_the_wait(
     cluster: EmbeddedCluster, producer_for: Callable[..., Any]
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+
+
+T = TypeVar("T")
 
 
 class UncheckedZookeeper(ClusterZookeeper):
@@ -20,9 +24,9 @@ class UncheckedZookeeper(ClusterZookeeper):
     def __init__(self, connect: str) -> None:
         self.connect = connect
 
-    async def prepare(self, timeout_s: float) -> None:
-        """Do nothing: there are no brokers."""
+    async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+        """Run the work: there are no brokers to learn."""
+        return await work()
 
-    def verify(self, client: KazooClient, timeout_s: float) -> bool:
-        """Return True."""
-        return True
+    def verify(self, client: KazooClient, timeout_s: float) -> None:
+        """Accept the ZooKeeper."""

@@ -40,6 +40,11 @@ class FairLock:
         """Number of callers that wait for the lock."""
         return len(self._waiters)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a caller has the lock or waits for it."""
+        return self._locked or bool(self._waiters)
+
     async def __aenter__(self) -> None:
         if not self._locked and not self._waiters:
             self._locked = True

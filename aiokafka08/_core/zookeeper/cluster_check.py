@@ -10,10 +10,13 @@ time that it has opened a session, and again after a lost one:
   metadata, as on 0.8 before the first topic (docs/brokers.md 4.1), the bootstrap addresses take
   their place.
 
+A broker may have got another address since the client's metadata was fetched, and have registered
+it already. So a difference counts only if the metadata was fetched for this comparison.
+
 `compare_clusters` is pure but for the resolution of names, which is an argument.
 
 Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
-else, the clusters were found to be the same, or nothing contradicts it and nothing can prove it.
+else, the clusters were found to be the same.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ import enum
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, address_text
@@ -36,10 +39,11 @@ from aiokafka08.errors import KafkaTimeoutError, KafkaUnavailableError, Zookeepe
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+T = TypeVar("T")
+
 _log: Final = logging.getLogger("aiokafka08.net")
 _CLUSTER_ID: Final = "/cluster/id"
 _BROKERS: Final = "/brokers/ids"
-_TOPICS: Final = "/brokers/topics"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
 _SHOWN: Final = 10
 """How many brokers an error names."""
@@ -53,7 +57,6 @@ class Agreement(enum.Enum):
 
     SAME = "nothing contradicts that they are the same"
     PARTLY = "some brokers are the same, and each side has others"
-    UNKNOWN = "there is nothing to compare"
     NONE = "they are different clusters"
 
 
@@ -65,13 +68,11 @@ class ClusterIdentity:
         brokers: node id → endpoints.
         cluster_id: None if it isn't known, or the brokers have none.
         bootstrap: endpoints of some of the brokers, whose node ids aren't known.
-        has_topics: whether the cluster has topics.
     """
 
     brokers: Mapping[int, Collection[Address]]
     cluster_id: str | None = None
     bootstrap: Collection[Address] = ()
-    has_topics: bool = False
 
     def __str__(self) -> str:
         if not (self.brokers or self.bootstrap):
@@ -105,9 +106,8 @@ def compare_clusters(
         return Agreement.NONE
     if not brokers.brokers:
         everywhere = [where for known in registered.brokers.values() for where in known]
-        if _meet(brokers.bootstrap, everywhere, resolve):
-            return Agreement.SAME
-        return Agreement.NONE if registered.has_topics else Agreement.UNKNOWN
+        meet = _meet(brokers.bootstrap, everywhere, resolve)
+        return Agreement.SAME if meet else Agreement.NONE
     common = {
         node_id
         for node_id, known in brokers.brokers.items()
@@ -183,19 +183,21 @@ def read_registered(client: KazooClient, deadline: float) -> ClusterIdentity:
     requests: dict[str, Any] = {
         _CLUSTER_ID: client.get_async(_CLUSTER_ID),
         _BROKERS: client.get_children_async(_BROKERS),
-        _TOPICS: client.exists_async(_TOPICS),
     }
     results = results_of(requests, deadline)
     names = [name for name in results.get(_BROKERS, ()) if name.isdecimal()]
     nodes = results_of(
         {int(name): client.get_async(f"{_BROKERS}/{name}") for name in names}, deadline
     )
-    cluster_id, topics = results.get(_CLUSTER_ID), results[_TOPICS]
+    cluster_id = results.get(_CLUSTER_ID)
     return ClusterIdentity(
         {node_id: decode_endpoints(data) for node_id, (data, _) in nodes.items()},
         None if cluster_id is None else decode_cluster_id(cluster_id[0]),
-        has_topics=topics is not None and topics.numChildren > 0,
     )
+
+
+class _OutdatedMetadataError(KafkaUnavailableError):
+    """ZooKeeper names other brokers than metadata that wasn't fetched for the comparison."""
 
 
 class ClusterZookeeper:
@@ -216,15 +218,29 @@ class ClusterZookeeper:
         self._only_warns = check == "warn"
         self._was_same = False
         self._metadata_is_stale = False
+        self._is_fresh = False  # the metadata was fetched for the work that `run` runs
         self._warned: set[str] = set()
 
-    async def prepare(self, timeout_s: float) -> None:
-        """Learn the brokers, if none is known or those known were others than in ZooKeeper.
+    async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+        """Run work that calls `verify` before all else, and return its result.
+
+        The brokers are learnt first if none is known. If `verify` finds others in ZooKeeper, the
+        work runs once more, with fresh metadata.
 
         Raises:
-            KafkaTimeoutError: not within `timeout_s`.
+            KafkaTimeoutError: the metadata wasn't received within `timeout_s`.
             NoBrokersAvailable: no broker responds.
         """
+        await self._learn_brokers(timeout_s)
+        try:
+            return await work()
+        except _OutdatedMetadataError:
+            await self._learn_brokers(timeout_s)
+            return await work()
+        finally:
+            self._is_fresh = False
+
+    async def _learn_brokers(self, timeout_s: float) -> None:
         metadata = self._router.metadata
         if metadata.snapshot.brokers and not self._metadata_is_stale:
             return
@@ -236,13 +252,10 @@ class ClusterZookeeper:
                 f"ZooKeeper {self.connect}: not compared with the brokers, which didn't respond "
                 f"within {timeout_s * 1000:.0f} ms"
             ) from None
-        self._metadata_is_stale = False
+        self._metadata_is_stale, self._is_fresh = False, True
 
-    def verify(self, client: KazooClient, timeout_s: float) -> bool:
-        """Compare ZooKeeper with the brokers. It blocks, in a thread.
-
-        Returns:
-            Whether the session needs no other comparison.
+    def verify(self, client: KazooClient, timeout_s: float) -> None:
+        """Compare ZooKeeper with the brokers. It blocks, in a thread of `run`'s work.
 
         Raises:
             ZookeeperMismatchError: it belongs to other brokers, or to none.
@@ -262,14 +275,8 @@ class ClusterZookeeper:
                     "Only some are the same: check that zookeeper_connect is the ZooKeeper, and "
                     "the chroot, of the cluster"
                 )
-            case Agreement.UNKNOWN:
-                self._warn(
-                    f"ZooKeeper {self.connect} registers {registered}. Whether that is the cluster "
-                    f"of {brokers} isn't known yet, since the brokers have no topic"
-                )
             case Agreement.NONE:
                 self._refuse(brokers, registered)
-        return agreement is not Agreement.UNKNOWN
 
     def _brokers(self) -> ClusterIdentity:
         snapshot = self._router.metadata.snapshot
@@ -290,11 +297,18 @@ class ClusterZookeeper:
             f"ZooKeeper {self.connect} isn't that of the brokers: it registers {registered}; the "
             f"brokers are {brokers}. "
         )
+        if not self._is_fresh:
+            raise _OutdatedMetadataError(f"{text}The brokers' metadata is fetched anew")
+        remedy = (
+            "If something on the way translates the brokers' addresses (NAT, a proxy), set "
+            "zookeeper_check='warn'"
+            if brokers.brokers
+            else "Brokers of 0.8 name themselves only once they have a topic: if bootstrap_servers "
+            "is a balancer in front of them, set zookeeper_check='warn'"
+        )
         if not self._only_warns:
             raise ZookeeperMismatchError(
-                f"{text}Check zookeeper_connect, its chroot, and bootstrap_servers. If something "
-                "on the way translates the brokers' addresses (NAT, a proxy), set "
-                "zookeeper_check='warn'"
+                f"{text}Check zookeeper_connect, its chroot, and bootstrap_servers. {remedy}"
             )
         self._warn(f"{text}It is used all the same, by zookeeper_check='warn'")
 

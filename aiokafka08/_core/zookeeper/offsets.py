@@ -163,7 +163,6 @@ class OffsetNodes:
                 f"offsets of group {self._group!r} in ZooKeeper: the session isn't open"
             )
         deadline = environment.monotonic() + timeout_s
-        await self._zookeeper.prepare(timeout_s)
 
         def run() -> T:
             from kazoo.exceptions import NoAuthError
@@ -175,11 +174,14 @@ class OffsetNodes:
                 except NoAuthError:
                     raise self._no_permission() from None
 
-        request = asyncio.ensure_future(environment.run_in_thread(run))
-        self._requests[request] = None
-        request.add_done_callback(self._forget)
-        await asyncio.wait([request])  # a cancelled call leaves the thread to `close`
-        return request.result()
+        async def run_in_thread() -> T:
+            request = asyncio.ensure_future(environment.run_in_thread(run))
+            self._requests[request] = None
+            request.add_done_callback(self._forget)
+            await asyncio.wait([request])  # a cancelled call leaves the thread to `close`
+            return request.result()
+
+        return await self._zookeeper.run(run_in_thread, timeout_s)
 
     def _forget(self, request: asyncio.Future[Any]) -> None:
         del self._requests[request]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,17 +86,19 @@ class ZookeeperSession:
             KafkaUnavailableError: the chroot doesn't exist, or ZooKeeper refuses.
             ZookeeperMismatchError: it is the ZooKeeper of other brokers.
         """
-        await self._zookeeper.prepare(timeout_s)
+        client = await self._zookeeper.run(lambda: self._open(timeout_s), timeout_s)
+        if (on_state := self._on_state) is not None:
+            client.add_listener(lambda state: on_state(str(state)))
+        return client
+
+    def _open(self, timeout_s: float) -> Awaitable[KazooClient]:
         # The future is kept, so that `close` ends a session whose opening was cancelled.
         self._opening = asyncio.ensure_future(
             environment.run_in_thread(
                 _open, self._zookeeper.connect, timeout_s, self._logger, self.verify
             )
         )
-        client = await asyncio.shield(self._opening)
-        if (on_state := self._on_state) is not None:
-            client.add_listener(lambda state: on_state(str(state)))
-        return client
+        return asyncio.shield(self._opening)
 
     def verify(self, client: KazooClient, timeout_s: float) -> None:
         """Compare ZooKeeper with the brokers, unless that was done in this session.
@@ -118,8 +120,8 @@ class ZookeeperSession:
         current = client.client_id
         if current is not None and current[0] == self._verified:
             return
-        is_certain = self._zookeeper.verify(client, timeout_s)
-        self._verified = current[0] if is_certain and current is not None else None
+        self._zookeeper.verify(client, timeout_s)
+        self._verified = None if current is None else current[0]
 
     async def client(self) -> KazooClient | None:
         """Return the kazoo client; None before `open` and after `close`."""

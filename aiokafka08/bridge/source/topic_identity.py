@@ -261,9 +261,14 @@ class TopicIdentities:
         if source.zookeeper is not None:
             async with source_router(self._config) as router:
                 zookeeper = ClusterZookeeper(router, source.zookeeper, source.zookeeper_check)
-                await zookeeper.prepare(self._timeout_s)
-                parent, created = await environment.run_in_thread(
-                    self._read_creations, zookeeper, self._timeout_s, self._config.topics.includes
+                parent, created = await zookeeper.run(
+                    lambda: environment.run_in_thread(
+                        self._read_creations,
+                        zookeeper,
+                        self._timeout_s,
+                        self._config.topics.includes,
+                    ),
+                    self._timeout_s,
                 )
             return {
                 topic: f"zookeeper {creation}{_IN}{parent}" for topic, creation in created.items()

@@ -286,8 +286,10 @@ class ZookeeperGroup:
         self._is_stale = False
         number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
-        await self._zookeeper.prepare(self._config.session_timeout_s)
-        snapshot = await self._in_thread(registry.register_and_read, topics)
+        snapshot = await self._zookeeper.run(
+            lambda: self._in_thread(registry.register_and_read, topics),
+            self._config.session_timeout_s,
+        )
         wanted = assign_to_member(self._strategy, snapshot, topics, registry.member)
         is_current = wanted == self._owned and number == self._subscription_number
         if is_current and self._claimed == set(wanted):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import ssl
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -309,6 +311,23 @@ def test_wrong_password_of_a_key_is_named() -> None:
         create_ssl_context(certfile=cert, keyfile=key, password=lambda: "wrong")
     with pytest.raises(ssl.SSLError, match="is encrypted: expected its password"):
         create_ssl_context(certfile=cert, keyfile=key, password="")
+
+
+def test_encrypted_key_without_a_password_prompts_for_none() -> None:
+    """OpenSSL would read it from the terminal, or from stdin without one."""
+    code = (
+        "import sys; from aiokafka08.helpers import create_ssl_context; "
+        "create_ssl_context(certfile=sys.argv[1], keyfile=sys.argv[2])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, TLS / "cert.pem", TLS / "encrypted_key.pem"],
+        input="right\n",
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    assert done.returncode == 1
+    assert "is encrypted: expected its password" in done.stderr
 
 
 def test_key_file_without_a_key_is_named() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.config import Address, ZookeeperCheck
 from aiokafka08._core.zookeeper.cluster_check import (
     Agreement,
     ClusterIdentity,
@@ -103,12 +103,7 @@ ONE = cluster((0, "kafka1:9092"))
         (cluster((0, "kafka1:9092"), cluster_id="A"), cluster((0, "b:9092")), Agreement.NONE),
         # Without a topic brokers of 0.8 don't name themselves.
         (cluster(bootstrap=[("10.0.0.1", 9092)]), ONE, Agreement.SAME),
-        (cluster(bootstrap=[("balancer", 9092)]), ONE, Agreement.UNKNOWN),
-        (
-            cluster(bootstrap=[("balancer", 9092)]),
-            cluster((0, "kafka1:9092"), has_topics=True),
-            Agreement.NONE,
-        ),
+        (cluster(bootstrap=[("balancer", 9092)]), ONE, Agreement.NONE),
         (cluster(bootstrap=[("kafka1", 9092)]), cluster(), Agreement.NONE),
     ],
 )
@@ -408,16 +403,58 @@ def test_topicless_cluster_of_0_8_is_compared_by_bootstrap_address(
     assert "isn't known" not in caplog.text
 
 
-def test_topicless_cluster_behind_a_balancer_is_used_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("check", ["refuse", "warn"])
+def test_topicless_cluster_behind_a_balancer_needs_warn(
+    caplog: pytest.LogCaptureFixture, check: ZookeeperCheck
 ) -> None:
+    """It could as well be another cluster without topics, where the topic would be created."""
     with simulate(1, version="0.8.2") as world, caplog.at_level(logging.WARNING):
 
         async def scenario() -> None:
             node = world.cluster.nodes[0]
             world.register_brokers({0: ("inner", node.port)})
-            async with admin(world) as client:
-                await client.list_stored_groups()
+            before = written(world)
+            async with admin(world, zookeeper_check=check) as client:
+                if check == "warn":
+                    await client.create_topics([NewTopic("new", 1, 1)])
+                    return
+                with pytest.raises(ZookeeperMismatchError) as failure:
+                    await client.create_topics([NewTopic("new", 1, 1)])
+                assert "only once they have a topic: if bootstrap_servers is" in failure.value.text
+                assert "set zookeeper_check='warn'" in failure.value.text
+            assert written(world) == before
 
         world.run(scenario)
-    assert "isn't known yet, since the brokers have no topic" in caplog.text
+    assert ("used all the same" in caplog.text) == (check == "warn")
+
+
+@pytest.mark.parametrize("kind", ["member", "offsets", "admin"])
+def test_broker_with_a_new_address_is_known_again(kind: str) -> None:
+    """ZooKeeper has the address before the client's metadata has it."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            one = consumer(world)
+            if kind == "member":
+                one.subscribe(["t"])
+            else:
+                one.assign([T0])
+            async with admin(world) as client:
+                await one.start()
+                await client.list_stored_groups()
+                node = world.cluster.nodes[0]
+                world.cluster.advertise(0, host="moved.example.com")
+                world.register_brokers({0: ("moved.example.com", node.port)})
+                if kind == "admin":
+                    await client.list_stored_groups()
+                for session in world.zookeeper.clients:
+                    world.zookeeper.expire(session)
+                await asyncio.sleep(4 * SESSION_S)
+                await one.getmany()
+                assert one.assignment() == {T0}
+                await one.commit({T0: 3})
+                assert written(world)["/consumers/g/offsets/t/0"] == b"3"
+                await one.stop()
+
+        world.run(scenario)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._tools.cli.kcat.listing import kcat_json, kcat_text
+from aiokafka08.protocol.requests.metadata import Broker
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 from tests.brokers.fixtures import BrokerClusters
@@ -152,6 +155,20 @@ def test_same_timestamps_as_kcat(
         kcat("-L", "-J", "-t", "orders")
     )
     assert ours("-Q", "-t", "orders:0:-1", "-t", "orders:0:-2").count(b"orders [0]") == 1
+
+
+def test_ipv6_addresses_are_listed_in_brackets() -> None:
+    brokers = {
+        0: Broker(0, "::1", 9092, None),
+        1: Broker(1, "[::2]", 9092, None),
+    }
+    snapshot = ClusterSnapshot(brokers=brokers)
+    text = kcat_text(snapshot, [], None, "[::1]:9092")
+    assert "(from broker 0: [::1]:9092/0)" in text
+    assert "broker 0 at [::1]:9092\n" in text
+    assert "broker 1 at [::2]:9092\n" in text
+    listed = json.loads(kcat_json(snapshot, [], None, "[::1]:9092"))
+    assert [one["name"] for one in listed["brokers"]] == ["[::1]:9092", "[::2]:9092"]
 
 
 @pytest.mark.kafka_cluster(topics={"orders": 1})

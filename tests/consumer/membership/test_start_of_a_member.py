@@ -23,12 +23,14 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import (
     GroupCoordinatorRequest,
     GroupProtocol,
+    HeartbeatRequest,
     JoinGroupRequest,
     SyncGroupRequest,
 )
 from aiokafka08.testing import Answer, Close, Delay, Hang
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
@@ -126,6 +128,21 @@ def test_each_refusal_of_the_first_join_ends_the_start(
     assert LIMIT_MS / 1000 - 0.2 < seconds < LIMIT_MS / 1000 + 0.2 + waits_s
     assert reason in str(error)
     assert "not joined within start_timeout_ms=3000" in str(error)
+
+
+@pytest.mark.parametrize("code", [22, 27])
+def test_rebalances_without_an_end_are_joined_after_pauses(world: World, code: int) -> None:
+    async def scenario() -> None:
+        async with new_member(world) as one:
+            world.cluster.fault(SyncGroupRequest, then=Answer(code), times=None)
+            world.cluster.fault(HeartbeatRequest, then=Answer(27))
+            before = len(world.cluster.requests(JoinGroupRequest))
+            await asyncio.sleep(30)
+            assert 10 < len(world.cluster.requests(JoinGroupRequest)) - before < 100
+            world.cluster.clear_faults()
+            await until(lambda: len(one.assignment()) == 1)
+
+    world.run(scenario)
 
 
 def test_lookup_that_fails_ends_the_start(world: World) -> None:

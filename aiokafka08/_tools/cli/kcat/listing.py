@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 
 from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokafka08._core.net.config import address_text
 from aiokafka08.errors import LeaderNotAvailableError, ReplicaNotAvailableError, error_class
+from aiokafka08.protocol.requests.metadata import Broker
 
 
 def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | None, at: str) -> str:
@@ -24,7 +26,7 @@ def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
     lines.append(f" {len(snapshot.brokers)} brokers:")
     for node_id, broker in snapshot.brokers.items():
         controller = " (controller)" if node_id == snapshot.controller_id else ""
-        lines.append(f"  broker {node_id} at {broker.host}:{broker.port}{controller}")
+        lines.append(f"  broker {node_id} at {_name(broker)}{controller}")
     lines.append(f" {len(infos)} topics:")
     for info in infos:
         error = _topic_error(info)
@@ -71,8 +73,7 @@ def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
         "query": {"topic": query or "*"},
         "controllerid": snapshot.controller_id,
         "brokers": [
-            {"id": node_id, "name": f"{broker.host}:{broker.port}"}
-            for node_id, broker in snapshot.brokers.items()
+            {"id": node_id, "name": _name(broker)} for node_id, broker in snapshot.brokers.items()
         ],
         "topics": listed,
     }
@@ -82,9 +83,13 @@ def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
 def _answered(snapshot: ClusterSnapshot, at: str) -> tuple[int, str]:
     """Return the id and the name of the broker at a bootstrap address, as kcat names it."""
     for node_id, broker in snapshot.brokers.items():
-        if f"{broker.host}:{broker.port}" in at.split(","):
-            return node_id, f"{broker.host}:{broker.port}/{node_id}"
+        if _name(broker) in at.split(","):
+            return node_id, f"{_name(broker)}/{node_id}"
     return -1, f"{at}/bootstrap"
+
+
+def _name(broker: Broker) -> str:
+    return address_text((broker.host, broker.port))
 
 
 def _leader(partition_info: PartitionInfo) -> int:
