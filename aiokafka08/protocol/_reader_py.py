@@ -218,9 +218,8 @@ class MessageSetReader:
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
     message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
     up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
-    a corrupt
-    message each further call raises: the consumer has to seek past that message and make a new
-    reader.
+    a corrupt message each further call raises: the consumer has to seek past that message and make
+    a new reader.
 
     Args:
         topic_partition: for the records and the error texts.
