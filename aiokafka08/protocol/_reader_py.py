@@ -240,6 +240,8 @@ class MessageSetReader:
             messages.
         long_wrapper: the wrapper at which the reader waits; calls return no messages until its
             `open()` has ended. None: it doesn't wait.
+        shared_offset: the offset of all messages of the wrapper in which the reader is, if they
+            share one; else None.
     """
 
     __slots__ = (
@@ -310,6 +312,14 @@ class MessageSetReader:
     def paused(self) -> bool:
         """See the class."""
         return self._decompression.paused
+
+    @property
+    def shared_offset(self) -> int | None:
+        """See the class."""
+        reader: MessageSetReader | None = self
+        while reader is not None and reader._offset is None:
+            reader = reader._inner
+        return None if reader is None else reader._offset
 
     @property
     def long_wrapper(self) -> LongWrapper | None:
