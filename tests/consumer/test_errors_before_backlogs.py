@@ -80,6 +80,11 @@ async def until_raised(call: Callable[[], Any]) -> None:
             await asyncio.sleep(0.002)  # fewer messages are read than fetches take
 
 
+async def until_polled(consumer: Consumer, last_ms: int | None) -> None:
+    """Wait for a fetch of partition 1 without an error, after the one at `last_ms`."""
+    await until(lambda: consumer.last_poll_timestamp(tp(1)) != last_ms)
+
+
 async def until_buffered(consumer: Consumer, byte_count: int) -> None:
     await until(lambda: consumer.metrics()["bytes_fetched"] >= byte_count)
 
@@ -259,7 +264,7 @@ async def test_error_that_comes_again_after_recovery_is_raised_beside_a_backlog(
         with pytest.raises(TopicAuthorizationFailedError):
             await until_raised(lambda: consumer.getmany(timeout_ms=1000, max_records=1))
         cluster.clear_faults()
-        await until(lambda polled=polled: consumer.last_poll_timestamp(tp(1)) != polled)
+        await until_polled(consumer, polled)
         cluster.fault(FetchRequest, then=Answer(29, only=[("t", 1)]), times=None)
     assert await consumer.getmany(timeout_ms=0, max_records=1)
 
