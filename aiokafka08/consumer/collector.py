@@ -17,8 +17,9 @@ Invariants:
 - The error of a partition is raised by the next call that reads the partition, after the messages
   before it were returned, and before the call takes messages of other partitions. Those stay in
   their buffers. Then the partition is tried again: fetched, or its next message deserialized. If
-  that fails in the same way (`Cursor.is_new`), the error is raised again only by a call that has no
-  messages to return. A damaged message is an error only after its second fetch.
+  that fails in the same way (`Cursor.is_new`), the error is raised again only by a call that gets
+  no messages within its timeout (`get_one`: within KNOWN_ERROR_WAIT_S), so that a caller that goes
+  on after an error doesn't spin. A damaged message is an error only after its second fetch.
 - A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
   calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
 """
@@ -51,6 +52,9 @@ SLICE_COLUMN_RECORDS: Final = 2000
 CALL_COLUMN_BYTES: Final = 4 * 1024 * 1024
 """A `get_columns` with this many bytes of keys and values returns them, even if these are fewer
 messages than its limit: that bounds how long it decodes, and the memory that is kept for reuse."""
+
+KNOWN_ERROR_WAIT_S: Final = 0.2
+"""How long `get_one` waits for other partitions before it raises a known error again."""
 
 RecordsByPartition = dict[TopicPartition, list[Record]]
 
@@ -161,17 +165,22 @@ class Collector:
         """Wait for the next message of these partitions, or of all if there are none."""
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + KNOWN_ERROR_WAIT_S
         while True:
             self._observer.check()
             await self._yield_if_due()
-            record = self._next_record(partitions)
+            known: KnownErrors = []
+            record = self._next_record(partitions, known)
             if record is not None:
                 return record
-            if self._pending(partitions):
+            if self._pending(partitions, known):
                 await self._open_next(partitions)
                 continue
+            if loop.time() >= deadline:
+                self._raise_known(known)
             self._observer.call_starved(self._wanted(partitions))
-            await self._wait_for_change(None)
+            await self._wait_for_change(deadline if known else None)
 
     async def get_many(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
@@ -185,8 +194,12 @@ class Collector:
         try:
             while True:
                 count = self.changed.count
-                records = await self._collect(partitions, limit)
-                if records or not await self._wait(partitions, deadline, count):
+                known: KnownErrors = []
+                records = await self._collect(partitions, limit, known)
+                if records:
+                    return records
+                if not await self._wait(partitions, deadline, count):
+                    self._raise_known(known)
                     return records
                 self._observer.check()
         except ConsumerStoppedError:
@@ -214,11 +227,14 @@ class Collector:
                 self._observer.check()
                 count = self.changed.count
                 await self._yield_if_due()
-                collected = self._pop_columns(partitions, limit, max_bytes)
-                if not collected.runs and self._pending(partitions):
+                known: KnownErrors = []
+                collected = self._pop_columns(partitions, limit, max_bytes, known)
+                if collected.runs:
+                    return collected
+                if self._pending(partitions, known):
                     await self._open_next(partitions)
-                    continue
-                if collected.runs or not await self._wait(partitions, deadline, count):
+                elif not await self._wait(partitions, deadline, count):
+                    self._raise_known(known)
                     return collected
         except ConsumerStoppedError:
             return self._no_columns(max_bytes)
@@ -290,13 +306,16 @@ class Collector:
         ready.sort(key=lambda cursor: not cursor.fails_next)
         return ready
 
-    def _pending(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether there is more to decode.
+    def _pending(self, partitions: Collection[TopicPartition], known: KnownErrors) -> bool:
+        """Whether there is more to decode, apart from what has just failed with a known error.
 
         A decoding step without a message doesn't prove that the buffer is exhausted: it may have
         stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         """
-        return any(cursor.buffer.pending for cursor in self._selected(partitions))
+        failed = {cursor for cursor, _ in known}
+        return any(
+            cursor.buffer.pending for cursor in self._selected(partitions) if cursor not in failed
+        )
 
     def _requeue(self, cursor: Cursor) -> None:
         """Serve the cursor after all others, if it still has output, or before if that is a new
@@ -320,13 +339,14 @@ class Collector:
 
     # --- one message ------------------------------------------------------------------------------
 
-    def _next_record(self, partitions: Collection[TopicPartition]) -> Record | None:
+    def _next_record(
+        self, partitions: Collection[TopicPartition], known: KnownErrors
+    ) -> Record | None:
         """Return the next message; None if there is none yet, or more to decode (`_pending`).
 
         Raises:
-            Exception: a partition's error that is new; any, if there is nothing else.
+            Exception: as `_decode`, which also says what `known` is.
         """
-        known: KnownErrors = []
         if partitions:
             for cursor in self._selected(partitions):
                 if self._begin_slice(cursor, known):
@@ -336,9 +356,8 @@ class Collector:
         else:
             for record in self.remaining:
                 return record
-            if (
-                self._served is not None
-            ):  # with 1,000 partitions, their last slices take much memory
+            if self._served is not None:
+                # With 1,000 partitions, their last slices take much memory.
                 self._served.buffer.drop_returned()
                 if self._served in self._ready:
                     self._advance_failing(self._served)
@@ -351,7 +370,6 @@ class Collector:
                     return next(self.remaining)
                 if cursor.buffer.pending and not cursor.buffer.fails_next:
                     return None
-        self._raise_known(known)
         return None
 
     def _begin_slice(self, cursor: Cursor, known: KnownErrors) -> bool:
@@ -375,12 +393,11 @@ class Collector:
     # --- many messages ----------------------------------------------------------------------------
 
     async def _collect(
-        self, partitions: Collection[TopicPartition], limit: int | None
+        self, partitions: Collection[TopicPartition], limit: int | None, known: KnownErrors
     ) -> RecordsByPartition:
-        """Decode enough, yielding in between; then take all at once, or raise an error."""
+        """Decode enough, yielding in between; then take all at once, or raise a new error."""
         await self._yield_if_due()
         cursors = self._selected(partitions)
-        known: KnownErrors = []
         missing = limit
         decompressed_bytes = 0
         has_records = False
@@ -412,10 +429,7 @@ class Collector:
                 missing -= count
                 if missing <= 0:
                     break
-        records = self._pop_records(cursors, limit)
-        if not records:
-            self._raise_known(known)
-        return records
+        return self._pop_records(cursors, limit)
 
     def _pop_records(self, cursors: Iterable[Cursor], limit: int | None) -> RecordsByPartition:
         popped: RecordsByPartition = {}
@@ -435,14 +449,17 @@ class Collector:
         return popped
 
     def _pop_columns(
-        self, partitions: Collection[TopicPartition], limit: int, max_bytes: int
+        self,
+        partitions: Collection[TopicPartition],
+        limit: int,
+        max_bytes: int,
+        known: KnownErrors,
     ) -> CollectedColumns:
-        """Decode and take messages without awaiting, until `is_over()`; or raise an error."""
+        """Decode and take messages without awaiting, until `is_over()`; or raise a new error."""
         cursors = self._selected(partitions)
         collected = self._no_columns(max_bytes)
         columns = collected.columns
         is_over = self._slice.is_over
-        known: KnownErrors = []
         # Small steps for few bytes, since the pure twin asks `is_full` only before each step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
@@ -469,8 +486,6 @@ class Collector:
                 self._find_error(cursor, known)
             elif cursor in self._ready:
                 self._advance_failing(cursor)  # the next call raises the error
-        if not collected.runs and not self._pending(partitions):
-            self._raise_known(known)
         return collected
 
     # --- errors -----------------------------------------------------------------------------------
@@ -510,10 +525,14 @@ class Collector:
         known.append((cursor, error))
 
     def _raise_known(self, known: KnownErrors) -> None:
-        """Raise the first one of these errors, since the call has no messages to return."""
+        """Raise the first one of these errors, since the call has no messages to return.
+
+        An error doesn't count if the user has moved or paused its partition while the call yielded.
+        """
         for cursor, error in known:
-            self._note_raised(cursor, error)
-            raise error
+            if cursor in self._ready and not cursor.is_new(error):
+                self._note_raised(cursor, error)
+                raise error
 
     def _note_raised(self, cursor: Cursor, error: Exception) -> None:
         """Have the partition tried again, after the others: a call raises its error now."""

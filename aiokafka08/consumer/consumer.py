@@ -522,7 +522,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         The error of a partition is raised by the next call, before it returns messages of other
         partitions; those come with the calls after it. (In aiokafka the others' messages come
         first.) Until you `seek()`, the consumer tries the partition again. If that fails in the
-        same way, the error is raised again only when the other partitions have no messages.
+        same way, the error is raised again only by a call that gets no messages of other partitions
+        within 200 ms.
 
         Args:
             partitions: the partitions to read; by default all that are assigned.
@@ -559,7 +560,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             max_records: the most messages to return, from 1 on; None: `max_poll_records`
                 (default None).
 
-        Raises as `getone`, and then returns no messages. Those stay for the next call.
+        Raises as `getone`, and then returns no messages. Those stay for the next call. An error
+        that was raised before is raised again after `timeout_ms`, if no messages have come.
         """
         check_partitions(partitions)
         timeout_s = _seconds(timeout_ms)

@@ -12,7 +12,9 @@ call of `apply_response` or `abandon_fetch`. An error never moves the position. 
 damaged, or states a size above the limit, is an error only if a second fetch brings it so too,
 since it may have been damaged on the way. After a call has raised an error, the partition is tried
 again. If that fails in the same way at the same position, the error isn't new (`is_new`): it keeps
-the partition from nothing, and a call raises it only if it has no messages to return.
+the partition from nothing, and a call raises it only if it has no messages to return. Once the
+partition has recovered, any error is new: messages move the position, and a fetch that finds the
+end of the log forgets what was raised there.
 """
 
 from __future__ import annotations
@@ -392,6 +394,8 @@ class Cursor:
             if self.error is None:  # else decoding may find it again
                 self._reset_backoff()
             self.error = None
+        if finding.step is FetchStep.END and not self.buffer.pending:
+            self._raised = None  # the partition has recovered: an error from now on is new
         if finding.step is FetchStep.DATA:
             assert finding.message_set is not None
             self._adapt_growth(fetch, len(fetched.message_set), context.response_time)

@@ -555,8 +555,11 @@ class RecordBuffer:
         if self._undeserialized:
             return min(last_offset + 1, self._undeserialized[0].offset)
         reader = self._sets[0].reader if self._sets else None
-        error = None if reader is None else reader.error
-        return last_offset if error is not None and error.offset == last_offset else last_offset + 1
+        if reader is None:
+            return last_offset + 1
+        pauses_within = reader.paused and reader.shared_offset == last_offset
+        fails_within = reader.error is not None and reader.error.offset == last_offset
+        return last_offset if pauses_within or fails_within else last_offset + 1
 
     def _reader_of(self, fetched: FetchedSet) -> MessageSetReader:
         if fetched.reader is None:

@@ -220,6 +220,13 @@ cdef class MessageSetReader:
         return self._decompression.paused
 
     @property
+    def shared_offset(self):
+        cdef MessageSetReader reader = self
+        while reader is not None and not reader._has_offset:
+            reader = reader._inner
+        return None if reader is None else reader._offset
+
+    @property
     def long_wrapper(self):
         return self._decompression.long_wrapper
 

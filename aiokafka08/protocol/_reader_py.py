@@ -218,9 +218,8 @@ class MessageSetReader:
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
     message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
     up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
-    a corrupt
-    message each further call raises: the consumer has to seek past that message and make a new
-    reader.
+    a corrupt message each further call raises: the consumer has to seek past that message and make
+    a new reader.
 
     Args:
         topic_partition: for the records and the error texts.
@@ -241,6 +240,8 @@ class MessageSetReader:
             messages.
         long_wrapper: the wrapper at which the reader waits; calls return no messages until its
             `open()` has ended. None: it doesn't wait.
+        shared_offset: the offset of all messages of the wrapper in which the reader is, if they
+            share one; else None.
     """
 
     __slots__ = (
@@ -311,6 +312,14 @@ class MessageSetReader:
     def paused(self) -> bool:
         """See the class."""
         return self._decompression.paused
+
+    @property
+    def shared_offset(self) -> int | None:
+        """See the class."""
+        reader: MessageSetReader | None = self
+        while reader is not None and reader._offset is None:
+            reader = reader._inner
+        return None if reader is None else reader._offset
 
     @property
     def long_wrapper(self) -> LongWrapper | None:

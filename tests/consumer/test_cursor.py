@@ -196,6 +196,29 @@ def test_other_codes_raise_after_max_tries(code: int) -> None:
     assert cursor.position == 5
 
 
+def test_damage_of_the_former_leader_does_not_explain_an_error_of_the_new_one() -> None:
+    """A new leader may return -1 for a moment (docs/brokers.md 7.10)."""
+    cursor = make()
+    no_message = bytes(40)
+    respond(cursor, cursor.begin_fetch(SHARE), data(5) + no_message)
+    assert cursor.next_fetch.meets_damage
+    cursor.change_leader()
+    assert respond(cursor, cursor.begin_fetch(SHARE), code=-1) is FetchResult.RETRY
+    assert cursor.error is None
+
+
+def test_error_is_new_again_after_a_fetch_at_the_end_of_the_log() -> None:
+    cursor = make()
+    respond(cursor, cursor.begin_fetch(SHARE), code=29)
+    with pytest.raises(TopicAuthorizationFailedError):
+        cursor.raise_error()
+    respond(cursor, cursor.begin_fetch(SHARE), code=29)
+    assert not cursor.has_new_error
+    respond(cursor, cursor.begin_fetch(SHARE), high_watermark=5)
+    respond(cursor, cursor.begin_fetch(SHARE), code=29)
+    assert cursor.has_new_error
+
+
 def test_final_code_raises_at_once() -> None:
     cursor = make()
     assert respond(cursor, cursor.begin_fetch(SHARE), code=29) is FetchResult.ERROR

@@ -16,10 +16,12 @@ from aiokafka08.errors import (
     EmbeddedHeadersError,
     KafkaError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
 )
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.telemetry import Event, PartitionFailed
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.conformance.contract.wire.requests import bad_crc
 from tests.consumer.conftest import Consumer, MakeConsumer, tp, values
 from tests.support.waiting import until
@@ -68,6 +70,19 @@ async def drain(
             except (KafkaError, ValueError) as error:
                 errors.append((len(got), error))
     return got, errors
+
+
+async def until_raised(call: Callable[[], Any]) -> None:
+    """Make this call until it raises."""
+    async with asyncio.timeout(10):
+        while True:
+            await call()
+            await asyncio.sleep(0.002)  # fewer messages are read than fetches take
+
+
+async def until_polled(consumer: Consumer, last_ms: int | None) -> None:
+    """Wait for a fetch of partition 1 without an error, after the one at `last_ms`."""
+    await until(lambda: consumer.last_poll_timestamp(tp(1)) != last_ms)
 
 
 async def until_buffered(consumer: Consumer, byte_count: int) -> None:
@@ -226,11 +241,56 @@ async def test_call_of_failing_partitions_only_raises_again(
     await consumer.start()
     calls: list[Callable[[], Any]] = [
         lambda: consumer.getone(*([tp(1)] if named else [])),
-        lambda: consumer.getmany(*([tp(1)] if named else []), timeout_ms=5000),
-        lambda: consumer.getmany_arrow(*([tp(1)] if named else []), timeout_ms=5000),
+        lambda: consumer.getmany(*([tp(1)] if named else []), timeout_ms=100),
+        lambda: consumer.getmany_arrow(*([tp(1)] if named else []), timeout_ms=100),
     ]
     for call in calls * 2:
         with pytest.raises(BrokerResponseError):
-            await asyncio.wait_for(call(), 6)
+            await until_raised(call)
     if named:
         assert (await asyncio.wait_for(consumer.getone(tp(0)), 5)).partition == 0
+
+
+async def test_error_that_comes_again_after_recovery_is_raised_beside_a_backlog(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    cluster.append("t", 0, values(0, BACKLOG))
+    cluster.fault(FetchRequest, then=Answer(29, only=[("t", 1)]), times=None)
+    consumer = make_consumer(fetch_max_bytes=4096)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    for _ in range(2):
+        polled = consumer.last_poll_timestamp(tp(1))
+        with pytest.raises(TopicAuthorizationFailedError):
+            await until_raised(lambda: consumer.getmany(timeout_ms=1000, max_records=1))
+        cluster.clear_faults()
+        await until_polled(consumer, polled)
+        cluster.fault(FetchRequest, then=Answer(29, only=[("t", 1)]), times=None)
+    assert await consumer.getmany(timeout_ms=0, max_records=1)
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany", "getmany_arrow", "async for"])
+async def test_known_error_is_raised_again_only_after_a_wait_for_others(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str
+) -> None:
+    """A caller that goes on after an error doesn't spin, and gets others' messages at once."""
+    if call == "getmany_arrow":
+        cluster.append_raw("t", 1, bad_crc(encode_entry(0, None, b"bad")))
+        consumer = make_consumer()
+    else:
+        cluster.append("t", 1, [b"bad"])
+        consumer = make_consumer(value_deserializer=not_bad)
+    consumer.assign([tp(0), tp(1)])
+    await consumer.start()
+    loop = asyncio.get_running_loop()
+    raised: list[float] = []
+    for _ in range(3):
+        with pytest.raises((CorruptRecordException, ValueError)):
+            await call_once(consumer, call)
+        raised.append(loop.time())
+    assert raised[1] - raised[0] >= 0.15
+    assert raised[2] - raised[1] >= 0.15
+    waiting = asyncio.create_task(call_once(consumer, call))
+    await asyncio.sleep(0)
+    cluster.append("t", 0, [b"good"])
+    assert await waiting == [(0, 0)]

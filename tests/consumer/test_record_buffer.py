@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, Decoding, RecordBuffer
+from aiokafka08.consumer.record_buffer import (
+    DECODE_STEP_BYTES,
+    SET_OVERHEAD_BYTES,
+    Decoding,
+    RecordBuffer,
+)
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import Columns, encode_entry
 from aiokafka08.structs import TopicPartition
 from tests.conformance.contract.wire.requests import bad_crc
 
@@ -49,6 +55,31 @@ def test_position_moves_with_each_returned_record() -> None:
     # Behind the last message comes the set's end: what is in between is a hole.
     assert positions == [(5, 6), (6, 7), (9, 12)]
     assert not some.pending
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_position_stays_at_a_shared_offset_while_decoding_pauses_within_it(columns: bool) -> None:
+    """A step ends before each large wrapper; the messages of all of them have one offset."""
+
+    def wrapper(offset: int, plain: bytes) -> bytes:
+        packed = compress(Codec.GZIP, plain)
+        return encode_entry(offset, None, packed, attributes=Codec.GZIP, magic=1)
+
+    large = wrapper(0, encode_entry(0, None, bytes(DECODE_STEP_BYTES), magic=1))
+    some = buffer()
+    some.add_set(wrapper(7, large * 3), 0, 8)
+    positions = []
+    while some.pending:
+        if some.long_wrapper is not None:
+            some.long_wrapper.open()
+        count = 0
+        if columns:
+            count = some.pop_columns(Columns(1 << 30), 10)
+        elif some.decode(10):
+            count = len(some.pop_records(10))
+        if count:
+            positions.append(some.position)
+    assert positions == [7, 7, 8]
 
 
 def test_slices_of_several_sets_come_in_order() -> None:

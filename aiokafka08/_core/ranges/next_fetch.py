@@ -190,9 +190,9 @@ class NextFetch:
                 if first != self.offset:
                     return FetchFinding(FetchStep.CORRUPT, next_offset=first)
             self.offset = summary.next_offset
-            self.meets_damage = _has_damaged_rest(message_set, summary)
             self._shrink(summary.whole_bytes)
             self.reset_search()
+            self.meets_damage = _has_damaged_rest(message_set, summary)
             return FetchFinding(FetchStep.DATA, message_set=message_set)
         if high_watermark <= self.offset:
             self.size_bytes = 0
@@ -265,9 +265,9 @@ class NextFetch:
     def _use(self, usable: Buffer, next_offset: int) -> FetchFinding:
         """Use a part of a response."""
         self.offset = next_offset
-        self.meets_damage = _has_damaged_rest(usable, summarize_set(usable))
         self._shrink(len(usable))
         self.reset_search()
+        self.meets_damage = _has_damaged_rest(usable, summarize_set(usable))
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _retry_damaged(self, next_offset: int | None) -> FetchFinding:
@@ -338,7 +338,7 @@ class NextFetch:
 
     def reset_search(self) -> None:
         """Forget what the last responses have shown: call this when another broker leads."""
-        self.alone = self._was_empty = self._was_damaged = False
+        self.alone = self.meets_damage = self._was_empty = self._was_damaged = False
         self._damaged_at = -1
         self._empty_waits = self._early_responses = 0
 
