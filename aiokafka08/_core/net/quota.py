@@ -1,7 +1,7 @@
 """Fetch within a client's quota, and report that the client exceeds it.
 
-`offsets_for_times` and the doctor fetch a little with `fetch_within_quota`. A consumer and the
-readers of ranges have their own loops, and wait in these.
+`offsets_for_times`, the doctor and the search for a readable offset fetch a little with
+`fetch_within_quota`. A consumer and the readers of ranges have their own loops, and wait in these.
 
 Invariant: a broker that withholds its data, because the client exceeds its quota, isn't taken for
 one that leaves partitions out (docs/brokers.md 7.18).
