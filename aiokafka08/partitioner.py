@@ -13,7 +13,6 @@ while a partition has no leader.
 from __future__ import annotations
 
 import copy
-import inspect
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -316,8 +315,6 @@ def partitioner_factory(
         return partitioner
     if not callable(partitioner):
         raise TypeError("expected a name or a callable")
-    if inspect.iscoroutinefunction(partitioner):
-        raise TypeError("expected a function that returns a partition at once, not an async one")
     return partial(without_step, partitioner)
 
 

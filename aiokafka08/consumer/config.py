@@ -123,11 +123,12 @@ def consumer_config(
         from aiokafka08._core.net.coordinator_lookup import check_group_id
 
         check_group_id(group_id)
-    for scala, ours in _SCALA_RESETS.items():
-        if auto_offset_reset == scala:
-            raise IllegalArgumentError(
-                f"auto_offset_reset={scala!r}: expected {ours!r}, as newer consumers call it"
-            )
+    ours = _SCALA_RESETS.get(str(auto_offset_reset).lower())
+    if ours is not None:
+        raise IllegalArgumentError(
+            f"auto_offset_reset={auto_offset_reset!r}: expected {ours!r}, as newer consumers call "
+            "it"
+        )
     check_one_of("auto_offset_reset", auto_offset_reset, list(_RESETS))
     if group_id is not None:
         offsets_storage = default_of("offsets_storage", offsets_storage)

@@ -41,6 +41,7 @@ from aiokafka08._core.net.config import (
     SecurityProtocol,
     ZookeeperCheck,
     as_integer,
+    as_number,
     callable_or_none,
     check_positive,
     net_config,
@@ -1063,14 +1064,14 @@ class _MessageIterator(Generic[KT, VT]):
 
 
 def _seconds(timeout_ms: object) -> float:
-    number = timeout_ms if isinstance(timeout_ms, int | float) else as_integer(timeout_ms)
+    number = as_number(timeout_ms)
     if number is None:
         raise TypeError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
     return number / 1000
 
 
 def _time_ms(tp: TopicPartition, at: object) -> int:
-    number = at if isinstance(at, int | float) else as_integer(at)
+    number = as_number(at)
     if number is None:
         raise TypeError(f"timestamps[{tp}]={at!r}: expected milliseconds since the epoch")
     if not 0 <= number < 2**63:

@@ -37,6 +37,7 @@ from aiokafka08 import environment
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.quota import log_withheld
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.transport import BrokerConnection
 from aiokafka08._core.net.versions import BrokerLine
@@ -527,13 +528,7 @@ class Fetcher:
         self._abandon(plan.fetches)
         if not broker.is_throttled:
             broker.is_throttled = True
-            _log.info(
-                "%s: node %d withholds data for %.1f s: the client exceeds its quota "
-                "(consumer_byte_rate)",
-                self._router.config.client_id,
-                broker.queue.node_id,
-                delay_s,
-            )
+            log_withheld(_log, self._router.config.client_id, broker.queue.node_id, delay_s)
 
     def _abandon(self, fetches: Iterable[PartitionFetch]) -> None:
         """Put partitions back whose fetches get no response."""

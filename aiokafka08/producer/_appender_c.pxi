@@ -108,6 +108,8 @@ cdef class Appender:
             return None
         if partition is None:
             queue = choose(route, key)
+        elif type(partition) is not int:
+            return None
         else:
             queue = (<dict?>get(route, route_queues)).get(partition)
             if queue is None:

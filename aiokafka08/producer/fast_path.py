@@ -163,8 +163,11 @@ class PureAppender:
             return None
         if partition is None:
             queue = route.choose(key)
-        elif (queue := route.queues.get(partition)) is None:  # type: ignore[assignment]
-            return None
+        else:
+            named = route.queues.get(partition) if type(partition) is int else None
+            if named is None:
+                return None
+            queue = named
         return self.append(queue, key, value, None)
 
     def append(

@@ -94,9 +94,10 @@ class Intake:
             await self._loop_yield.yield_now()
         route = self._topics.by_topic.get(topic)
         if route is not None and route.is_open:
+            queue: PartitionQueue | None = None
             if partition is None:
-                queue: PartitionQueue | None = route.choose(key)
-            else:
+                queue = route.choose(key)
+            elif type(partition) is int:  # `find_queue` converts other integers, or refuses them
                 queue = route.queues.get(partition)
             if queue is not None:
                 future = self._append_now(queue, key, value, timestamp_ms)

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from aiokafka08._core.net.config import (
     as_integer,
+    as_number,
     check_boolean,
     check_not_negative,
     check_one_of,
@@ -196,7 +197,7 @@ def check_duration(option: str, value: object) -> float:
     Raises:
         IllegalArgumentError: it isn't.
     """
-    number = value if isinstance(value, float) else as_integer(value)
+    number = as_number(value)
     if number is None or not 0 <= number < math.inf:
         raise IllegalArgumentError(f"{option}={value!r}: expected a finite number >= 0")
     return number

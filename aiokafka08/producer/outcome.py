@@ -13,8 +13,8 @@ Invariants:
 - After a retriable error code a batch is retried until its deadline (`delivery_timeout_ms`). After
   errors that the client can't explain it is retried at most `MAX_UNEXPLAINED_RETRIES` times; then
   it fails with the last of them.
-- A broker stores all messages of a batch or none. If it refuses a batch because of single messages,
-  the batch is split until only these fail. The halves keep the order of their messages.
+- A broker stores all messages of a batch or none. If it may refuse a batch because of single
+  messages, the batch is split until only these fail. The halves keep the order of their messages.
 - The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
   that expires in flight keeps its memory until its request ends. A split releases nothing: each
   half releases its own bytes.
@@ -59,7 +59,8 @@ _BY_KEY: Final = frozenset({CorruptRecordException.errno, InvalidRecordError.err
 """The codes by which brokers refuse a message without a key to a compacted topic, among others
 (docs/brokers.md 5.11)."""
 _BY_MESSAGE: Final = _BY_KEY | {InvalidTimestampError.errno}
-"""The codes by which brokers refuse a whole batch because of single messages in it."""
+"""The codes by which brokers refuse a whole batch because of single messages in it, among other
+reasons."""
 
 
 class Outcome(enum.Enum):
@@ -97,7 +98,7 @@ def decide(
     messages: int,
     unexplained_retries: int,
     *,
-    longest_key: Callable[[], int],
+    key_lengths: Callable[[], tuple[int, int]],
     waits_for_replicas: bool = False,
 ) -> BatchDecision:
     """Decide the outcome of a batch from the broker's response.
@@ -107,7 +108,8 @@ def decide(
         topic_partition: the batch's partition.
         messages: number of messages in the batch.
         unexplained_retries: how often the batch was retried for unknown reasons.
-        longest_key: returns the length of the longest key in the batch; -1 if there is no key.
+        key_lengths: returns the lengths of the shortest and the longest key in the batch; no key
+            counts as -1.
         waits_for_replicas: acks is neither 0 nor 1. A broker that ceases to lead the partition
             while it waits returns NotLeaderForPartition, though it has appended the messages, and
             the new leader may have them too (docs/brokers.md 5.16).
@@ -140,7 +142,7 @@ def decide(
         case Action.SPLIT:
             return BatchDecision(Outcome.FAILED, MessageSizeTooLargeError(error.text))
         case Action.FINAL if code in _BY_MESSAGE:
-            return _decide_refused(error, where, messages, longest_key())
+            return _decide_refused(error, where, messages, *key_lengths())
         case Action.FINAL:
             return BatchDecision(Outcome.FAILED, error)
         case _:  # a code that no response to Produce should have
@@ -148,18 +150,23 @@ def decide(
 
 
 def _decide_refused(
-    error: BrokerResponseError, where: str, messages: int, longest_key: int
+    error: BrokerResponseError, where: str, messages: int, shortest_key: int, longest_key: int
 ) -> BatchDecision:
-    """Decide about a batch that the broker refuses because of single messages in it."""
-    is_keyless = error.errno in _BY_KEY and longest_key < 0
-    if messages > 1 and not is_keyless:
+    """Decide about a batch that the broker may have refused because of single messages in it."""
+    if error.errno not in _BY_KEY:
+        outcome = Outcome.SPLIT if messages > 1 else Outcome.FAILED
+        return BatchDecision(outcome, error)
+    if shortest_key > 0:  # each message has a key, so halves would be refused too
+        return BatchDecision(Outcome.FAILED, error)
+    refused = f"{where}: the broker refused {count_text(messages, 'message')}"
+    if messages > 1 and longest_key >= 0:  # 0.9 takes an empty key for none
+        error = type(error)(f"{refused}, of which at least one has no key or an empty one")
         return BatchDecision(Outcome.SPLIT, error)
-    if error.errno in _BY_KEY and longest_key <= 0:  # 0.9 takes an empty key for none
-        error = type(error)(
-            f"{where}: the broker refused {count_text(messages, 'message')} without a key: a "
-            "compacted topic needs keys. Send a key with each message, or take compact out of the "
-            "topic's cleanup.policy"
-        )
+    error = type(error)(
+        f"{refused} without a key. Either the topic is compacted and needs keys: send a key with "
+        "each message, or take compact out of the topic's cleanup.policy. Or "
+        f"{error.description}"
+    )
     return BatchDecision(Outcome.FAILED, error)
 
 
@@ -222,7 +229,7 @@ class BatchResolver:
             batch.queue.topic_partition,
             batch.count,
             batch.unexplained_retries,
-            longest_key=batch.builder.longest_key,
+            key_lengths=batch.builder.key_lengths,
             waits_for_replicas=self._waits_for_replicas,
         )
         if decision.outcome is Outcome.STORED:
@@ -241,7 +248,8 @@ class BatchResolver:
         if batch.is_expired:
             self.finish(batch, now)
         elif decision.outcome is Outcome.SPLIT:
-            self._emit_retried(batch, decision.error, may_be_stored=False)
+            reason = f"{decision.error}; its halves are sent apart"
+            self._emit_retried(batch, reason, may_be_stored=False)
             self._accumulator.split(batch, now, too_large=decision.too_large)
         elif decision.outcome is Outcome.RETRY:
             self.retry(batch, decision.error, now, may_be_stored=decision.may_be_stored)
@@ -256,7 +264,7 @@ class BatchResolver:
         if batch.is_expired:
             self.finish(batch, now)
             return
-        self._emit_retried(batch, error, may_be_stored=may_be_stored)
+        self._emit_retried(batch, str(error), may_be_stored=may_be_stored)
         batch.last_error = error
         wait_s = delay_s(
             batch.attempts, self._config.retry_backoff_s, self._config.retry_backoff_max_s
@@ -324,7 +332,7 @@ class BatchResolver:
         batch.delivery.fail(error)
         self._telemetry.emit(BatchFailed(batch.queue.topic_partition, batch.count, str(error)))
 
-    def _emit_retried(self, batch: Batch, error: KafkaError, *, may_be_stored: bool) -> None:
+    def _emit_retried(self, batch: Batch, reason: str, *, may_be_stored: bool) -> None:
         self._telemetry.emit(
-            BatchRetried(batch.queue.topic_partition, batch.count, str(error), may_be_stored)
+            BatchRetried(batch.queue.topic_partition, batch.count, reason, may_be_stored)
         )

@@ -28,6 +28,7 @@ from aiokafka08._core.net.config import (
     check_not_negative,
     check_positive,
     net_config,
+    not_async,
     numbered_client_id,
 )
 from aiokafka08._core.net.lifecycle import Lifecycle
@@ -285,6 +286,9 @@ class AIOKafkaProducer:
             self._new_partitioner = partitioner_factory(partitioner)
         except (TypeError, ValueError) as error:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
+        # Of a class the instances are called.
+        called = partitioner.__call__ if isinstance(partitioner, type) else partitioner
+        not_async("partitioner", called)
         self._telemetry = Telemetry(on_event, client_id=self._config.client_id)
         self._router = self._make_router(self._config, self._telemetry)
         self.client = ClientAttributes(self._router, bootstrap_servers, self._options.max_block_s)

@@ -177,15 +177,17 @@ cdef class MessageSetBuilder:  # the .pxd declares its attributes
             pos = (first if index < self._count // 2 else second)._adopt(self, pos)
         return first, second
 
-    def longest_key(self):
+    def key_lengths(self):
         cdef const char *data = PyByteArray_AS_STRING(self._buffer)
         cdef Py_ssize_t key_at = BODY_AT + (2 if self.magic == 0 else 10)
         cdef Py_ssize_t pos = 0, _index
-        cdef int32_t longest = -1
+        cdef int32_t length, shortest = -1, longest = -1
         for _index in range(self._count):
-            longest = max(longest, get_int32(data + pos + key_at))
+            length = get_int32(data + pos + key_at)
+            shortest = length if _index == 0 else min(shortest, length)
+            longest = max(longest, length)
             pos += ENTRY_HEADER_BYTES + get_int32(data + pos + 8)
-        return longest
+        return shortest, longest
 
     def as_format_0(self):
         cdef MessageSetBuilder part = MessageSetBuilder(0, self.codec)

@@ -2,7 +2,7 @@
 
 This module is the reference for the compiled twin (`_builder_c.pxi`). The producer uses it by way
 of `message_set`: `intake` calls `extend()`, `sink` calls `build()`, after `as_format_0()` if the
-leader knows only format 0. For a batch that the broker refuses `outcome` calls `longest_key()`, and
+leader knows only format 0. For a batch that the broker refuses `outcome` calls `key_lengths()`, and
 `accumulator` calls `split()`.
 
 Invariant: `build()` returns a set that a broker accepts; later appends don't change the returned
@@ -146,10 +146,11 @@ class MessageSetBuilder:
         middle = len(bodies) // 2
         return self._part(bodies[:middle], self.magic), self._part(bodies[middle:], self.magic)
 
-    def longest_key(self) -> int:
-        """Return the length of the longest key in bytes; -1 if no message has a key."""
+    def key_lengths(self) -> tuple[int, int]:
+        """Return the lengths of the shortest and the longest key in bytes; no key counts as -1."""
         key_at = 2 if self.magic == 0 else 10
-        return max((_unpack_int32(body, key_at)[0] for body in self._bodies()), default=-1)
+        lengths = [_unpack_int32(body, key_at)[0] for body in self._bodies()]
+        return min(lengths, default=-1), max(lengths, default=-1)
 
     def as_format_0(self) -> MessageSetBuilder:
         """Return a builder of the same messages in format 0, without timestamps."""

@@ -53,16 +53,20 @@ def corrupt(
 ) -> CorruptRecordException:
     """Make the error for a corrupt message; `next_offset` is None if the bytes don't show it."""
     topic, partition = topic_partition
-    way_out = (
-        f"seek() to {next_offset} skips it"
-        if next_offset is not None
-        else "seek() to a clearly later offset: the damaged bytes don't show the next one, and "
-        "brokers may not find those close behind the damage"
-    )
     return CorruptRecordException(
         f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
-        f"{why}; {way_out}",
+        f"{why}; {way_out(next_offset)}",
         partition=topic_partition,
         offset=offset,
         next_offset=next_offset,
+    )
+
+
+def way_out(next_offset: int | None) -> str:
+    """Return what the text of `corrupt` says last: how a consumer gets over the message."""
+    if next_offset is not None:
+        return f"seek() to {next_offset} skips it"
+    return (
+        "seek() to a clearly later offset: the damaged bytes don't show the next one, and brokers "
+        "may not find those close behind the damage"
     )

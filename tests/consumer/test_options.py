@@ -83,7 +83,7 @@ def test_wrong_option_is_named(options: dict[str, Any]) -> None:
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(("scala", "ours"), [("smallest", "earliest"), ("largest", "latest")])
+@pytest.mark.parametrize(("scala", "ours"), [("smallest", "earliest"), ("LARGEST", "latest")])
 def test_reset_of_the_scala_consumer_is_refused_with_its_name_here(scala: str, ours: str) -> None:
     with pytest.raises(IllegalArgumentError, match=f"='{scala}': expected '{ours}'"):
         AIOKafkaConsumer(auto_offset_reset=scala)  # type: ignore[arg-type]

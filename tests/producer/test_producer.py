@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import re
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import aiokafka
@@ -31,6 +34,13 @@ from tests.producer.conftest import Producer
 from tests.support.numbers import ForeignInteger
 
 ProducerFor = Callable[..., Awaitable[Producer]]
+
+
+class AsyncCallable:
+    """Its calls return coroutines, though `inspect.iscoroutinefunction` says no."""
+
+    async def __call__(self, *_: object) -> int:
+        return 0
 
 
 def logged(cluster: EmbeddedCluster, topic: str = "t", partitions: int = 3) -> list[Any]:
@@ -440,6 +450,7 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"linger_ms": math.inf}, "linger_ms=inf: expected a finite number >= 0"),
         ({"linger_ms": math.nan}, "linger_ms=nan"),
         ({"linger_ms": "5"}, "linger_ms='5'"),
+        ({"linger_ms": True}, "linger_ms=True"),
         ({"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),
         ({"max_batch_size": 0}, "max_batch_size=0: expected an integer >= 1"),
         ({"max_request_size": "1"}, "max_request_size='1'"),
@@ -457,6 +468,12 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"on_event": asyncio.sleep}, "not an async one"),
         ({"value_serializer": asyncio.sleep}, "not an async one"),
         ({"partitioner": asyncio.sleep}, "not an async one"),
+        ({"partitioner": AsyncCallable}, "not an async one"),
+        *(
+            ({option: function}, "not an async one")
+            for option in ("partitioner", "on_event", "value_serializer")
+            for function in (AsyncCallable(), partial(partial(AsyncCallable()), 1))
+        ),
         ({"bootstrap_servers": b"kafka1:9092"}, "bootstrap_servers=b'kafka1:9092': expected a str"),
         ({"enable_idempotence": "no"}, "enable_idempotence='no': expected True or False"),
         ({"bootstrap_servers": ""}, "expected at least one address"),
@@ -493,6 +510,33 @@ async def test_integers_of_other_libraries_are_accepted(producer_for: ProducerFo
             assert (sent.partition, sent.timestamp) == (1, 7)
         deliveries = await producer.send_many("t", [b"v"], partition=one, timestamps_ms=[time])
         assert [(done.partition, done.timestamp) for done in await deliveries] == [(1, 7)]
+
+
+def test_real_numbers_of_other_libraries_are_accepted() -> None:
+    half: Any = Fraction(1, 2)
+    whole: Any = Fraction(3000)
+    AIOKafkaProducer(linger_ms=half, request_timeout_ms=whole)
+    for option in ("request_timeout_ms", "max_batch_size"):
+        with pytest.raises(IllegalArgumentError, match=f"{option}=.*: expected an integer >= 1"):
+            AIOKafkaProducer(**{option: half})
+
+
+@pytest.mark.parametrize("wrong", [1.0, True, "1", [1]])
+async def test_partition_that_isnt_an_integer_is_refused(
+    cluster: EmbeddedCluster, producer_for: ProducerFor, wrong: Any
+) -> None:
+    """Also on the fast path, once the topic is known."""
+    producer = await producer_for(cluster)
+    batch = producer.create_batch()
+    batch.append(key=None, value=b"v", timestamp=None)
+    for _ in range(2):
+        await producer.send_and_wait("t", b"v", partition=1)
+        with pytest.raises(IllegalArgumentError, match=f"partition={re.escape(repr(wrong))}"):
+            await producer.send("t", b"v", partition=wrong)
+    with pytest.raises(IllegalArgumentError, match="partition="):
+        await producer.send_many("t", [b"v"], partition=wrong)
+    with pytest.raises(IllegalArgumentError, match="partition="):
+        await producer.send_batch(batch, "t", partition=wrong)
 
 
 async def test_a_timeout_beyond_int32_is_sent_as_the_maximum(

@@ -194,12 +194,14 @@ async def test_only_messages_without_a_key_fail_in_a_compacted_topic(
         assert set(failed) == without
         for error in failed.values():
             assert isinstance(error, CorruptRecordException)
-            assert "without a key: a compacted topic needs keys" in str(error)
+            assert " without a key. Either the topic is compacted" in str(error)
         stored = [b"%d" % n for n in range(120) if n not in without]
         assert values(cluster, 0) == stored
         offsets = [one.offset for one in results if not isinstance(one, BaseException)]
         assert offsets == list(range(len(stored)))
-        assert all(event.may_be_stored is False for event in producer.events_of(BatchRetried))
+        for event in producer.events_of(BatchRetried):
+            assert event.may_be_stored is False
+            assert "at least one has no key or an empty one; its halves are sent" in event.reason
         metrics = producer.metrics()
         assert (metrics["messages_failed"], metrics["messages_sent"]) == (len(without), 114)
         assert metrics["buffer_used_bytes"] == 0
@@ -216,6 +218,20 @@ async def test_batch_without_any_key_fails_by_one_request(producer_for: Producer
         assert len(deliveries.errors()) == 500
         assert len(cluster.requests(ProduceRequest)) == 1
         assert (await producer.send_and_wait("t", b"v", key=b"k")).offset == 0
+
+
+async def test_batch_with_keys_refused_as_corrupt_fails_by_one_request(
+    producer_for: ProducerFor,
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        producer = await producer_for(cluster, linger_ms=10_000)
+        await producer.partitions_for("t")
+        cluster.fault(ProduceRequest, then=Answer(CorruptRecordException.errno), times=None)
+        deliveries = await producer.send_many("t", [b"v"] * 500, keys=[b"k"] * 500)
+        with pytest.raises(CorruptRecordException, match="wrong CRC or impossible size"):
+            await deliveries
+        assert len(deliveries.errors()) == 500
+        assert len(cluster.requests(ProduceRequest)) == 1
 
 
 async def test_batch_refused_for_a_timestamp_is_split(producer_for: ProducerFor) -> None:

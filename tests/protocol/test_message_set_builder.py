@@ -290,10 +290,10 @@ def test_split_returns_two_halves_in_order(magic: int, codec: Codec, content: Me
 @each_magic
 @examples(60)
 @given(content=messages)
-def test_longest_key_is_that_of_the_messages(magic: int, content: Messages) -> None:
+def test_key_lengths_are_those_of_the_messages(magic: int, content: Messages) -> None:
     builder = built(magic, Codec.NONE, content)
     sizes = [-1 if key is None else len(key) for key, _, _ in content]
-    assert builder.longest_key() == max(sizes, default=-1)
+    assert builder.key_lengths() == (min(sizes, default=-1), max(sizes, default=-1))
 
 
 @each_magic

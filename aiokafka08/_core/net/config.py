@@ -9,8 +9,10 @@ what is expected. It also shows the value, except that of a SASL option, which m
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
+import numbers
 import operator
 import re
 import ssl
@@ -221,14 +223,13 @@ def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
     Raises:
         IllegalArgumentError: there is no address, or one can't be parsed.
     """
-    if isinstance(servers, str):
-        servers = [servers]
-    elif isinstance(servers, bytes | bytearray | memoryview) or not isinstance(servers, Iterable):
+    items: Iterable[object] = [servers] if isinstance(servers, str) else servers
+    if isinstance(servers, bytes | bytearray | memoryview) or not isinstance(servers, Iterable):
         raise IllegalArgumentError(
             f"bootstrap_servers={servers!r}: expected a string 'host:port,host:port' or a list"
         )
     parts: list[object] = []
-    for item in servers:
+    for item in items:
         parts += item.split(",") if isinstance(item, str) else [item]
     addresses = tuple(
         dict.fromkeys(
@@ -281,10 +282,10 @@ def _host(where: object, host: str) -> str:
 
         try:
             ipaddress.IPv6Address(host)
-        except ValueError as error:
+        except ValueError:
             raise IllegalArgumentError(
-                f"bootstrap_servers: {where!r} has more than one colon, but isn't an IPv6 address: "
-                f"{error}; expected 'host:port' or '[IPv6 address]:port'. Separate addresses by "
+                f"bootstrap_servers: {where!r} has more than one colon, but isn't an IPv6 address; "
+                "expected 'host:port' or '[IPv6 address]:port'. Separate addresses by "
                 "commas"
             ) from None
         return host
@@ -328,6 +329,19 @@ def as_integer(value: object) -> int | None:
         return None
 
 
+def as_number(value: object) -> float | None:
+    """Return a real number of any type, such as numpy's, as an int or a float; else None.
+
+    A bool isn't a number.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return value
+    number = as_integer(value)
+    return float(value) if number is None and isinstance(value, numbers.Real) else number
+
+
 def check_positive(option: str, value: object) -> int:
     """Return `value` if it is an integer >= 1.
 
@@ -352,11 +366,10 @@ def at_least(option: str, value: object, least: int) -> int:
     Raises:
         IllegalArgumentError: it isn't.
     """
-    is_whole = isinstance(value, float) and value.is_integer()
-    number = int(value) if is_whole else as_integer(value)  # type: ignore[call-overload]
-    if number is None or number < least:
+    number = as_number(value)
+    if number is None or number % 1 != 0 or number < least:
         raise IllegalArgumentError(f"{option}={value!r}: expected an integer >= {least}")
-    return number
+    return int(number)
 
 
 def check_boolean(option: str, value: object) -> bool:
@@ -380,6 +393,15 @@ def callable_or_none(option: str, value: object) -> None:
     """
     if value is not None and not callable(value):
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
+    not_async(option, value)
+
+
+def not_async(option: str, value: object) -> None:
+    """Check that nobody has to await what a call of `value` returns.
+
+    Raises:
+        IllegalArgumentError: it returns a coroutine.
+    """
     if is_coroutine_function(value):
         raise IllegalArgumentError(
             f"{option}={value!r}: expected a function that returns its result at once, not an "
@@ -389,6 +411,8 @@ def callable_or_none(option: str, value: object) -> None:
 
 def is_coroutine_function(value: object) -> bool:
     """Return whether a call of `value` returns a coroutine: also if only its class says so."""
+    while isinstance(value, functools.partial):
+        value = value.func
     call = getattr(type(value), "__call__", None)  # noqa: B004 - not whether it is callable
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 

@@ -1,7 +1,7 @@
-"""Fetch a little within a client's quota: for requests beside a consumer's own fetches.
+"""Fetch within a client's quota, and report that the client exceeds it.
 
-`offsets_for_times` and the doctor call it. A consumer and the readers of ranges have their own
-loops, and wait in these.
+`offsets_for_times`, the doctor and the search for a readable offset fetch a little with
+`fetch_within_quota`. A consumer and the readers of ranges have their own loops, and wait in these.
 
 Invariant: a broker that withholds its data, because the client exceeds its quota, isn't taken for
 one that leaves partitions out (docs/brokers.md 7.18).
@@ -10,6 +10,7 @@ one that leaves partitions out (docs/brokers.md 7.18).
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import KafkaTimeoutError
@@ -41,8 +42,23 @@ async def fetch_within_quota(
         if not withheld_s:
             return response
         if loop.time() + withheld_s >= deadline:
-            raise KafkaTimeoutError(
-                f"node {node_id}: no data within {timeout_s * 1000:.0f} ms, since client_id="
-                f"{router.config.client_id!r} exceeds its quota. Raise consumer_byte_rate"
-            )
+            raise quota_exceeded(router.config.client_id, node_id, timeout_s)
         await asyncio.sleep(withheld_s)
+
+
+def log_withheld(log: logging.Logger, client_id: str, node_id: int, delay_s: float) -> None:
+    """Log that a broker withholds data. Call it for the first of several delays in a row."""
+    log.info(
+        "%s: node %d withholds data for %.1f s: the client exceeds its quota (consumer_byte_rate)",
+        client_id,
+        node_id,
+        delay_s,
+    )
+
+
+def quota_exceeded(client_id: str, node_id: int, timeout_s: float) -> KafkaTimeoutError:
+    """Return the error for a broker that has withheld data for all of a timeout."""
+    return KafkaTimeoutError(
+        f"node {node_id}: no data within {timeout_s * 1000:.0f} ms, since client_id={client_id!r} "
+        "exceeds its quota. Raise consumer_byte_rate"
+    )

@@ -14,6 +14,7 @@ import asyncio
 from typing import Final
 
 from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.ranges.next_fetch import fetch_error
 from aiokafka08.errors import (
@@ -98,7 +99,13 @@ async def _fetch(router: Router, tp: TopicPartition, offset: int) -> FetchedPart
         raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition} has no known leader")
     wanted = FetchPartition(tp.partition, offset, _FETCH_BYTES)
     request = FetchRequest(-1, 0, 1, [Topic(tp.topic, [wanted])])
-    response = await router.request(request, node_id=leader, lane=Lane.URGENT_FETCH)
+    response = await fetch_within_quota(
+        router,
+        request,
+        node_id=leader,
+        lane=Lane.URGENT_FETCH,
+        timeout_s=router.config.request_timeout_s,
+    )
     for topic in response.topics:
         for fetched in topic.partitions:
             if (topic.topic, fetched.partition) == tp:

@@ -9,22 +9,27 @@ Invariant: a request waits for no data, so a partition without new messages dela
 exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only
 while no other request to that broker is, so that the time until the response is the broker's wait.
 If the event loop stood still in that time, the time says nothing, and the request is sent again.
-A request whose callers have all gone is cancelled.
+A request whose callers have all gone is cancelled. A broker that withholds its data, because a
+quota is exceeded, is asked again until the timeout of the fetches.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08 import environment
+from aiokafka08._core.net.quota import log_withheld, quota_exceeded
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.5
 """How long a broker may wait for data that are fetched alone."""
@@ -73,10 +78,11 @@ class RangeFetches:
             tp: the partition.
             offset: where the fetch begins.
             max_bytes: the maximum size of the message set.
-            timeout_s: seconds to connect, and again for the response.
+            timeout_s: seconds to connect, again for the response, and again for a quota.
             alone: send no other partition in the same request, and let the broker wait for data.
 
         Raises:
+            KafkaTimeoutError: by way of the future: the client exceeds its quota for longer.
             KafkaError: by way of the future: the request failed.
         """
         leader = self._leaders.get(node_id)
@@ -96,6 +102,7 @@ class _LeaderFetches:
         self._due: list[_DueFetch] = []
         self._requests: set[asyncio.Task[None]] = set()
         self._is_alone = False  # a fetch is in flight alone, or waits for the other requests to end
+        self._is_throttled = False  # the last response had no data because of a quota
 
     def add(self, fetch: _DueFetch) -> None:
         """Send a fetch after the callbacks that are ready now, with those that they add."""
@@ -169,6 +176,10 @@ class _LeaderFetches:
 
         A fetch alone is sent again until the event loop runs all the time until its response. A
         broker that withholds its data, because a quota is exceeded, is asked again after its delay.
+
+        Raises:
+            KafkaTimeoutError: the quota is exceeded until the timeout.
+            KafkaError: the request failed.
         """
         loop = asyncio.get_running_loop()
         timeout_s = max(fetch.timeout_s for fetch in fetches)
@@ -179,13 +190,22 @@ class _LeaderFetches:
         )
         request = FetchRequest(-1, round(wait_s * 1000), 1, by_topic(partitions))
         connection = await self._router.connection(self._node_id, Lane.FETCH, timeout_s=timeout_s)
+        deadline = loop.time() + timeout_s
         while True:
             sent, began = loop.time(), environment.monotonic()
             response = await connection.request(request, timeout_s=wait_s + timeout_s)
             elapsed_s = loop.time() - sent
             if response.withheld_s > 0:
-                await asyncio.sleep(min(response.withheld_s, timeout_s))
+                client_id = self._router.config.client_id
+                if not self._is_throttled:
+                    self._is_throttled = True
+                    log_withheld(_log, client_id, self._node_id, response.withheld_s)
+                left_s = max(deadline - loop.time(), 0)
+                await asyncio.sleep(min(response.withheld_s, left_s))
+                if response.withheld_s >= left_s:
+                    raise quota_exceeded(client_id, self._node_id, timeout_s)
                 continue
+            self._is_throttled = False
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return {

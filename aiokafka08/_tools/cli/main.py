@@ -17,6 +17,7 @@ exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the ca
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -125,7 +126,10 @@ def error_text(error: BaseException) -> str:
 
 
 def _in_words_of_the_command_line(text: str) -> str:
-    """Return an error of the clients, which names their argument for ZooKeeper, with the flag."""
+    """Return an error of the clients without their arguments and methods.
+
+    It names flags for the arguments about ZooKeeper, and where to begin for `seek()`.
+    """
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
     text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
     text = text.replace(
@@ -133,6 +137,9 @@ def _in_words_of_the_command_line(text: str) -> str:
         "Check --zookeeper, its chroot, and -b",
     )
     text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
+    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
+    text = text.replace("a seek() past it", "to begin behind it")
+    text = text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")
     return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
 
 

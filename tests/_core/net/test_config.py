@@ -89,14 +89,14 @@ def test_bootstrap_servers_are_parsed(servers: Any, addresses: list[tuple[str, i
 @pytest.mark.parametrize(
     ("servers", "says"),
     [
-        ("", "expected at least one address"),
+        ("", "bootstrap_servers='': expected at least one address"),
         (" , ", "expected at least one address"),
         ([], "expected at least one address"),
         ([""], "expected at least one address"),
         (None, "None"),
         (9092, "9092"),
         ("a b:1", "' ' in the host name; expected 'host:port'. Separate addresses by commas"),
-        ("kafka1:9092 kafka2:9092", "more than one colon, but isn't an IPv6 address"),
+        ("kafka1:9092 kafka2:9092", "more than one colon, but isn't an IPv6 address; expected"),
         ("kafka1 kafka2", "' ' in the host name"),
         ("kafka1;kafka2:9092", "';' in the host name"),
         ("kafka1:9092;kafka2", "port '9092;kafka2'"),

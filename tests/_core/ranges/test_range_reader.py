@@ -108,6 +108,26 @@ async def test_exceeded_quota_delays_the_next_fetch() -> None:
         assert asyncio.get_running_loop().time() - began >= 0.29
 
 
+async def test_lasting_quota_is_logged_and_ends_the_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "aiokafka08")
+    embedded = EmbeddedCluster(version="0.10", topics={"t": 2})
+    async with embedded as cluster, started_router(cluster) as router:
+        for partition in range(2):
+            cluster.append("t", partition, [b"v"] * 20)
+        cluster.fault(FetchRequest, then=Omit(throttle_time_ms=100), times=None)
+        began, fetches = asyncio.get_running_loop().time(), RangeFetches(router)
+        reads = (read(router, 0, 20, of, fetches=fetches, timeout_s=1) for of in range(2))
+        errors = await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), 10)
+        assert 0.9 <= asyncio.get_running_loop().time() - began <= 5
+        for error in errors:
+            assert isinstance(error, KafkaTimeoutError)
+            assert "exceeds its quota. Raise consumer_byte_rate" in str(error)
+        assert len(cluster.requests(FetchRequest)) < 60  # the delays are kept
+    assert caplog.text.count("withholds data for 0.1 s: the client exceeds its quota") == 1
+
+
 async def test_short_set_at_the_end_of_a_segment_costs_few_fetches() -> None:
     """Its span is forgotten after the sets that follow, though these begin at wrong guesses."""
     small = EmbeddedCluster(1, topics={"t": 1}, segment_bytes=100_100)

@@ -10,8 +10,9 @@ import pytest
 from aiokafka08._tools.cli.moving import consuming
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.testing import Answer, EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 
 EACH_LINE = [
@@ -485,5 +486,54 @@ def test_damaged_log_names_the_next_readable_offset(
     assert (read.code, read.out) == (1, b"0\n1\n")
     assert "partition 1, offset 2" in read.err
     assert "The next offset that can be read is 7: go on there with --from 1=7" in read.err
+    assert "seek()" not in read.err
     read = cli("consume", "orders", *at, "--from", "1=7", "--count", "1", *flags)
     assert (read.code, read.out) == (0, b"7\n")
+
+
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 2})
+def test_kcat_names_its_own_options_behind_damage(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
+) -> None:
+    kafka_cluster.append_raw("orders", 1, bytes(400), next_offset=7)
+    kafka_cluster.append("orders", 1, [b"7"])
+    read = cli("kcat", *at, "-C", "-t", "orders", "-e")
+    options = ["-C", "-t", "orders", "-p", "1", "-o", "7"]
+    assert read.err.endswith(f"can be read is 7: go on there with {' '.join(options)}\n")
+    assert "seek()" not in read.err
+    read = cli("kcat", *at, *options, "-e")
+    assert (read.code, read.out) == (0, b"7\n")
+
+
+@pytest.mark.parametrize("flags", [["--exit"], []])
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_message_with_a_wrong_crc_is_skipped_by_an_option(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str], flags: list[str]
+) -> None:
+    entry = bytearray(encode_entry(0, None, b"0"))
+    entry[-1] ^= 1
+    kafka_cluster.append_raw("orders", 0, bytes(entry), next_offset=1)
+    kafka_cluster.append("orders", 0, [b"1"])
+    read = cli("consume", "orders", *at, "--from", "beginning", *flags)
+    assert read.err.endswith(". Skip it with --from 0=1\n")
+    read = cli("consume", "orders", *at, "--from", "0=1", "--count", "1", *flags)
+    assert (read.code, read.out) == (0, b"1\n")
+
+
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_damage_is_named_though_the_search_behind_it_fails(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
+) -> None:
+    kafka_cluster.append_raw("orders", 0, bytes(400), next_offset=7)
+    kafka_cluster.append("orders", 0, [b"7"])
+
+    def is_of_the_search(request: FetchRequest) -> bool:
+        return any(one.fetch_offset > 0 for topic in request.topics for one in topic.partitions)
+
+    kafka_cluster.fault(FetchRequest, then=Answer(29), where=is_of_the_search, times=None)
+    read = cli("consume", "orders", *at, "--from", "beginning", "--exit")
+    assert read.code == 1
+    assert "partition 0, offset 0: its offset or size field is impossible" in read.err
+    assert "begin at a clearly later offset" in read.err
+    assert "The search for the next offset that can be read failed: " in read.err
+    assert "seek()" not in read.err

@@ -192,6 +192,7 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
         reset=settings.consumer.get("auto_offset_reset", "latest"),
         text_options="-J",
         zookeeper_option="-X zookeeper.connect=host:2181/chroot",
+        start_options=lambda tp, offset: f"-C -t {tp.topic} -p {tp.partition} -o {offset}",
     )
     if options.ignored:
         beside = "-J" if options.json else "-f"

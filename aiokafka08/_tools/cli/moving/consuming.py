@@ -45,9 +45,11 @@ from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.consumer.config import AutoOffsetReset
 from aiokafka08.errors import (
     CorruptRecordException,
+    KafkaError,
     LeaderNotAvailableError,
     UnsupportedVersionError,
 )
+from aiokafka08.protocol.message_format import way_out
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
@@ -85,6 +87,10 @@ class ConsumeJob:
     """The options that write binary data as text, for an error."""
     zookeeper_option: str = "--zookeeper host:2181/chroot"
     """The option that names ZooKeeper, for an error."""
+    start_options: Callable[[TopicPartition, int], str] = lambda tp, offset: (
+        f"--from {tp.partition}={offset}"
+    )
+    """The options that begin a partition at an offset, for an error."""
 
 
 async def consume(
@@ -146,7 +152,7 @@ async def consume(
                         elif on_end is not None:
                             on_end(tp, stops.get(tp) or 0)
             except CorruptRecordException as error:
-                raise await _with_way_out(error, router) from error
+                raise await _with_way_out(error, router, job) from error
         if leaderless:
             raise LeaderNotAvailableError(
                 f"no leader within {_LEADER_S:g} s for {join_names(leaderless)}: not read. The "
@@ -154,19 +160,32 @@ async def consume(
             )
 
 
-async def _with_way_out(error: CorruptRecordException, router: Router) -> CorruptRecordException:
-    """Return the error; if it names no next offset, one that names where reading can go on."""
-    tp, offset = error.partition, error.offset
-    if tp is None or offset is None or error.next_offset is not None:
+async def _with_way_out(
+    error: CorruptRecordException, router: Router, job: ConsumeJob
+) -> CorruptRecordException:
+    """Return an error that names the options with which reading goes on behind the damage.
+
+    If the place isn't found, the error says why.
+    """
+    tp, offset, readable = error.partition, error.offset, error.next_offset
+    if tp is None or offset is None:
         return error
-    readable = await find_readable(router, tp, offset + 1)
-    return CorruptRecordException(
-        f"{error.text}. The next offset that can be read is {readable}: go on there with "
-        f"--from {tp.partition}={readable}",
-        partition=tp,
-        offset=offset,
-        next_offset=readable,
-    )
+    damage = error.text.removesuffix(f"; {way_out(readable)}")
+    if readable is not None:
+        text = f"{damage}. Skip it with {job.start_options(tp, readable)}"
+    else:
+        try:
+            readable = await find_readable(router, tp, offset + 1)
+        except KafkaError as failure:
+            text = (
+                f"{error.text}. The search for the next offset that can be read failed: {failure}"
+            )
+        else:
+            text = (
+                f"{damage}. The next offset that can be read is {readable}: go on there with "
+                f"{job.start_options(tp, readable)}"
+            )
+    return CorruptRecordException(text, partition=tp, offset=offset, next_offset=readable)
 
 
 def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
