@@ -35,16 +35,16 @@ def good(*offsets: int) -> bytes:
     return b"".join(encode_entry(offset, None, b"%d" % offset) for offset in offsets)
 
 
-async def offsets_of(consumer: Consumer, call: str) -> list[int]:
+async def offsets_of(consumer: Consumer, call: str, timeout_ms: int = 5000) -> list[int]:
     """Return the offsets that one call returns; fail if it takes long."""
     async with asyncio.timeout(6):
         name, _, limit = call.partition(" of ")
         max_records = int(limit) if limit.isdigit() else None
         if name == "getmany":
-            records = await consumer.getmany(timeout_ms=5000, max_records=max_records)
+            records = await consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
             return [one.offset for one in chain.from_iterable(records.values())]
         if name == "getmany_arrow":
-            batch = await consumer.getmany_arrow(timeout_ms=5000, max_records=max_records)
+            batch = await consumer.getmany_arrow(timeout_ms=timeout_ms, max_records=max_records)
             return list(batch["offset"].to_pylist())
         if name == "async for":
             return [(await anext(aiter(consumer))).offset]
@@ -88,7 +88,7 @@ async def test_damaged_size_behind_good_messages_is_raised(
     assert "seek() to a clearly later offset" in error.text
     assert await consumer.position(tp(0)) == 2
     with pytest.raises(CorruptRecordException, match="offset 2"):
-        await offsets_of(consumer, call)
+        await offsets_of(consumer, call, timeout_ms=100)
     consumer.seek(tp(0), 3)
     assert await offsets_of(consumer, call)
 

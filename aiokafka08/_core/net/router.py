@@ -110,8 +110,12 @@ class Router:
             return await self.metadata.refresh()
 
     def _no_metadata(self, node: Node) -> NoBrokersAvailable:
+        # With a version that the user pins, nothing but the connection is known of the peer.
+        seen = (
+            "is a broker, but" if self.config.pinned_version is None else "accepts connections, but"
+        )
         return NoBrokersAvailable(
-            f"{address_text(node.address)}: is a broker, but the start got no metadata within "
+            f"{address_text(node.address)}: {seen} the start got no metadata within "
             f"{self.config.start_timeout_s * 1000:.0f} ms"
         )
 
