@@ -112,12 +112,16 @@ class Intake:
             return self._append(queue, key, value, timestamp_ms, size, since)
 
     async def append_batch(
-        self, batch_builder: BatchBuilder, topic: str, partition: int
+        self, batch_builder: BatchBuilder, topic: str, partition: int | None
     ) -> DeliveryFuture:
-        """Queue a batch that the user has filled. Raises as `append`."""
+        """Queue a batch that the user has filled. Raises as `append`.
+
+        Without a partition, the partitioner chooses one as for a message without a key.
+        """
         since = self._clock()
-        async with self._acquire_topic(topic, (partition,)) as route:
-            queue = route.queue(partition)
+        named = () if partition is None else (partition,)
+        async with self._acquire_topic(topic, named) as route:
+            queue = route.choose(None) if partition is None else route.queue(partition)
             self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
                 raise no_timestamps()

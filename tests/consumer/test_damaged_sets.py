@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from functools import partial
 from itertools import chain
 
 import pytest
@@ -15,6 +16,7 @@ from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
+from tests.support.waiting import until_raised
 
 pytestmark = pytest.mark.twins
 
@@ -88,7 +90,7 @@ async def test_damaged_size_behind_good_messages_is_raised(
     assert "seek() to a clearly later offset" in error.text
     assert await consumer.position(tp(0)) == 2
     with pytest.raises(CorruptRecordException, match="offset 2"):
-        await offsets_of(consumer, call, timeout_ms=100)
+        await until_raised(partial(offsets_of, consumer, call, timeout_ms=100))
     consumer.seek(tp(0), 3)
     assert await offsets_of(consumer, call)
 

@@ -253,11 +253,12 @@ async def test_final_error_is_raised_and_then_retried(
     cluster.append("t", 0, values(0, 1))
     consumer = make_consumer()
     consumer.assign([tp(0)])
-    cluster.fault(FetchRequest, then=Answer(29), times=2)
+    cluster.fault(FetchRequest, then=Answer(29), times=None)
     await consumer.start()
     for _ in range(2):
         with pytest.raises(TopicAuthorizationFailedError, match="t/0"):
             await consumer.getone()
+    cluster.clear_faults()
     assert (await consumer.getone()).offset == 0
 
 

@@ -38,3 +38,14 @@ async def eventually(
     async with asyncio.timeout(timeout_s):
         while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(pause_s)
+
+
+async def until_raised(read: Callable[[], Awaitable[object]], timeout_s: float = 20.0) -> None:
+    """Read again until it raises: a call that ends during another fetch returns nothing.
+
+    Raises:
+        Exception: what `read` raises.
+    """
+    async with asyncio.timeout(timeout_s):
+        while True:
+            assert not await read()
