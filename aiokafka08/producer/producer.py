@@ -618,14 +618,15 @@ class AIOKafkaProducer:
         )
 
     async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
     ) -> asyncio.Future[RecordMetadata | None] | DeliveryFuture:
         """Send a batch that the caller has filled. The batch accepts no more messages.
 
         Args:
             batch: from `create_batch()`.
             topic: the topic.
-            partition: the partition of all its messages, from 0 on.
+            partition: the partition of all its messages, from 0 on; None: the partitioner chooses
+                it, as for a message without a key.
 
         Returns:
             A future with the `RecordMetadata` of the batch's first message; with None for an empty

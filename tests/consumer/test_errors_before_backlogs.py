@@ -79,7 +79,7 @@ async def drain(
     return got, errors
 
 
-async def until_raised(call: Callable[[], Any]) -> None:
+async def call_until_raised(call: Callable[[], Any]) -> None:
     """Make this call until it raises."""
     async with asyncio.timeout(10):
         while True:
@@ -253,7 +253,7 @@ async def test_call_of_failing_partitions_only_raises_again(
     ]
     for call in calls * 2:
         with pytest.raises(BrokerResponseError):
-            await until_raised(call)
+            await call_until_raised(call)
     if named:
         assert (await asyncio.wait_for(consumer.getone(tp(0)), 5)).partition == 0
 
@@ -269,7 +269,7 @@ async def test_error_that_comes_again_after_recovery_is_raised_beside_a_backlog(
     for _ in range(2):
         polled = consumer.last_poll_timestamp(tp(1))
         with pytest.raises(TopicAuthorizationFailedError):
-            await until_raised(lambda: consumer.getmany(timeout_ms=1000, max_records=1))
+            await call_until_raised(lambda: consumer.getmany(timeout_ms=1000, max_records=1))
         cluster.clear_faults()
         await until_polled(consumer, polled)
         cluster.fault(FetchRequest, then=Answer(29, only=[("t", 1)]), times=None)

@@ -265,19 +265,22 @@ class LogSampler:
                 of_leader = {tp: wanted for tp, wanted in of_leader.items() if wanted}
                 fetched = await self._fetch_all(leader, positions, _HEAD_BYTES)
                 for tp, partition in fetched.items():
-                    if _hides_message(partition):
-                        await self._search(tp, positions[tp], damaged)
+                    offset = positions[tp]
+                    readable = await self._next_readable(tp, offset, partition)
+                    if readable > offset:
+                        damaged.setdefault(tp, {})[offset] = readable
         return damaged
 
-    async def _search(
-        self, tp: TopicPartition, offset: int, damaged: dict[TopicPartition, dict[int, int]]
-    ) -> None:
+    async def _next_readable(
+        self, tp: TopicPartition, offset: int, fetched: FetchedPartition
+    ) -> int:
+        """Return the offset itself, unless damage hides its message; also if that isn't known."""
+        if not _hides_message(fetched):
+            return offset
         try:
-            readable = await find_readable(self._router, tp, offset)
+            return await find_readable(self._router, tp, offset)
         except KafkaError:
-            return
-        if readable > offset:
-            damaged.setdefault(tp, {})[offset] = readable
+            return offset
 
     # --- fetches ----------------------------------------------------------------------------------
 
