@@ -12,6 +12,7 @@ effect is visible when it returns. No method waits for a client. (The properties
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeV
 
 from aiokafka08 import environment
 from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.listening import keep_port
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
@@ -150,6 +152,7 @@ class EmbeddedCluster:
         ]
         self._state = ClusterState(LINES[version], settings, nodes)
         self._listeners: dict[int, Listener] = {}
+        self._kept_ports: dict[int, socket.socket] = {}
         self._runtime: ClusterRuntime | None = None
         self._after_disk_full: dict[int, AfterDeath] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -230,10 +233,13 @@ class EmbeddedCluster:
             raise
 
     def _listen(self, runtime: ClusterRuntime, node: BrokerState) -> None:
+        self._release_port(node.node_id)
         self._listeners[node.node_id] = open_listener(runtime, node, self._host)
 
     async def _stop(self) -> None:
         runtime, self._runtime = self._runtime, None  # callbacks that run meanwhile find it closed
+        for node_id in list(self._kept_ports):
+            self._release_port(node_id)
         for listener in self._listeners.values():
             listener.close()
         for listener in self._listeners.values():
@@ -430,6 +436,12 @@ class EmbeddedCluster:
         if not controls.find_node(self._state, node).alive:
             raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
         self._listeners[node].close()
+        if (kept := keep_port(self._host, self._listeners[node].port)) is not None:
+            self._kept_ports[node] = kept
+
+    def _release_port(self, node_id: int) -> None:
+        if (kept := self._kept_ports.pop(node_id, None)) is not None:
+            kept.close()
 
     # --- topics and logs --------------------------------------------------------------------------
 

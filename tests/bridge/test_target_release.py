@@ -25,7 +25,6 @@ from tests._core.net.scripted_peers import (
     ScriptedPeer,
     Serve,
     close_at_once,
-    closed_port,
     http,
     listening,
     swallow,
@@ -34,6 +33,7 @@ from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import MESSAGES, TargetReader, bridge_text, write
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.ports import free_port
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.timeout(60)]
@@ -85,7 +85,7 @@ async def test_tls_that_only_python_refuses_is_not_refused() -> None:
 
 
 async def test_target_out_of_reach_is_named_with_each_reason() -> None:
-    ports = closed_port(), closed_port()
+    ports = free_port(), free_port()
     refused = "; ".join(rf"127\.0\.0\.1:{port}: Connection refused" for port in ports)
     with pytest.raises(TargetUnavailableError, match=f"no broker responds: {refused}"):
         await check(config_of(*(("127.0.0.1", port) for port in ports)))
@@ -103,7 +103,7 @@ async def test_target_out_of_reach_is_named_with_each_reason() -> None:
 async def test_security_that_only_librdkafka_knows_is_not_refused(name: str, text: str) -> None:
     """This client could ask no broker for its release, though librdkafka can connect."""
     more = f'"security.protocol" = "SSL"\n"{name}" = "{text}"'
-    await check(config_of(("127.0.0.1", closed_port()), more=more))
+    await check(config_of(("127.0.0.1", free_port()), more=more))
 
 
 async def test_old_broker_is_named_with_its_release_and_what_to_do() -> None:

@@ -28,6 +28,7 @@ from aiokafka08.testing.runtime import ClusterRuntime, HistoryLimits
 from aiokafka08.testing.server import open_listener
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
+from tests.brokers.ports import free_port
 from tests.conformance.contract.wire.requests import (
     commit,
     fetch,
@@ -293,8 +294,8 @@ def test_control_in_a_callback_of_the_closing_cluster_raises() -> None:
 
 
 def test_port_in_use_raises() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         complaint = f"broker 0 can't listen on 127.0.0.1:{port}: .*in use"
         with pytest.raises(OSError, match=complaint), EmbeddedCluster(port=port):
             pass
@@ -313,6 +314,24 @@ def test_restarted_cluster_keeps_its_logs(solo: EmbeddedCluster) -> None:
 
 
 # --- brokers --------------------------------------------------------------------------------------
+
+
+def test_dead_broker_keeps_its_port(solo: EmbeddedCluster) -> None:
+    """Nothing else gets it from the kernel meanwhile; else `restart` couldn't listen there."""
+    for end in (solo.kill, solo.stop):
+        end(0)
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(address(solo)):
+            pass
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(address(solo))
+        solo.restart(0)
+        with socket.create_connection(address(solo)):
+            pass
+    solo.kill(0)
+    moved = address(solo)
+    solo.restart(0, port=0)
+    with socket.create_server(moved):
+        pass
 
 
 def test_kill_moves_leaders_and_restart_rejoins(three: EmbeddedCluster) -> None:

@@ -1,7 +1,8 @@
 """`listen()`: accept the connections to one port, on a socket or in a simulated network.
 
-`listener.Listener` calls it. An event loop that has a network of its own (`NetworkLoop`) accepts
-connections itself; on all others a `SocketListening` does.
+`listener.Listener` calls it. `keep_port()` keeps a port for a server that is down for a while. An
+event loop that has a network of its own (`NetworkLoop`) accepts connections itself; on all others a
+`SocketListening` does.
 
 Invariant: after `close()` and `wait_closed()` no socket is left that hasn't been given a protocol.
 """
@@ -71,6 +72,33 @@ def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listeni
         ) from error
 
 
+def keep_port(host: str, port: int) -> socket.socket | None:
+    """Bind a port without listening, until the caller closes the socket.
+
+    The kernel gives the port to no other program, and refuses connections to it. Without that, a
+    server that listened on a free port can't count on it after a pause.
+
+    Returns:
+        The socket; None if the event loop has a network of its own, or if another program was
+        faster.
+    """
+    if isinstance(asyncio.get_running_loop(), NetworkLoop):
+        return None
+    kept = _new_socket(host)
+    try:
+        kept.bind((host, port))
+    except OSError:
+        kept.close()
+        return None
+    return kept
+
+
+def _new_socket(host: str) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
 class SocketListening:
     """A listening socket; see `listen()`.
 
@@ -84,10 +112,8 @@ class SocketListening:
         self._name = name
         self._paused: asyncio.TimerHandle | None = None
         self._accepting: dict[asyncio.Task[Any], None] = {}
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket = _new_socket(host)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
             self._socket.listen(_BACKLOG)
             self._socket.setblocking(False)

@@ -205,11 +205,3 @@ async def http(link: PeerConnection) -> None:
     await link.reader.read(1)
     link.writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
     await link.wait_eof()
-
-
-def closed_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

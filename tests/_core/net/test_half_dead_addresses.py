@@ -37,11 +37,11 @@ from tests._core.net.scripted_peers import (
     ScriptedPeer,
     Serve,
     close_at_once,
-    closed_port,
     http,
     listening,
     swallow,
 )
+from tests.brokers.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -231,7 +231,7 @@ async def test_a_broker_that_moves_to_the_other_address_is_found(
 async def test_different_failures_are_named_with_their_address(
     make_config: MakeConfig, stands_for: Callable[..., None]
 ) -> None:
-    port = closed_port()
+    port = free_port()
     stands_for("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
     config = make_config(request_timeout_ms=500)
     async with contextlib.AsyncExitStack() as stack:

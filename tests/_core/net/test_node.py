@@ -29,10 +29,10 @@ from tests._core.net.scripted_peers import (
     PeerConnection,
     ScriptedPeer,
     close_at_once,
-    closed_port,
     listening,
     swallow,
 )
+from tests.brokers.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -187,7 +187,7 @@ async def test_an_attempt_without_callers_serves_the_next_one(
 async def test_a_failed_attempt_without_callers_logs_no_error(
     make_node: MakeNode, telemetry: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
+    node = make_node(("127.0.0.1", free_port()))
     caller = asyncio.create_task(node.connection(Lane.FETCH))
     await asyncio.sleep(0)
     caller.cancel()
@@ -197,7 +197,7 @@ async def test_a_failed_attempt_without_callers_logs_no_error(
 
 
 async def test_all_callers_get_the_error_of_the_attempt(make_node: MakeNode) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
+    node = make_node(("127.0.0.1", free_port()))
     callers = [asyncio.create_task(node.connection(Lane.FETCH)) for _ in range(10)]
     for caller in callers:
         with pytest.raises(KafkaConnectionError, match="Connection refused"):
@@ -255,7 +255,7 @@ def test_the_wait_between_attempts_grows(make_config: MakeConfig, telemetry: Rec
 
 
 async def test_lanes_that_fail_together_count_once(make_node: MakeNode) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
+    node = make_node(("127.0.0.1", free_port()))
     attempts = [node.connection(lane) for lane in Lane]
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert all(isinstance(result, KafkaConnectionError) for result in results)
@@ -263,7 +263,7 @@ async def test_lanes_that_fail_together_count_once(make_node: MakeNode) -> None:
 
 
 async def test_no_backoff_after_a_success(make_node: MakeNode, telemetry: Recorder) -> None:
-    port = closed_port()
+    port = free_port()
     node = make_node(("127.0.0.1", port))
     for _ in range(3):
         with pytest.raises(KafkaConnectionError):
@@ -276,7 +276,7 @@ async def test_no_backoff_after_a_success(make_node: MakeNode, telemetry: Record
 
 
 async def test_a_timeout_in_the_backoff_names_the_failure(make_node: MakeNode) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
+    node = make_node(("127.0.0.1", free_port()))
     for _ in range(4):
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
@@ -302,7 +302,7 @@ async def test_a_peer_that_accepts_and_closes_is_backed_off_from(
 async def test_a_recovered_broker_is_reconnected_without_backoff(
     make_node: MakeNode, make_config: MakeConfig
 ) -> None:
-    port = closed_port()
+    port = free_port()
     node = make_node(("127.0.0.1", port), make_config(api_version="0.8.2"))
     async with listening(close_at_once, port=port):
         for _ in range(3):
@@ -374,7 +374,7 @@ async def test_a_lane_opened_beside_others_probes_no_version(make_node: MakeNode
 async def test_a_new_version_is_detected_after_a_reconnect(
     make_node: MakeNode, telemetry: Recorder
 ) -> None:
-    async with EmbeddedCluster(version="0.8.2") as cluster:
+    async with EmbeddedCluster(version="0.8.2", port=free_port()) as cluster:
         node = make_node(cluster)
         connection = await node.connection(Lane.FETCH)
         assert connection.version.highest(MetadataRequest) == 0
@@ -449,7 +449,7 @@ async def test_a_downgrade_is_believed_after_two_probes_only(
 
 
 async def test_a_real_downgrade_is_detected(make_node: MakeNode) -> None:
-    async with EmbeddedCluster(version="0.10") as cluster:
+    async with EmbeddedCluster(version="0.10", port=free_port()) as cluster:
         node = make_node(cluster)
         await node.connection(Lane.CONTROL)
     await until(lambda: not node.is_connected, "the broker is gone")
@@ -491,7 +491,7 @@ async def test_the_line_is_exact_once_there_is_a_topic(make_node: MakeNode) -> N
 
 
 async def test_0_8_0_is_asked_again_after_its_last_lane_is_lost(make_node: MakeNode) -> None:
-    async with EmbeddedCluster(version="0.8.0", topics={"t": 1}) as cluster:
+    async with EmbeddedCluster(version="0.8.0", port=free_port(), topics={"t": 1}) as cluster:
         node = make_node(cluster)
         port = node.address[1]
         assert (await node.exact_version()).line is BrokerLine.V0_8_0
@@ -768,7 +768,7 @@ async def test_close_at_any_moment_of_connecting_leaves_nothing(
 
 
 async def test_close_during_the_backoff_leaves_nothing(make_node: MakeNode) -> None:
-    node = make_node(("127.0.0.1", closed_port()))
+    node = make_node(("127.0.0.1", free_port()))
     for _ in range(4):
         with pytest.raises(KafkaConnectionError):
             await node.connection(Lane.CONTROL)
@@ -784,7 +784,7 @@ async def test_a_cancelled_stop_has_closed_the_node(make_node: MakeNode) -> None
         node = make_node(cluster)
         for lane in Lane:
             await node.connection(lane)
-        connecting = make_node(("127.0.0.1", closed_port()))
+        connecting = make_node(("127.0.0.1", free_port()))
         attempt = asyncio.create_task(connecting.connection(Lane.CONTROL))
         await asyncio.sleep(0)
         for one in (node, connecting):

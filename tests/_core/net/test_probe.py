@@ -33,11 +33,11 @@ from tests._core.net.scripted_peers import (
     PeerConnection,
     ScriptedPeer,
     close_at_once,
-    closed_port,
     http,
     listening,
     swallow,
 )
+from tests.brokers.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -77,7 +77,7 @@ async def test_every_line_of_the_embedded_cluster_is_detected(
 
 
 async def test_a_closed_port_is_refused(config: NetConfig) -> None:
-    port = closed_port()
+    port = free_port()
     with pytest.raises(KafkaConnectionError, match=rf"127\.0\.0\.1:{port}: Connection refused"):
         await probe_version(("127.0.0.1", port), config)
 
@@ -306,7 +306,7 @@ async def test_a_silent_address_of_a_name_is_skipped_in_time(
 async def test_a_name_with_dead_addresses_only_gives_the_reasons(
     config: NetConfig, stands_for: Callable[..., None]
 ) -> None:
-    port = closed_port()
+    port = free_port()
     stands_for("127.0.0.1", "127.0.0.2")
     with pytest.raises(KafkaConnectionError) as caught:
         await probe_version(("kafka.test", port), config)

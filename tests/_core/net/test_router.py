@@ -51,11 +51,11 @@ from tests._core.net.scripted_peers import (
     PeerConnection,
     ScriptedPeer,
     close_at_once,
-    closed_port,
     http,
     listening,
     swallow,
 )
+from tests.brokers.ports import free_port
 from tests.brokers.proxy import TcpProxy
 from tests.support.waiting import until
 
@@ -186,7 +186,7 @@ async def test_addresses_that_are_no_brokers_are_skipped(make_router: MakeRouter
         broker_4_1() as modern,
     ):
         router = make_router(
-            ("127.0.0.1", closed_port()),
+            ("127.0.0.1", free_port()),
             web.address,
             ("no-such-host.invalid", 9092),
             silent.address,
@@ -205,7 +205,7 @@ async def test_a_bad_first_address_costs_a_second_at_most(
 ) -> None:
     serve = {"http": http, "silent": swallow, "closing": close_at_once}.get(str(first), swallow)
     async with EmbeddedCluster() as cluster, listening(serve) as peer:
-        bad = peer.address if isinstance(first, str) else ("127.0.0.1", closed_port())
+        bad = peer.address if isinstance(first, str) else ("127.0.0.1", free_port())
         router = make_router(bad, cluster, request_timeout_ms=60_000)
         await within(20, router.start())
 
@@ -218,7 +218,7 @@ async def test_no_broker_at_any_address_raises_each_reason(
         listening(swallow) as silent,
         listening(close_at_once) as closing,
     ):
-        dead = ("127.0.0.1", closed_port())
+        dead = ("127.0.0.1", free_port())
         router = make_router(
             dead,
             web.address,
@@ -282,7 +282,7 @@ async def test_start_timeout_may_be_longer_than_requests_take(
 
 async def test_start_timeout_may_be_shorter_than_requests_take(make_router: MakeRouter) -> None:
     router = make_router(
-        ("127.0.0.1", closed_port()), request_timeout_ms=60_000, start_timeout_ms=200
+        ("127.0.0.1", free_port()), request_timeout_ms=60_000, start_timeout_ms=200
     )
     with pytest.raises(NoBrokersAvailable, match="Connection refused"):
         await within(30, router.start())
@@ -363,7 +363,7 @@ async def test_many_silent_addresses_time_out_in_time(make_router: MakeRouter) -
 
 async def test_4_x_brokers_only_are_named_as_the_reason(make_router: MakeRouter) -> None:
     async with broker_4_1() as modern:
-        router = make_router(("127.0.0.1", closed_port()), modern)
+        router = make_router(("127.0.0.1", free_port()), modern)
         with pytest.raises(UnsupportedVersionError, match=r"4\.x"):
             await within(20, router.start())
 
@@ -762,7 +762,7 @@ async def test_the_last_reported_address_of_a_node_holds(make_router: MakeRouter
 
 
 async def test_a_rolling_upgrade_is_detected(make_router: MakeRouter) -> None:
-    old = EmbeddedCluster(version="0.8.2", topics={"t": 1})
+    old = EmbeddedCluster(version="0.8.2", port=free_port(), topics={"t": 1})
     await old.__aenter__()
     port = old.nodes[0].port
     router = make_router(("127.0.0.1", port))
@@ -892,7 +892,7 @@ async def test_calls_after_the_stop_raise_at_once(make_router: MakeRouter) -> No
 
 
 async def test_a_router_that_never_started_can_be_stopped(make_router: MakeRouter) -> None:
-    await make_router(("127.0.0.1", closed_port())).stop()
+    await make_router(("127.0.0.1", free_port())).stop()
 
 
 async def test_stop_while_a_silent_address_is_still_probed(

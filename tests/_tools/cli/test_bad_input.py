@@ -14,6 +14,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests._tools.cli.document import commands
+from tests.brokers.ports import free_port
 
 ZOOKEEPER = ("--zookeeper", "127.0.0.1:1")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -97,8 +98,7 @@ def test_table_has_every_command_that_connects() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_closed_port_is_named(cli: RunCommand, name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     arguments = (*name.split(), *COMMANDS[name], "-b", address, "--timeout", "0.2")
     done = cli(*arguments, stdin=READ_STDIN.get(name, b""))
     assert done.code == failure(name)

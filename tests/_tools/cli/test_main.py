@@ -32,6 +32,7 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.__main__ import parser
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests._tools.cli.document import commands, examples
+from tests.brokers.ports import free_port
 from tests.test_package import modules_after
 
 NAMES = [name for _, name, _ in commands()]
@@ -244,8 +245,7 @@ def test_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closed_port_is_one_line(cli: RunCommand) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     done = cli("topics", "-b", f"127.0.0.1:{port}", "--timeout", "2")
     assert (done.code, done.out) == (1, b"")
     assert_one_line(done.err, f"127.0.0.1:{port}: ", "refused")
