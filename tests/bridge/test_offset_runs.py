@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from aiokafka08.bridge.copy.offset_runs import (
     PAGE_RUNS,
     RECORD_RUNS,
+    SHARED_RUNS,
     OffsetMap,
     OffsetRun,
     RunLog,
     RunRecord,
     runs_of,
+    runs_of_transaction,
 )
 from tests.protocol.strategies import examples
 
@@ -41,15 +44,16 @@ class Copy(NamedTuple):
 
 @st.composite
 def copies(draw: st.DrawFn) -> Copy:
-    """Transactions with holes in the source, markers and aborted messages in the target."""
+    """Transactions with holes and shared offsets in the source, markers and aborted messages in the
+    target. Messages that share an offset are in one transaction."""
     source, target = draw(st.integers(0, 50)), draw(st.integers(0, 50))
     transactions = []
     for gaps in draw(
-        st.lists(st.lists(st.sampled_from([0, 0, 0, 1, 7]), min_size=1, max_size=6), max_size=8)
+        st.lists(st.lists(st.sampled_from([0, 0, 0, -1, 1, 7]), min_size=1, max_size=6), max_size=8)
     ):
-        sources = []
+        sources: list[int] = []
         for gap in gaps:
-            source += gap
+            source += gap if sources or gap > 0 else 0
             sources.append(source)
             source += 1
         transactions.append((sources, target))
@@ -93,8 +97,11 @@ def test_each_target_offset_finds_its_next_message(copy: Copy, beyond: int) -> N
 @given(copies())
 def test_translation_there_and_back_is_the_same(copy: Copy) -> None:
     known = OffsetMap(copy.runs)
+    first = dict(reversed(copy.messages))
     for source, target in copy.messages:
-        assert (known.to_target(source), known.to_source(target)) == (target, source)
+        assert (known.to_target(source), known.to_source(target)) == (first[source], source)
+        assert known.copy_of(source) == first[source]
+        assert known.copy_of(source, target) == target
 
 
 @examples(100)
@@ -140,15 +147,15 @@ def test_later_copy_of_a_message_counts(copy: Copy, data: st.DataObject) -> None
     if not copy.messages:
         return
     sources = [source for source, _ in copy.messages]
-    again = sources[data.draw(st.integers(0, len(sources) - 1)) :]
+    again = sources[sources.index(data.draw(st.sampled_from(sources))) :]
     target = copy.messages[-1][1] + 1 + data.draw(st.integers(0, 2))
     known = OffsetMap([*copy.runs, *runs_of(again, target)])
     log = copy.messages + list(zip(again, range(target, target + len(again)), strict=True))
     for offset in range(sources[-1] + 1):
         at = known.to_target(offset)
         assert at is not None
-        rest = [source for source, written in log if written >= at]
-        assert set(rest) >= {source for source in sources if source >= offset}
+        rest = Counter(source for source, written in log if written >= at)
+        assert rest >= Counter(source for source in sources if source >= offset)
         assert known.to_source(at) == min(source for source in sources if source >= offset)
 
 
@@ -211,8 +218,35 @@ def test_impossible_run_is_refused(run: OffsetRun) -> None:
 
 
 def test_source_offsets_out_of_order_are_refused() -> None:
-    with pytest.raises(ValueError, match="source offset 3 after 3: expected a larger one"):
-        runs_of([1, 3, 3], 0)
+    with pytest.raises(ValueError, match="source offset 2 after 3: expected none below"):
+        runs_of([1, 3, 2], 0)
+
+
+@pytest.mark.parametrize("count", [SHARED_RUNS, SHARED_RUNS + 1, 3 * RECORD_RUNS])
+def test_many_messages_share_an_offset(count: int) -> None:
+    """Each group goes on with all of them, and the records are small and have their own keys."""
+    added = runs_of_transaction(runs_of([4, *[5] * count, 6, 6], 0))
+    records, log = RunLog().append(added)
+    assert len({one.source for one in records}) == len(records)
+    assert max(len(one.runs or ()) for one in records) <= RECORD_RUNS
+    known = OffsetMap(run for record in records for run in record.runs or ())
+    assert list(known) == list(OffsetMap(added))
+    assert [known.to_target(offset) for offset in (4, 5, 6)] == [0, 1, count + 1]
+    assert {known.to_source(at) for at in range(1, count + 1)} == {5}
+    assert known.to_source(count + 1) == known.to_source(count + 2) == 6
+    assert known.end_target == log.end_target == count + 3
+
+
+def test_many_messages_share_the_last_offset() -> None:
+    known = OffsetMap(runs_of_transaction(runs_of([4, *[5] * 3 * SHARED_RUNS], 0)))
+    assert {known.to_source(at, 6) for at in range(1, 3 * SHARED_RUNS + 2)} == {5}
+    assert known.to_target(6, 6) is not None
+
+
+def test_shared_offset_behind_a_message_of_somebody_else_is_no_later_copy() -> None:
+    """Another producer writes at 2, between messages with offset 5."""
+    known = OffsetMap(runs_of_transaction([*runs_of([4, 5], 0), *runs_of([5, 5, 6], 3)]))
+    assert [known.to_target(offset) for offset in (4, 5, 6)] == [0, 1, 5]
 
 
 def test_target_offsets_of_copies_are_those_in_runs() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import chain, pairwise
 
 import pytest
 
 from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.source.source_reader import PartitionLostError, SourceReader
+from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import Corrupt, EmbeddedCluster
-from tests.conformance.contract.wire.requests import bad_crc
+from tests.conformance.contract.wire.requests import bad_crc, nested, wrapper
 
 TP = TopicPartition("t", 0)
 
@@ -85,3 +87,49 @@ async def test_damaged_size_names_the_next_readable_offset(
     assert (caught.value.offset, caught.value.resume) == (1, 4)
     source.seek(TP, 4)
     assert await read(source, 1) == [b"4"]
+
+
+async def read_all(source: SourceReader, end: int) -> list[list[int]]:
+    """Return the offsets of each read up to a position."""
+    got: list[list[int]] = []
+    async with asyncio.timeout(20):
+        while await source.position(TP) < end:
+            got += [[one.offset for one in some] for some in (await source.read(1.0)).values()]
+    return got
+
+
+async def test_read_ends_behind_all_messages_of_an_offset(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    """A read has at most 10,000 records: it would end within the second group."""
+    cluster.append_raw("t", 0, nested(0, 9_990) + nested(1, 40) + nested(2, 5), next_offset=3)
+    source.add({TP: 0})
+    reads = await read_all(source, 3)
+    assert list(chain.from_iterable(reads)) == [0] * 9_990 + [1] * 40 + [2] * 5
+    for one, following in pairwise(reads):
+        assert one[-1] < following[0]
+
+
+async def test_offset_read_in_part_is_dropped_by_a_seek(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    cluster.append_raw("t", 0, nested(0, 9_990) + nested(1, 40), next_offset=2)
+    source.add({TP: 0})
+    [records] = (await source.read(5.0)).values()
+    assert {one.offset for one in records} == {0}
+    source.seek(TP, 1)
+    assert await read_all(source, 2) == [[1] * 40]
+
+
+async def test_damage_behind_messages_of_its_offset_hides_none_of_them(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    plain = encode_entry(0, None, b"0") + bad_crc(encode_entry(1, None, b"1"))
+    twice = wrapper(Codec.GZIP, wrapper(Codec.GZIP, plain, offset=1), offset=1)
+    cluster.append_raw("t", 0, encode_entry(0, None, b"") + twice, next_offset=2)
+    source.add({TP: 0})
+    assert await read(source, 1) == [b""]
+    with pytest.raises(PartitionLostError, match="offset 1") as caught:
+        await read(source, 1)
+    assert {one.value for one in caught.value.records} == {b"0"}
+    assert (caught.value.offset, caught.value.resume) == (1, 2)

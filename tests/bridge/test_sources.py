@@ -12,15 +12,22 @@ import pytest
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.copy.copy_positions import read_stored_runs
 from aiokafka08.bridge.copy.copy_session import CopySession
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.cutover.steps import plan_steps
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.source.source_release import left_out
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.verify.verification import verify
+from aiokafka08.protocol.requests.produce import ProducePartition
+from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import TargetReader, bridge_config, config_without_zookeeper, copy
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.conformance.contract.wire.requests import nested
+from tests.consumer.raw_writer import writing
 from tests.support.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -64,6 +71,44 @@ async def test_records_of_each_line_arrive_as_they_are(
             assert stamps == [FIRST_STAMP + number for number in range(partition, 3000, 2)]
         else:
             assert min(stamps) > FIRST_STAMP + 10**11, "the time of the copy"
+
+
+@pytest.mark.release("0.9.0.1")
+async def test_messages_that_share_an_offset_are_copied_once(
+    broker_clusters: BrokerClusters,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """0.9.0.1 stores nested wrappers. Reads, chunks and transactions end between two of them."""
+    source = await asyncio.to_thread(broker_clusters.get, "0.9.0.1")
+    topic, counts = unique_topic("nested"), [2990, 30, 6990, 30]
+    await asyncio.to_thread(source.create_topic, topic)
+    async with writing(source.bootstrap_servers) as writer:
+        await writer.write(topic, 0, [b"before"])
+        for count in counts:
+            await writer.write_sets(topic, [ProducePartition(0, nested(0, count))])
+        await writer.write(topic, 0, [b"after"])
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_records = 1000\n")
+    status = await asyncio.wait_for(copy(config), 60)
+    assert status.partitions[TopicPartition(topic, 0)].position == 6
+    found = (await asyncio.to_thread(reader.read, topic))[0]
+    values = [b"%d" % number for count in counts for number in range(count)]
+    assert [one.value() for one in found] == [b"before", *values, b"after"]
+    [verdict] = await verify(config)
+    assert verdict.is_equal
+    connection = Target(config)
+    try:
+        runs = await read_stored_runs(config, connection)
+    finally:
+        await connection.close()
+    known = runs.offset_map(TopicPartition(topic, 0))
+    at = 1
+    for offset, count in enumerate(counts, 1):
+        assert known.to_target(offset) == found[at].offset()
+        behind = {known.to_source(one.offset() or 0) for one in found[at : at + count]}
+        assert behind == {offset}
+        at += count
 
 
 async def test_headers_are_lost_and_aborted_messages_copied(

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -62,7 +62,7 @@ def test_each_producer_gets_its_partitions() -> None:
 
 
 def arrow(
-    topic: str, rows: range, stamp: datetime.datetime | None = None, *, keys: bool = True
+    topic: str, rows: Sequence[int], stamp: datetime.datetime | None = None, *, keys: bool = True
 ) -> object:
     """Return rows of partition 0 as Spark passes them on; without `keys` these are null."""
     pa = pytest.importorskip("pyarrow")
@@ -79,7 +79,7 @@ def arrow(
     )
 
 
-def expected(rows: range) -> list[Message]:
+def expected(rows: Sequence[int]) -> list[Message]:
     return [Message(b"%d" % one, b"v%d" % one if one % 3 else None) for one in rows]
 
 
@@ -130,6 +130,26 @@ async def test_repeated_task_writes_each_row_once(
     source_end = (await prepare_positions(config))[TopicPartition(topic, 0)]
     assert source_end == 50
     assert status.records == 0
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_rows_that_share_an_offset_are_in_one_transaction(
+    source: RealCluster,
+    target: RealCluster,
+    reader: TargetReader,
+    unique_topic: Callable[..., str],
+) -> None:
+    """An attempt ends between two of them, as do batches: none is lost, none twice."""
+    topic = unique_topic("shared")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic, "[copy]\ntransaction_records = 1\n")
+    part = await prepare(config, 3)
+    batches = [arrow(topic, offsets) for offsets in ([0, 1], [1, 1], [1, 2, 2])]
+    await in_thread(part, *batches[:2], finish=False)
+    await in_thread(part, *batches)
+    await in_thread(part, *batches)
+    assert await asyncio.to_thread(reader.messages, topic) == {0: expected([0, 1, 1, 1, 1, 2, 2])}
 
 
 async def prepare_positions(config: BridgeConfig) -> dict[TopicPartition, int]:

@@ -37,3 +37,10 @@ def test_key_counts_as_well_as_value() -> None:
     made.feed(1, TailRecord(b"k", b"v"))
     made.feed(2, TailRecord(b"k", None))
     assert made.position == 2
+
+
+def test_position_is_not_behind_messages_that_share_the_last_offset() -> None:
+    made = TailSearch([TailRecord(None, b"a"), TailRecord(None, b"b")])
+    for offset, value in [(4, b"a"), (5, b"b"), (5, b"c"), (6, b"d")]:
+        made.feed(offset, TailRecord(None, value))
+    assert made.position == 5

@@ -54,6 +54,15 @@ def test_hole_of_source_begins_a_run() -> None:
     }
 
 
+def test_messages_that_share_an_offset_are_runs_of_one_message() -> None:
+    """Also if a hole makes up for them in number."""
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 1, 3], {0: 20, 2: 22})
+    assert transaction.runs() == {
+        TP: [OffsetRun(1, 20, 1), OffsetRun(1, 21, 1), OffsetRun(3, 22, 1)]
+    }
+
+
 def test_foreign_record_asks_for_each_offset() -> None:
     """Somebody else has written between ours: two acknowledgements aren't enough."""
     transaction = OpenTransaction(0.0)

@@ -32,6 +32,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
+    split_between_offsets,
 )
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
 from aiokafka08.bridge.source.source_reader import PartitionLostError, Records, SourceReader
@@ -48,7 +49,8 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 
 _READ_S: Final = 0.2
 CHUNK_RECORDS: Final = 2000
-"""The most records that a worker gets at once: it holds the interpreter's lock meanwhile."""
+"""The most records that a worker gets at once, but for those that share an offset: it holds the
+interpreter's lock meanwhile."""
 LEADER_S: Final = 10.0
 """How long to wait at the start for leaders of the source's partitions."""
 RELEASE_S: Final = 5.0
@@ -352,8 +354,7 @@ class CopySession:
         if end < last:
             self._source.suspend(tp)
             records = [record for record in records if record.offset < end]
-        for start in range(0, len(records), CHUNK_RECORDS):
-            part = records[start : start + CHUNK_RECORDS]
+        for part in split_between_offsets(records, CHUNK_RECORDS):
             await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
         if self._put[tp] < end:
             await self._put_chunk(tp, [], end, epoch)
@@ -506,7 +507,7 @@ class CopySession:
             status.stopped = None
         _log.warning("%s: %s; skipped to offset %d", self._client_id, lost.text, lost.resume)
         self._source.seek(tp, lost.resume)
-        await self._put_chunk(tp, [], lost.resume)
+        await self._put_chunk(tp, lost.records, lost.resume)
 
     def _stop_partition(self, tp: TopicPartition, reason: str) -> None:
         self._source.suspend(tp)

@@ -2,15 +2,17 @@
 
 A bridge writes the messages of a transaction one behind the other, so in each partition they are
 one contiguous range of target offsets, and one marker of the transaction follows. Source offsets
-are contiguous too, but for the holes of compacted topics and of transactions at the source. An
-`OffsetRun` is a range without a break on either side; an `OffsetMap` is all runs of one partition.
+are contiguous too, but for the holes of compacted topics and of transactions at the source, and for
+messages that share an offset (docs/brokers.md 6.7). An `OffsetRun` is a range without a break on
+either side; an `OffsetMap` is all runs of one partition. Messages that share an offset are runs of
+one message, one behind the other; the first may end a longer run, the last begin one.
 
 Invariants:
 - For each source offset up to the bridge's position, `to_target` returns the target offset at which
   a reader continues with the first message at or behind that source offset: none lost, none twice,
   as far as the target has kept them.
 - `to_source` is its inverse: for each target offset it returns the source offset of the first
-  message at or behind it.
+  message at or behind it. Within messages that share an offset a reader continues with all of them.
 - `RunLog` loses no run: pages change how many records hold the runs, and nothing else.
 
 Pure. The sink feeds `runs_of` with acknowledged offsets; `run_formats` has the bytes of them.
@@ -32,6 +34,9 @@ RECORD_RUNS: Final = 4096
 """The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
 RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
 """The most bytes of a record: its runs, and its key and the batch around it."""
+SHARED_RUNS: Final = 1024
+"""The most runs of messages that share an offset, so that each record begins at another one. The
+last of so many runs stands for all that follow up to the next run."""
 
 
 class OffsetRun(NamedTuple):
@@ -73,7 +78,7 @@ def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
     """Return the runs of messages that were written one behind the other.
 
     Args:
-        sources: their source offsets, ascending.
+        sources: their source offsets, ascending; those of several messages may be equal.
         target: the acknowledged target offset of the first.
     """
     runs: list[OffsetRun] = []
@@ -82,8 +87,10 @@ def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
         if first is None or previous is None:
             first = offset
         elif offset != previous + 1:
-            if offset <= previous:
-                raise ValueError(f"source offset {offset} after {previous}: expected a larger one")
+            if offset < previous:
+                raise ValueError(
+                    f"source offset {offset} after {previous}: expected no smaller one"
+                )
             runs.append(OffsetRun(first, target, previous + 1 - first))
             target += previous + 1 - first
             first = offset
@@ -91,6 +98,27 @@ def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
     if first is not None and previous is not None:
         runs.append(OffsetRun(first, target, previous + 1 - first))
     return runs
+
+
+def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
+    """Return the runs of the parts of one transaction, joined, as they are stored.
+
+    Of messages that share an offset at most `SHARED_RUNS` have a run, and those don't that stand
+    behind a message of somebody else: a later copy of the offset would look the same.
+
+    Args:
+        runs: in the order in which they were written.
+    """
+    joined = OffsetMap()
+    for run in runs:
+        source, target, length = run
+        if source + 1 == joined.end_source and (
+            target != joined.end_target or joined.shared_runs >= SHARED_RUNS
+        ):
+            source, target, length = source + 1, target + 1, length - 1
+        if length:
+            joined.add(OffsetRun(source, target, length))
+    return list(joined)
 
 
 class OffsetMap:
@@ -166,6 +194,9 @@ class OffsetMap:
         end = self.end_target
         if end is not None and target < end:
             raise ValueError(f"{run}: expected a target offset >= {end}")
+        if source + 1 == self.end_source and target == end:
+            self._append(run)  # shares its first offset with the message in front of it
+            return
         while self._sources and self._sources[-1] >= source:
             self._drop_last()
         if self._sources:
@@ -175,9 +206,11 @@ class OffsetMap:
             if self._lengths[-1] == room == target - self._targets[-1]:
                 self._lengths[-1] += length
                 return
-        self._sources.append(source)
-        self._targets.append(target)
-        self._lengths.append(length)
+        self._append(run)
+
+    def _append(self, run: OffsetRun) -> None:
+        for numbers, number in zip((self._sources, self._targets, self._lengths), run, strict=True):
+            numbers.append(number)
 
     def _drop_last(self) -> None:
         self._sources.pop()
@@ -200,7 +233,7 @@ class OffsetMap:
         """
         if not self._sources:
             return None
-        at = bisect.bisect_right(self._sources, offset) - 1
+        at = self._run_of(offset)
         if at < 0:
             return self._targets[0]
         into = offset - self._sources[at]
@@ -213,12 +246,39 @@ class OffsetMap:
             return None
         return self._targets[at] + self._lengths[at]
 
-    def copy_of(self, offset: int) -> int | None:
-        """Return the target offset of a source message; None if no run has the message."""
-        at = bisect.bisect_right(self._sources, offset) - 1
+    def copy_of(self, offset: int, target: int | None = None) -> int | None:
+        """Return the target offset of a source message; None if no run has the message.
+
+        Args:
+            offset: that of the message.
+            target: of messages that share the offset, return the one with this target offset, if
+                there is one. By default (None) the first one.
+        """
+        at = self._run_of(offset)
         if at < 0 or offset >= self._sources[at] + self._lengths[at]:
             return None
-        return self._targets[at] + offset - self._sources[at]
+        copy = self._targets[at] + offset - self._sources[at]
+        if target is not None and target > copy and self.to_source(target) == offset:
+            return target
+        return copy
+
+    def _run_of(self, offset: int) -> int:
+        """Return the index of the first run with a source offset, or of the one in front of it."""
+        at = bisect.bisect_left(self._sources, offset)
+        if at < len(self) and self._sources[at] == offset:
+            shares = at and self._sources[at - 1] + self._lengths[at - 1] > offset
+            return at - 1 if shares else at
+        return at - 1
+
+    def _shared_runs_to(self, at: int) -> int:
+        """Return how many runs have the last source offset of a run, up to that run."""
+        last = self._sources[at] + self._lengths[at] - 1
+        return at + 1 - self._run_of(last) if self._lengths[at] == 1 else 1
+
+    @property
+    def shared_runs(self) -> int:
+        """How many runs have the source offset of the last message copied."""
+        return self._shared_runs_to(len(self) - 1) if self._sources else 0
 
     def has_copy_at(self, offset: int) -> bool:
         """Return whether a target offset has a message that was copied."""
@@ -244,6 +304,8 @@ class OffsetMap:
         into = offset - self._targets[at]
         if into < self._lengths[at]:
             return self._sources[at] + into
+        if self._shared_runs_to(at) >= SHARED_RUNS:
+            return self._sources[at]  # more may share it than have a run
         if at + 1 < len(self._sources):
             return self._sources[at + 1]
         end = self._sources[at] + self._lengths[at]

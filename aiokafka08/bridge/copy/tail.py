@@ -42,7 +42,12 @@ class TailSearch:
         self.found: list[int] = []
 
     def feed(self, offset: int, record: TailRecord) -> None:
-        """Take the next record; note in `found` the offset behind each place of the tail."""
+        """Take the next record; note in `found` the offset behind each place of the tail.
+
+        If records of its last offset are behind it, that is this offset: they may not be copied.
+        """
+        if self.found and self.found[-1] > offset:
+            self.found[-1] = offset
         self._window.append(record)
         if record == self._tail[-1] and self._window == self._tail:
             self.found.append(offset + 1)

@@ -149,9 +149,10 @@ class GroupTransfer:
             if move.target_offset is not None and move.outcome != "missing"
         ]
         syncs = [
-            encode_sync(OffsetSync(*tp, part.known.end_source - 1, part.known.end_target - 1))
+            encode_sync(OffsetSync(*tp, last, copy))
             for tp, part in cluster.partitions.items()
-            if part.known.end_source is not None and part.known.end_target is not None
+            if part.known.end_source is not None
+            and (copy := part.known.copy_of(last := part.known.end_source - 1)) is not None
         ]
         await when_available(lambda: self.groups.write(checkpoints_topic(alias), checkpoints))
         await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))

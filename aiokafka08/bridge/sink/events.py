@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.copy.offset_runs import OffsetRun
@@ -17,7 +17,8 @@ class Chunk(NamedTuple):
     """Records of one partition, in order, for one worker.
 
     Without records it only moves the position: past a hole in the log, or nowhere, in which case
-    the same position is committed again.
+    the same position is committed again. All records of an offset are in the same chunk, and a
+    chunk in one transaction, since its end is a position.
     """
 
     epoch: int
@@ -83,3 +84,23 @@ class WorkerFailed(NamedTuple):
 
 
 SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefused | WorkerFailed
+
+
+def split_between_offsets(
+    records: Sequence[ConsumerRecord[Any, Any]], count: int
+) -> Iterator[Sequence[ConsumerRecord[Any, Any]]]:
+    """Yield records in parts of so many, or more: no two parts have records of the same offset.
+
+    So each part ends at a position: a transaction may end behind it.
+
+    Args:
+        records: of one partition, in order.
+        count: the usual size of a part.
+    """
+    start = 0
+    while start < len(records):
+        end = start + count
+        while end < len(records) and records[end].offset == records[end - 1].offset:
+            end += 1
+        yield records[start:end]
+        start = end

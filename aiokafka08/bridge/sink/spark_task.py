@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -33,6 +34,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
+    split_between_offsets,
 )
 from aiokafka08.bridge.sink.sink import (
     check_claims,
@@ -118,6 +120,8 @@ class PartWriter:
             raise
         self._first = dict(self._committed)
         self._next = dict(self._committed)
+        self._held: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        """The last rows that have come, of one offset: the next batch may have more of them."""
         self._worker.start(logs)
 
     async def _begin(self) -> dict[TopicPartition, RunLog]:
@@ -156,25 +160,28 @@ class PartWriter:
             self._write_rows(TopicPartition(*tp), list(some))
 
     def _write_rows(self, tp: TopicPartition, rows: list[tuple[Any, ...]]) -> None:
-        written = self._next[tp]
-        records: list[ConsumerRecord[Any, Any]] = []
+        records = self._held.pop(tp, [])
         for topic, partition, offset, key, value, stamp in rows:
             if offset < self._first[tp]:
                 continue  # an earlier attempt has committed it
-            if offset < written:
+            if records and offset < records[-1].offset:
                 raise BridgeError(
                     f"topic {topic!r}, partition {partition}: offset {offset} came after "
-                    f"{written - 1}; expected rows in order"
+                    f"{records[-1].offset}; expected rows in order"
                 )
-            written = offset + 1
             time_ms = -1 if stamp is None else stamp // 1000
             records.append(_record(topic, partition, offset, time_ms, key, value))
-        for at in range(0, len(records), _CHUNK_RECORDS):
-            some = records[at : at + _CHUNK_RECORDS]
+        if records:
+            last = bisect_left(records, records[-1].offset, key=attrgetter("offset"))
+            self._held[tp] = records[last:]
+            self._put_records(tp, records[:last])
+
+    def _put_records(self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]]) -> None:
+        for some in split_between_offsets(records, _CHUNK_RECORDS):
             self._put(tp, some, some[-1].offset + 1)
 
     def _put(
-        self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], next_offset: int
+        self, tp: TopicPartition, records: Sequence[ConsumerRecord[Any, Any]], next_offset: int
     ) -> None:
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
         limit = self._part.config.copy.buffer_bytes
@@ -192,6 +199,9 @@ class PartWriter:
             BridgeError: the target refuses a row.
             TargetError: the transaction failed.
         """
+        for tp, records in self._held.items():
+            self._put_records(tp, records)
+        self._held = {}
         for range_ in self._part.ranges:
             if self._next[range_.source] < range_.end:  # a hole at the end
                 self._put(range_.source, [], range_.end)

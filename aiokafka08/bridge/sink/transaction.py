@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from aiokafka08.bridge.config import CopyConfig
-from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun, runs_of
+from aiokafka08.bridge.copy.offset_runs import OffsetRun, runs_of, runs_of_transaction
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -48,7 +48,7 @@ class SentChunk:
 
     def _contiguous(self, start: int, end: int, target: int) -> list[OffsetRun]:
         offsets = self.offsets[start:end]
-        if offsets[-1] - offsets[0] == len(offsets) - 1:
+        if offsets == array("q", range(offsets[0], offsets[-1] + 1)):
             return [OffsetRun(offsets[0], target, len(offsets))]
         return runs_of(offsets, target)
 
@@ -109,7 +109,7 @@ class OpenTransaction:
             if runs is None:
                 return None
             by_source.setdefault(sent.source, []).extend(runs)
-        return {tp: list(OffsetMap(runs)) for tp, runs in by_source.items()}
+        return {tp: runs_of_transaction(runs) for tp, runs in by_source.items()}
 
 
 DeliveryReport = Callable[[Any, Any], None]

@@ -3,17 +3,22 @@
 A consumer without a group reads, by long polls: from offsets that the bridge gives, never from a
 reset. Topics and their settings come from an admin client.
 
-Invariant: what `read()` returns of a partition continues where the last call ended, or where `seek`
-or `add` put it. If that isn't possible, the partition is suspended, and `read()` raises
-`PartitionLostError` once, which names what is missing; the other partitions go on.
+Invariants:
+- What `read()` returns of a partition continues where the last call ended, or where `seek` or `add`
+  put it. If that isn't possible, the partition is suspended, and `read()` raises
+  `PartitionLostError` once, which names what is missing; the other partitions go on.
+- It ends behind all messages of its last offset: several may share one (docs/brokers.md 6.7), and a
+  position can't be between them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from operator import attrgetter
 from typing import Any, Final
 
 from aiokafka08._core.net.tls import ssl_context
@@ -51,6 +56,7 @@ class PartitionLostError(KafkaError):
         first, last: where the log begins, and the offset behind its end.
         resume: where the copy can go on: `first`, or `last` if the log is shorter than the copy,
             or behind a message that can't be read; None if that isn't known.
+        records: messages in front of the loss that have the same offset.
     """
 
     def __init__(
@@ -62,7 +68,9 @@ class PartitionLostError(KafkaError):
         *,
         resume: int | None = None,
         detail: str | None = None,
+        records: Sequence[ConsumerRecord[bytes, bytes]] = (),
     ) -> None:
+        self.records = records
         self.partition, self.offset, self.first, self.last = partition, offset, first, last
         if resume is None and not first <= offset <= last:
             resume = first if offset < first else last
@@ -120,6 +128,8 @@ class SourceReader:
             allow_auto_create_topics=False,
         )
         self._suspended: set[TopicPartition] = set()
+        self._held: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]] = {}
+        """What was read of an offset of which there is more."""
 
     async def start(self) -> None:
         """Connect.
@@ -217,7 +227,7 @@ class SourceReader:
         """Read these partitions too, from these offsets on."""
         self._consumer.assign({*self._consumer.assignment(), *positions})
         for tp, offset in positions.items():
-            self._consumer.seek(tp, offset)
+            self.seek(tp, offset)
 
     @asynccontextmanager
     async def only(self, tp: TopicPartition, offset: int) -> AsyncIterator[None]:
@@ -230,11 +240,13 @@ class SourceReader:
         try:
             yield
         finally:
+            self._held.pop(tp, None)
             self._consumer.assign(before)
             self._consumer.resume(*(before - paused))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at an offset; a suspended partition goes on."""
+        self._held.pop(tp, None)
         self._consumer.seek(tp, offset)
         if tp in self._suspended:
             self._suspended.discard(tp)
@@ -264,9 +276,14 @@ class SourceReader:
             KafkaError: the source doesn't respond.
         """
         try:
-            return await self._consumer.getmany(
+            records = await self._consumer.getmany(
                 timeout_ms=round(timeout_s * 1000), max_records=_MAX_RECORDS
             )
+            return {
+                tp: whole
+                for tp, of_partition in records.items()
+                if (whole := await self._up_to_position(tp, of_partition))
+            }
         except OffsetOutOfRangeError as error:
             ((tp, offset),) = error.args[0].items()
             self.suspend(tp)
@@ -274,7 +291,8 @@ class SourceReader:
             if first <= offset <= last:
                 self.seek(tp, offset)  # it is there again
                 return {}
-            raise PartitionLostError(tp, offset, first, last) from error
+            held = self._held.pop(tp, ())
+            raise PartitionLostError(tp, offset, first, last, records=held) from error
         except CorruptRecordException as error:
             if error.partition is None or error.offset is None:
                 raise
@@ -287,4 +305,19 @@ class SourceReader:
             async with source_router(self._config) as router:
                 resume = await find_readable(router, tp, offset + 1)
             text += f". The next offset that can be read is {resume}"
-        raise PartitionLostError(tp, offset, offset, offset, resume=resume, detail=text)
+        held = self._held.pop(tp, ())
+        raise PartitionLostError(
+            tp, offset, offset, offset, resume=resume, detail=text, records=held
+        )
+
+    async def _up_to_position(
+        self, tp: TopicPartition, records: list[ConsumerRecord[bytes, bytes]]
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """Return the records in front of the consumer's position, and hold the others."""
+        records = [*held, *records] if (held := self._held.pop(tp, None)) else records
+        position = await self._consumer.position(tp)
+        if position > records[-1].offset:
+            return records
+        cut = bisect_left(records, position, key=attrgetter("offset"))
+        self._held[tp] = records[cut:]
+        return records[:cut]

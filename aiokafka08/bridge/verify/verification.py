@@ -199,7 +199,7 @@ def check_maps(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
     """
     progress = verdict.progress
     first, last = (
-        None if pair is None else OffsetPair(*pair, known.copy_of(pair[0]))
+        None if pair is None else OffsetPair(*pair, known.copy_of(*pair))
         for pair in (progress.first_pair, progress.last_pair)
     )
     return replace(verdict, first_map=first, last_map=last)
