@@ -218,7 +218,7 @@ def test_impossible_run_is_refused(run: OffsetRun) -> None:
 
 
 def test_source_offsets_out_of_order_are_refused() -> None:
-    with pytest.raises(ValueError, match="source offset 2 after 3: expected none below"):
+    with pytest.raises(ValueError, match="source offset 2 after 3: expected no smaller one"):
         runs_of([1, 3, 2], 0)
 
 

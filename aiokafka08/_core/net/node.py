@@ -338,6 +338,9 @@ class Node:
             self._set_progress(f"backing off after: {self._failure}")
             await asyncio.sleep(delay)
         try:
+            if self._is_doubtful:
+                await self._probe_once()  # its error says what the peer is
+                self._was_mute = False
             while True:
                 version = await self._find_version()
                 self._set_progress("connecting")
@@ -391,6 +394,18 @@ class Node:
         if self._version is not None and self._is_current(self._version):
             return self._version
         return await asyncio.shield(self._probe())
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether the peer, whose version is pinned, may be no broker: it has never responded.
+
+        Only a probe tells what else it is.
+        """
+        return (
+            self._config.pinned_version is not None
+            and self._was_mute
+            and self._last_response == -math.inf
+        )
 
     def _is_current(self, version: BrokerVersion) -> bool:
         """Return whether no connection was lost since `version` was found, or it is pinned."""

@@ -43,10 +43,17 @@ from aiokafka08.telemetry import Telemetry
 T = TypeVar("T")
 
 _FINAL: Final = (WrongPortError, CertificateError)
-"""Failures of a bootstrap address that only the user can change.
 
-Others may pass: a balancer without a broker behind it closes its connections, or responds in HTTP.
-"""
+
+def is_for_the_user(error: BaseException | None) -> bool:
+    """Return whether only the user can change why an address, or each of several, is no broker.
+
+    Other failures may pass: a balancer without a broker behind it closes its connections, or
+    responds in HTTP.
+    """
+    return isinstance(error, _FINAL) or (
+        isinstance(error, NoBrokersAvailable) and isinstance(error.__cause__, _FINAL)
+    )
 
 
 class NodeRegistry:
@@ -133,6 +140,7 @@ class NodeRegistry:
         deadline = clock() + timeout_s
         attempt_s = self._config.limits.attempt_s
         errors: list[KafkaError] = []
+        last: dict[Node, KafkaError] = {}
         candidates = self.candidates()
         retried: set[Node] = set()  # those that get their second attempt, or had it
         while candidates and (left_s := deadline - clock()) > 0:
@@ -143,16 +151,20 @@ class NodeRegistry:
                 return await request(node, left_s if is_last else min(attempt_s, left_s / 2))
             except KafkaError as error:
                 errors.append(error)
+                last[node] = error
                 if was_connected and isinstance(error, KafkaConnectionError | KafkaTimeoutError):
                     node.close_if_abandoned(Lane.CONTROL)
                     retried.add(node)
                     candidates.append(node)
         if not candidates and not any(error.retriable for error in errors):
             raise errors[0]
-        reasons = sorted({error.text for error in errors})
+        nothing_else = not candidates and all(map(is_for_the_user, last.values()))
+        reasons = sorted({error.text for error in (last.values() if nothing_else else errors)})
         if candidates:
             reasons.append("no time left to try other brokers")
-        raise NoBrokersAvailable("no broker responded: " + "; ".join(reasons))
+        raise NoBrokersAvailable("no broker responded: " + "; ".join(reasons)) from (
+            errors[-1] if nothing_else else None
+        )
 
     async def bootstrap(self) -> Node:
         """Connect to the bootstrap addresses and return the first one that is a broker.
@@ -177,7 +189,7 @@ class NodeRegistry:
             nonlocal is_too_new
             is_too_new |= isinstance(error, UnsupportedVersionError)
             is_over = self._closed or asyncio.get_running_loop().time() >= deadline
-            return not (is_too_new or is_over or isinstance(error, _FINAL))
+            return not (is_too_new or is_over or is_for_the_user(error))
 
         try:
             return await staggered_race(

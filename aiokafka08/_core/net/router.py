@@ -18,8 +18,8 @@ from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionLeaders
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.metadata_cache import Metadata
 from aiokafka08._core.net.node import Lane, Node
-from aiokafka08._core.net.node_registry import NodeRegistry
-from aiokafka08._core.net.retry import attempt_timeout, retry
+from aiokafka08._core.net.node_registry import NodeRegistry, is_for_the_user
+from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.transport import BrokerConnection
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.errors import (
@@ -96,6 +96,7 @@ class Router:
                 deadline=deadline,
                 backoff=self.config.backoff(),
                 timed_out=lambda last: last or self._no_metadata(node),
+                is_final=lambda error: is_final(error) or is_for_the_user(error),
             )
             self.metadata.start()
         except BaseException as error:

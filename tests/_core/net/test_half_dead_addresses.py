@@ -151,13 +151,32 @@ async def test_a_pinned_version_skips_a_half_dead_address(make_router: Any, kind
         await router.request(ASK)
 
 
-async def test_zookeepers_port_is_named_at_once(make_router: Any, telemetry: Recorder) -> None:
-    async with listening(zookeeper) as peer:
-        router = make_router(peer.address, request_timeout_ms=60_000)
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("api_version", PINNED)
+async def test_zookeepers_port_is_named_at_once(
+    make_router: Any, telemetry: Recorder, api_version: str | None, others: int
+) -> None:
+    async with listening(zookeeper) as peer, listening(zookeeper) as other:
+        addresses = [peer.address, other.address][: 1 + others]
+        router = make_router(*addresses, api_version=api_version, request_timeout_ms=60_000)
         text = "it is a ZooKeeper server. Expected the port of a broker, usually 9092"
         with pytest.raises(NoBrokersAvailable, match=text):
             await asyncio.wait_for(router.start(), 20)
-        assert len(telemetry.of(ConnectFailed)) == 1
+        assert len(telemetry.of(ConnectFailed)) == len(addresses)
+
+
+async def test_web_server_is_named_with_a_pinned_version(make_router: Any) -> None:
+    async with listening(http) as peer:
+        router = make_router(peer.address, api_version="0.8.2", start_timeout_ms=1000)
+        with pytest.raises(NoBrokersAvailable, match="not a Kafka broker: it responds in HTTP"):
+            await asyncio.wait_for(router.start(), 20)
+
+
+async def test_broker_of_4_x_is_refused_with_a_pinned_version(make_router: Any) -> None:
+    async with listening(of_4_x()) as peer:
+        router = make_router(peer.address, api_version="0.8.2")
+        with pytest.raises(UnsupportedVersionError, match=r"4\."):
+            await asyncio.wait_for(router.start(), 20)
 
 
 # --- names that stand for several addresses -------------------------------------------------------
