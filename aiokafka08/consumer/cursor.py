@@ -13,8 +13,8 @@ damaged, or states a size above the limit, is an error only if a second fetch br
 since it may have been damaged on the way. After a call has raised an error, the partition is tried
 again. If that fails in the same way at the same position, the error isn't new (`is_new`): it keeps
 the partition from nothing, and a call raises it only if it has no messages to return. Once the
-partition has recovered, any error is new: messages move the position, and a fetch that finds the
-end of the log forgets what was raised there.
+partition has recovered, any error is new: it has returned messages (perhaps again, of the same
+position), or a fetch has found the end of the log.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.ranges.next_fetch import (
+    READ_TRIES,
     FetchStep,
     NextFetch,
     fetch_error,
@@ -171,6 +172,7 @@ class Cursor:
         "_damaged_offsets",
         "_max_tries",
         "_raised",
+        "_readable_to",
         "_tries",
         "borrowed_bytes",
         "buffer",
@@ -216,10 +218,13 @@ class Cursor:
         self.borrowed_bytes = 0
         self.part_bytes = 0
         self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
-        self._raised: tuple[type[Exception], int] | None = None  # the last error, and its position
+        # The last error, its position, and how many messages were returned before it: those in
+        # front of damage that share its offset are returned again, without a new position.
+        self._raised: tuple[type[Exception], int, int] | None = None
         self._backoff = Backoff(*backoff)
         self._tries = 0
         self._max_tries = max_tries
+        self._readable_to = 0  # the high watermark of the last response of this leader
 
     def __repr__(self) -> str:
         topic, partition = self.topic_partition
@@ -263,7 +268,7 @@ class Cursor:
         if buffer.is_damaged:
             return True  # it is fetched again, or is an error then
         position = buffer.position
-        was_raised = self._raised is not None and self._raised[1] == position
+        was_raised = self._raised is not None and self._raised[1:] == self._place
         return not was_raised and (buffer.fails_next or position in self._damaged_offsets)
 
     @property
@@ -306,6 +311,12 @@ class Cursor:
         self.buffer.reset(offset)
         self._supersede_fetch()
         self.error = None
+
+    def put_back(self, offset: int) -> None:
+        """Continue at `offset`, which a call has taken and doesn't return: as if it hadn't."""
+        self.rewind(offset)
+        if self._raised is not None and self._raised[1] == offset:
+            self._raised = self._raised[0], *self._place
 
     def resume(self) -> None:
         """Fetch and return messages again after a pause."""
@@ -378,7 +389,7 @@ class Cursor:
             return FetchResult.STALE
         if fetched.error_code:
             return self._apply_error_code(fetched.error_code, context.now)
-        self.high_watermark = fetched.high_watermark
+        self.high_watermark = self._readable_to = fetched.high_watermark
         self.polled_at_ms = context.now_ms
         offset, limit_bytes = fetch.offset, context.limit_bytes
         finding = self.next_fetch.apply_response(
@@ -424,6 +435,7 @@ class Cursor:
         self._supersede_fetch()
         self.next_fetch.reset_search()
         self.not_before = 0.0
+        self._readable_to = 0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
         """Keep `error` for a call. Fetch again when the back-off, which begins now, is over, and
@@ -447,11 +459,16 @@ class Cursor:
 
     def is_new(self, error: Exception) -> bool:
         """Return whether the last error that a call has raised was another one, or elsewhere."""
-        return self._raised != (type(error), self.buffer.position)
+        return self._raised != (type(error), *self._place)
 
     def note_raised(self, error: Exception) -> None:
         """Record that a call raises `error` now, which isn't new from now on."""
-        self._raised = type(error), self.buffer.position
+        self._raised = type(error), *self._place
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        """Where the partition is: its position, and how many messages it has returned so far."""
+        return self.buffer.position, self.buffer.returned_count
 
     def raise_error(self) -> None:
         """Raise the error, if there is one, and clear it."""
@@ -516,19 +533,21 @@ class Cursor:
         if action is Action.REFRESH:
             self.back_off(now)
             return FetchResult.REFRESH
-        if isinstance(error, UnknownError) and (
-            self.next_fetch.meets_damage or offset in self._damaged_offsets
-        ):
+        is_damaged = self.next_fetch.meets_damage or offset in self._damaged_offsets
+        if code != UnknownError.errno:
+            max_tries = 1 if action is Action.FINAL else self._max_tries
+        elif is_damaged:
+            max_tries = 1
+        elif offset < self._readable_to:
+            max_tries = min(READ_TRIES, self._max_tries)
+        else:  # a new leader may return it for a moment (docs/brokers.md 7.10)
+            max_tries = self._max_tries
+        if self._tries >= max_tries:
             self._tries = 0
-            return self.fail(unreadable(self.topic_partition, offset), now)
-        if action is Action.FINAL or self._tries >= self._max_tries:
-            self._tries = 0
-            if isinstance(error, CorruptRecordException):
+            if code == UnknownError.errno:
+                error = unreadable(self.topic_partition, offset, is_damaged=is_damaged)
+            elif isinstance(error, CorruptRecordException):
                 error.partition, error.offset = self.topic_partition, offset
-            elif isinstance(error, UnknownError):
-                error = UnknownError(
-                    f"{error.text}. If the log is damaged there, seek() to a clearly later offset"
-                )
             return self.fail(error, now)
         self.back_off(now)
         return FetchResult.RETRY

@@ -355,7 +355,7 @@ class ConsumerEngine:
         """
         self.collector.remove(cursor)
         cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
-        cursor.rewind(offset)
+        cursor.put_back(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
 

@@ -133,3 +133,21 @@ async def test_damage_behind_messages_of_its_offset_hides_none_of_them(
         await read(source, 1)
     assert {one.value for one in caught.value.records} == {b"0"}
     assert (caught.value.offset, caught.value.resume) == (1, 2)
+
+
+async def test_position_where_the_broker_fails_to_read_is_lost(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    cluster.append("t", 0, [b"0"])
+    cluster.append_raw("t", 0, bytes(400), next_offset=4)
+    source.add({TP: 0})
+    assert await read(source, 1) == [b"0"]
+    source.seek(TP, 2)
+    with pytest.raises(PartitionLostError, match=r"error -1") as caught:
+        await read(source, 1)
+    assert caught.value.resume is None, "nothing can be read, perhaps for a while"
+    cluster.append("t", 0, [b"4"])
+    source.seek(TP, 2)
+    with pytest.raises(PartitionLostError, match="next offset that can be read is 4") as caught:
+        await read(source, 1)
+    assert (caught.value.offset, caught.value.resume) == (2, 4)

@@ -10,12 +10,12 @@ from itertools import chain
 import pytest
 
 from aiokafka08.consumer.limits import ConsumerLimits
-from aiokafka08.errors import CorruptRecordException, UnknownError
+from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
-from tests.conformance.contract.wire.requests import nested
+from tests.conformance.contract.wire.requests import bad_crc, nested, wrapper
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
 from tests.support.waiting import until_raised
 
@@ -122,11 +122,39 @@ async def test_broker_that_fails_at_an_offset_is_explained(
     """Without a sight of damaged bytes: the consumer has begun there."""
     cluster.append_raw("t", 0, good(0, 1), next_offset=2)
     cluster.fault(FetchRequest, then=Answer(-1), times=None)
-    consumer = make_consumer(retry_backoff_ms=1, parts={"limits": ConsumerLimits(max_tries=3)})
+    consumer = make_consumer(retry_backoff_ms=1, parts={"limits": ConsumerLimits(max_tries=4)})
     consumer.assign([tp(0)])
     await consumer.start()
-    with pytest.raises(UnknownError, match=r"at offset 0: .*seek\(\) to a clearly later offset"):
+    text = r"offset 0: .*\(error -1; its log says why\).*seek\(\) to a clearly later offset"
+    with pytest.raises(CorruptRecordException, match=text) as caught:
         await asyncio.wait_for(consumer.getone(), 30)
+    assert (caught.value.partition, caught.value.offset) == (tp(0), 0)
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany", "getmany_arrow"])
+async def test_broker_that_fails_behind_its_watermark_is_asked_few_times(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str
+) -> None:
+    """No new leader fails so: the log has the offset."""
+    cluster.append_raw("t", 0, good(0, 1) + bytes(400), next_offset=7)
+    cluster.append("t", 0, [b"7"])
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert (await consumer.getone()).offset == 0
+    consumer.seek(tp(0), 5)
+    fault = cluster.fault(
+        FetchRequest,
+        then=Answer(-1),
+        times=None,
+        where=lambda one: one.topics[0].partitions[0].fetch_offset == 5,
+    )
+    with pytest.raises(CorruptRecordException, match="offset 5"):
+        await offsets_of(consumer, call)
+    assert fault.hits == 3
+    fault.cancel()
+    consumer.seek(tp(0), 7)
+    assert await offsets_of(consumer, call) == [7]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -205,3 +233,24 @@ async def test_commit_within_a_shared_offset_repeats_it(
     second.assign([tp(0)])
     await second.start()
     assert [(await offsets_of(second, "getone"))[0] for _ in range(6)] == [1] * 5 + [2]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_damage_within_a_shared_offset_is_raised_again(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str
+) -> None:
+    """Each attempt returns the messages before it again, and then says how to go on."""
+    plain = good(0) + bad_crc(good(1))
+    twice = wrapper(Codec.GZIP, wrapper(Codec.GZIP, plain, offset=1), offset=1)
+    cluster.append_raw("t", 0, good(0) + twice + good(2), next_offset=3)
+    consumer = make_consumer(retry_backoff_ms=1)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    assert (await consumer.getone()).offset == 0
+    for _ in range(3):
+        got, error = await read_until_error(consumer, call)
+        assert set(got) <= {1}
+        assert len(got) <= 2
+        assert (error.offset, error.next_offset) == (1, 2)
+    consumer.seek(tp(0), 2)
+    assert await offsets_of(consumer, call) == [2]

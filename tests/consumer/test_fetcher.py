@@ -10,9 +10,9 @@ import pytest
 from aiokafka08._core.net.limits import NetLimits
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import (
+    BrokerResponseError,
     KafkaError,
     TopicAuthorizationFailedError,
-    UnknownError,
     UnsupportedCompressionTypeError,
     UnsupportedVersionError,
 )
@@ -298,9 +298,9 @@ async def test_unknown_code_is_raised_after_max_tries(
 ) -> None:
     consumer = make_consumer(retry_backoff_ms=1, parts={"limits": ConsumerLimits(max_tries=6)})
     consumer.assign([tp(0)])
-    fault = cluster.fault(FetchRequest, then=Answer(-1), times=None)
+    fault = cluster.fault(FetchRequest, then=Answer(99), times=None)
     await consumer.start()
-    with pytest.raises(UnknownError):
+    with pytest.raises(BrokerResponseError, match="Error 99"):
         async with asyncio.timeout(30):
             await consumer.getmany(timeout_ms=30_000)
     assert fault.hits >= 6

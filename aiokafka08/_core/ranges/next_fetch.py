@@ -73,6 +73,9 @@ EARLY_RESPONSES: Final = 2
 """How many responses in a row without any message, before the wait is over, show that the broker
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
+READ_TRIES: Final = 3
+"""How often a broker must fail to read an offset (error -1) that its log has."""
+
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 
 _REFUSALS: Final = {  # docs/brokers.md 7.17
@@ -386,10 +389,28 @@ def not_a_message(
     return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
 
 
-def unreadable(topic_partition: TopicPartition, offset: int) -> CorruptRecordException:
-    """Return the error for error -1 of a broker at an offset where damage was met."""
-    why = "it is damaged, and the broker fails to read it too (error -1)"
-    return corrupt(topic_partition, offset, None, why)
+def unreadable(
+    topic_partition: TopicPartition,
+    offset: int,
+    *,
+    is_damaged: bool = False,
+    next_offset: int | None = None,
+) -> CorruptRecordException:
+    """Return the error for error -1 of a broker, again and again, at an offset that the log has.
+
+    Args:
+        topic_partition: the partition.
+        offset: the offset.
+        is_damaged: whether damage was met there (default False).
+        next_offset: the next offset that the broker can read; None if it isn't known (default).
+    """
+    why = (
+        "it is damaged, and the broker fails to read it too (error -1)"
+        if is_damaged
+        else "the broker fails to read there (error -1; its log says why): the log may be damaged "
+        "there, or in front of it"
+    )
+    return corrupt(topic_partition, offset, next_offset, why)
 
 
 def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:

@@ -2,8 +2,8 @@
 
 Without whole size fields a client doesn't see where the next message begins, and a broker doesn't
 either: it reads over the damage to find a later offset, and fails, until an index entry stands
-behind the damage (docs/brokers.md 7.19). The bridge and the command `consume` search with
-`find_readable`.
+behind the damage (docs/brokers.md 7.19). Bounded reads (`range_reader`), the bridge and the command
+`consume` search with `find_readable`.
 
 Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.router import Lane, Router
-from aiokafka08._core.ranges.next_fetch import fetch_error
+from aiokafka08._core.ranges.next_fetch import READ_TRIES, fetch_error
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaProtocolError,
@@ -34,8 +34,6 @@ from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import TopicPartition
 
 _FETCH_BYTES: Final = 64 * 1024
-_TRIES: Final = 3
-"""How often error -1 must come: a new leader may return it for a moment (docs/brokers.md 7.10)."""
 
 
 async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
@@ -70,7 +68,7 @@ async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int
     if offset >= end:
         return True
     backoff = router.config.backoff()
-    for tries_left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(READ_TRIES)):
         fetched = await _fetch(router, tp, offset)
         if not fetched.error_code:
             break

@@ -37,6 +37,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.next_fetch import (
+    READ_TRIES,
     FetchFinding,
     FetchStep,
     NextFetch,
@@ -46,6 +47,7 @@ from aiokafka08._core.ranges.next_fetch import (
     too_large,
     unreadable,
 )
+from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08._core.ranges.range_fetches import WAIT_S, RangeFetches
 from aiokafka08.errors import (
     KafkaError,
@@ -161,7 +163,8 @@ async def read_range(
         UnknownTopicOrPartitionError: the partition was deleted.
         KafkaTimeoutError: no progress in time; names the last failure.
         RecordTooLargeError: a message is larger than `limit_bytes`.
-        CorruptRecordException: the bytes at an offset are no message.
+        CorruptRecordException: the bytes at an offset are no message, or the leader fails to read
+            there; names the next offset that can be read, if it was found.
         KafkaError: another error that a retry can't help.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
@@ -212,6 +215,7 @@ class _RangeReader:
         self._missing_s = missing_s
         self._missing_since: float | None = None
         self._refusals = 0  # of the same offset, one after the other
+        self._read_failures = 0  # error -1 at the same offset, one after the other
         self._next_fetch = NextFetch(start)
         self._node_id: int | None = None  # sent the last response that was applied
         self._fetches: deque[_RangeFetch] = deque()  # by offset
@@ -241,8 +245,8 @@ class _RangeReader:
                     await self._verify_bounds(offset, refused)
                 elif is_final(error):
                     raise
-                elif isinstance(error, UnknownError) and self._next_fetch.meets_damage:
-                    raise unreadable(self._tp, offset) from error
+                elif isinstance(error, UnknownError) and error.errno == UnknownError.errno:
+                    await self._verify_readable(offset, error)
                 if loop.time() >= deadline:
                     raise self._timed_out(error) from error
                 self.release_large()
@@ -252,7 +256,7 @@ class _RangeReader:
                 await self._refresh_leader(deadline)
                 await asyncio.sleep(backoff.next())
                 continue
-            self._refusals = 0
+            self._refusals = self._read_failures = 0
             if finding.step is FetchStep.DATA:
                 end = min(self._next_fetch.offset, self._end)
                 self._send_ahead()  # requests are in flight while the caller decodes this set
@@ -261,7 +265,8 @@ class _RangeReader:
             if finding.step is FetchStep.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
             if finding.step is FetchStep.CORRUPT:
-                raise not_a_message(self._tp, offset, finding.next_offset)
+                next_offset = finding.next_offset or await self._find_readable(offset)
+                raise not_a_message(self._tp, offset, next_offset)
             if finding.step is FetchStep.END:
                 if loop.time() >= deadline:
                     reason = KafkaError(f"the log ends at {fetched.high_watermark}")
@@ -457,6 +462,33 @@ class _RangeReader:
                 f"topic {topic!r}, partition {partition}: offset {offset} of the range up to "
                 f"{self._end} isn't there any more; the log goes from {first[0]} to {last[0]}"
             )
+
+    async def _verify_readable(self, offset: int, error: KafkaError) -> None:
+        """Raise if the leader has failed to read an offset (error -1) several times, though its log
+        has it, or damage was met there.
+
+        Raises:
+            CorruptRecordException: names the next offset that can be read, if it was found.
+        """
+        is_damaged = self._next_fetch.meets_damage
+        self._read_failures += 1
+        if not is_damaged:
+            if self._read_failures < READ_TRIES:
+                return
+            last = await list_offsets(self._router, {self._tp: LATEST}, timeout_s=self._limit_s)
+            if last[self._tp] and last[self._tp][0] <= offset:
+                return  # a new leader, whose watermark isn't there yet (docs/brokers.md 7.10)
+        next_offset = await self._find_readable(offset)
+        raise unreadable(
+            self._tp, offset, is_damaged=is_damaged, next_offset=next_offset
+        ) from error
+
+    async def _find_readable(self, offset: int) -> int | None:
+        """Return the next offset that can be read; None if the search fails."""
+        try:
+            return await find_readable(self._router, self._tp, offset + 1)
+        except KafkaError:
+            return None
 
     def _timed_out(self, reason: KafkaError) -> KafkaError:
         topic, partition = self._tp

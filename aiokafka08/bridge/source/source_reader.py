@@ -303,8 +303,14 @@ class SourceReader:
         self.suspend(tp)
         if resume is None:
             async with source_router(self._config) as router:
-                resume = await find_readable(router, tp, offset + 1)
-            text += f". The next offset that can be read is {resume}"
+                readable = await find_readable(router, tp, offset + 1)
+            (_, end) = (await self.bounds([tp]))[tp]
+            if offset >= end:  # not written yet, or lost: a new leader fails at it
+                self.seek(tp, offset)
+                return {}
+            text += f". The next offset that can be read is {readable}"
+            # If that is the end, the broker may fail to read anything, perhaps for a while.
+            resume = readable if readable < end else None
         held = self._held.pop(tp, ())
         raise PartitionLostError(
             tp, offset, offset, offset, resume=resume, detail=text, records=held

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from aiokafka08._core.ranges.next_readable import find_readable
+from aiokafka08._core.ranges.range_reader import read_range
 from aiokafka08._core.ranges.range_router import open_range_router
+from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
@@ -71,3 +74,8 @@ async def test_index_entry_behind_the_damage_is_found_on_0_8_2(
     async with open_range_router(network) as router:
         await router.metadata.refresh()
         assert await find_readable(router, TopicPartition(topic, 0), 26) == 40
+        sets = read_range(router, TopicPartition(topic, 0), 30, 60)
+        async with aclosing(sets), asyncio.timeout(20):
+            with pytest.raises(CorruptRecordException, match="offset 30: the broker") as caught:
+                await anext(sets)
+        assert caught.value.next_offset == 40
