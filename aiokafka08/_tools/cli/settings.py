@@ -292,6 +292,17 @@ def property_values(settings: Settings) -> dict[str, str]:
     return values
 
 
+def properties_by_argument() -> dict[str, str]:
+    """Return the property that sets each argument of the clients, by Java's name."""
+    tables = (_OF_NETWORK, _OF_PRODUCER, _OF_CONSUMER)
+    return {
+        **{argument: java for table in tables for java, (argument, _) in table.items()},
+        "zookeeper_connect": _ZOOKEEPER,
+        "zookeeper_check": _ZOOKEEPER_CHECK,
+        "ssl_context": "ssl.ca.location",
+    }
+
+
 def _shown(value: object) -> str:
     """Return a parsed value as librdkafka writes it."""
     if isinstance(value, bool):

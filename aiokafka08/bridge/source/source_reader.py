@@ -298,7 +298,8 @@ class SourceReader:
                 raise
             lost, text = (error.partition, error.offset, error.next_offset), error.text
         except RecordTooLargeError as error:
-            lost, text = (error.args[1], error.args[2], error.args[2] + 1), error.text
+            lost = (error.args[1], error.args[2], error.args[2] + 1)
+            text = error.text.replace("fetch_max_bytes, or seek() past it", "copy.buffer_bytes")
         tp, offset, resume = lost
         self.suspend(tp)
         if resume is None:

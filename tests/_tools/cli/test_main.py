@@ -24,6 +24,7 @@ from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08._tools.cli.main import error_text, main
 from aiokafka08._tools.cli.root import COMMANDS, root
 from aiokafka08.errors import (
+    KafkaError,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
     UnsupportedVersionError,
@@ -402,3 +403,19 @@ def test_run_returns_the_result() -> None:
         return 5
 
     assert run(work(), end_with_stdout=True) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("at most 9 bytes. Raise fetch_max_bytes, or seek() past it", "fetch.max.bytes, or begin"),
+        ("request_timeout_ms=5: expected more", "request.timeout.ms=5: expected more"),
+        ("Set security_protocol='SSL' and ssl_context.", "security.protocol=SSL and ssl.ca.locat"),
+        ("topic 'group_id', partition 0: gone", "topic 'group_id', partition 0: gone"),
+        ("client_id.log: no file", "client_id.log: no file"),
+        ("a (ssl_context.x; for commands ssl.key.location)", "a (ssl.key.location)"),
+        ("in zookeeper_connect (for commands zookeeper.connect)", "in zookeeper.connect"),
+    ],
+)
+def test_error_names_properties_for_arguments(text: str, printed: str) -> None:
+    assert printed in error_text(KafkaError(text))

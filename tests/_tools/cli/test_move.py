@@ -276,6 +276,17 @@ def test_group_continues_with_all_messages_of_an_offset(
     assert cli(*read).out.split()[0] == first
 
 
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_message_above_the_limit_names_the_property(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]
+) -> None:
+    kafka_cluster.append("orders", 0, [bytes(200_000)])
+    limit = "max.partition.fetch.bytes=50000"
+    read = cli("consume", "orders", *at, "-e", "-X", "fetch.max.bytes=90000", "-X", limit)
+    assert read.code == 1
+    assert "Raise fetch.max.bytes, or begin behind it" in read.err
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
