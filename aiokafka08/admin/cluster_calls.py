@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
-from aiokafka08._core.net.cluster import check_topic_names
+from aiokafka08._core.net.cluster import check_partitions, check_topic_names
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.topic_states import TopicNode, read_topic_nodes
 from aiokafka08.admin.cluster_description import (
@@ -74,7 +74,8 @@ class ClusterCalls:
         """Return the offsets of positions in the logs of partitions."""
         await self._all_topics()
         checked = {
-            TopicPartition(*tp): check_position(tp, position) for tp, position in positions.items()
+            tp: check_position(tp, position)
+            for tp, position in zip(check_partitions(positions), positions.values(), strict=True)
         }
         return await find_positions(self._router, checked)
 

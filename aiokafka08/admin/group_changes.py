@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.offset_store import CommitIdentity
@@ -83,7 +84,10 @@ class GroupChanges:
     ) -> dict[TopicPartition, int]:
         """Move the offsets of a group whose consumers are all stopped."""
         self._connection.check()
-        targets = {TopicPartition(*tp): check_target(tp, target) for tp, target in offsets.items()}
+        targets = {
+            tp: check_target(tp, target)
+            for tp, target in zip(check_partitions(offsets), offsets.values(), strict=True)
+        }
         if not targets:
             raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
         async with open_offset_store(self._connection, group_id, offsets_storage) as store:
@@ -105,7 +109,8 @@ class GroupChanges:
         self._connection.check()
         check_stored_group(group)
         checked = {
-            TopicPartition(*tp): check_plan_target(tp, target) for tp, target in targets.items()
+            tp: check_plan_target(tp, target)
+            for tp, target in zip(check_partitions(targets), targets.values(), strict=True)
         }
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")

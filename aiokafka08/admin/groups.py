@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.net.list_offsets import list_offsets
@@ -124,7 +124,7 @@ class GroupCalls:
             if partitions is None:
                 wanted = await self._all_partitions()
             else:
-                wanted = [TopicPartition(*tp) for tp in partitions]
+                wanted = check_partitions(partitions)
             commits = await store.fetch(wanted)
         committed = {tp: commits.get(tp) for tp in wanted}
         if partitions is None:

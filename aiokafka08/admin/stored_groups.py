@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
@@ -178,8 +179,9 @@ class StoredGroupCalls:
     ) -> dict[TopicPartition, LogBounds]:
         """Return first and next offset of partitions: one or two requests per broker in all."""
         self._connection.check()
+        named = None if partitions is None else check_partitions(partitions)
         known = all_partitions(await self._router.metadata.fetch_all())
-        wanted = known if partitions is None else [tp for tp in partitions if tp in known]
+        wanted = known if named is None else [tp for tp in named if tp in known]
 
         async def offsets(timestamp: int) -> Mapping[TopicPartition, int | KafkaError]:
             return await list_reachable_offsets(self._router, wanted, timestamp)

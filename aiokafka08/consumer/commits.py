@@ -26,6 +26,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Final, SupportsIndex
 
+from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
@@ -363,6 +364,7 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     for tp, value in offsets.items():
         if not isinstance(tp, TopicPartition):
             raise TypeError(f"offsets: {tp!r} is a key; expected a TopicPartition")
+        check_partitions([tp])
         try:
             offset, metadata = (value, "") if isinstance(value, SupportsIndex) else value
         except (TypeError, ValueError):

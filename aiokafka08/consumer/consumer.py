@@ -864,6 +864,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             IllegalOperation: there is no `group_id`.
             TypeError: not a `TopicPartition`.
+            IllegalArgumentError: the partition isn't an integer >= 0.
             KafkaTimeoutError: not found within `request_timeout_ms`.
         """
         self._engine.check()

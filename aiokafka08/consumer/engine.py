@@ -24,7 +24,7 @@ from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.offload import Offload
-from aiokafka08._core.net.cluster import ClusterSnapshot
+from aiokafka08._core.net.cluster import ClusterSnapshot, check_partitions
 from aiokafka08._core.net.lifecycle import Lifecycle, run_all_steps
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import OffsetStore
@@ -290,6 +290,7 @@ class ConsumerEngine:
         for tp in partitions:
             if not isinstance(tp, TopicPartition):
                 raise TypeError(f"partition {tp!r}: expected a TopicPartition")
+        check_partitions(partitions)
         committed = await self.require_store().fetch(partitions)
         commits = {tp: committed.get(tp) for tp in partitions}
         return {tp: None if commit is None else commit.offset for tp, commit in commits.items()}

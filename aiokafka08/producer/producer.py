@@ -760,6 +760,7 @@ class AIOKafkaProducer:
         without a key, may differ from that of `send()`.
 
         Raises:
+            IllegalArgumentError: `partition` isn't a partition number.
             UnknownTopicOrPartitionError: the topic isn't known, or has no such partition.
             IllegalStateError: the producer isn't started.
             ProducerClosed: the producer was stopped.

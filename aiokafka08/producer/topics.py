@@ -239,8 +239,11 @@ class TopicRoutes:
         """Return the partition that a message would go to now, without a step of the partitioner.
 
         Raises:
+            IllegalArgumentError: `partition` isn't a partition number.
             UnknownTopicOrPartitionError: the topic isn't known, or has no such partition.
         """
+        if partition is not None:
+            partition = _partition_number(partition)
         snapshot = self._router.metadata.snapshot
         partitions = sorted(snapshot.partitions(topic))
         if not partitions or (partition is not None and partition not in partitions):
