@@ -106,6 +106,15 @@ async def test_security_that_only_librdkafka_knows_is_not_refused(name: str, tex
     await check(config_of(("127.0.0.1", free_port()), more=more))
 
 
+async def test_target_that_cannot_be_asked_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """librdkafka may read the file all the same, and doesn't tell an old target from an outage."""
+    tls = '"security.protocol" = "SSL"\n"ssl.ca.location" = "/none/ca.pem"'
+    await refuse_old_target(config_of(("localhost", 1), more=tls))
+    [warning] = caplog.messages
+    assert "b: the target's release isn't checked; expected 0.11 or later" in warning
+    assert "/none/ca.pem" in warning
+
+
 async def test_old_broker_is_named_with_its_release_and_what_to_do() -> None:
     async with listening(ScriptedPeer(OF_0_8_2)) as peer:
         host, port = peer.address

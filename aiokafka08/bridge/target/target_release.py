@@ -5,12 +5,14 @@ an outage: it can't connect to 0.8 and 0.9 at all, and refuses 0.10 only when a 
 this package's own client asks all bootstrap addresses at once for their releases.
 
 Invariant: only a broker that is known to be of 0.8 to 0.10 is refused. librdkafka may connect where
-this package's client can't: to brokers of other makers, with SASL, with other TLS settings.
+this package's client can't: to brokers of other makers, with SASL, with other TLS settings. If a
+file for TLS can't be read here, so that no broker is asked, a warning says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -31,6 +33,8 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnsupportedVersionError,
 )
+
+_log: Final = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_MS: Final = 30_000
 _OTHERS_S: Final = 2.0
@@ -68,8 +72,14 @@ async def refuse_old_target(config: BridgeConfig) -> None:
         return
     try:
         network = _network(config.target, config.client_id)
-    except KafkaError:
-        return  # librdkafka says what is wrong
+    except KafkaError as error:
+        # Not refused: librdkafka may read the file all the same. It begins no transaction on 0.10,
+        # but what only reads or commits there would go on.
+        _log.warning(
+            "%s: the target's release isn't checked; expected 0.11 or later, since the bridge "
+            "writes in transactions: %s", config.client_id, error.text,
+        )  # fmt: skip
+        return
     if (old := await _find_old(config.target.bootstrap, network)) is not None:
         raise UnsupportedVersionError(
             f"target.bootstrap={shorten(config.target.bootstrap)}: the broker at "
