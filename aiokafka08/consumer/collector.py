@@ -14,6 +14,8 @@ Invariants:
   the next call. A call that names partitions serves them in the order of the names.
 - A call that decodes much yields to the event loop between its slices; `get_columns` returns early
   instead. Compressed messages that take long to open are opened in a thread, while the call waits.
+  A partition that is paused, revoked or moved meanwhile (it isn't in `_ready`) is neither decoded
+  nor raised by that call.
 - The error of a partition is raised by the next call that reads the partition, after the messages
   before it were returned, and before the call takes messages of other partitions. Those stay in
   their buffers. Then the partition is tried again: fetched, or its next message deserialized. If
@@ -406,12 +408,14 @@ class Collector:
             goal = buffer.added_sets  # without what comes meanwhile, or the call might never end
             count = buffer.decoded_count
             while (
-                buffer.has_undecoded(goal)
+                cursor in self._ready  # else paused, revoked or moved while the call yielded
+                and buffer.has_undecoded(goal)
                 and (missing is None or count < missing)
                 and not (has_records and decompressed_bytes >= self._call_decompressed_bytes)
             ):
                 if buffer.long_wrapper is not None:
                     await self._open(cursor)
+                    continue
                 room = SLICE_RECORDS if missing is None else min(SLICE_RECORDS, missing - count)
                 try:
                     if not self._decode(cursor, room, known):

@@ -287,3 +287,33 @@ async def test_corrupt_wrapper_raises_at_its_place(
     assert GatedOffload.made.begun >= 1
     consumer.seek(tp(0), 3)
     assert [offset for offset, _ in await take(consumer, 2, read)] == [3, 4]
+
+
+@pytest.mark.parametrize("paused", [0, 1])
+@pytest.mark.parametrize("read", [by_getone, by_getmany])
+async def test_pause_meanwhile_keeps_the_error(
+    read: Read, paused: int, cluster: EmbeddedCluster, make_consumer: MakeConsumer
+) -> None:
+    """The call raises nothing of a partition that it must not read any more."""
+    bad = LONG[0] if not paused else b"bad"
+
+    def not_bad(value: bytes) -> bytes:
+        if value == bad:
+            raise ValueError("bad")
+        return value
+
+    cluster.append("t", 0, LONG, codec=Codec.GZIP)
+    cluster.append("t", 1, [b"bad"] if paused else [b"good"])
+    consumer = make_consumer(value_deserializer=not_bad)
+    consumer.assign([tp(0), tp(1)])
+    offload = GatedOffload.hold()
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 1000, "both are buffered")
+    reading = asyncio.create_task(read(consumer))
+    await offload.wait_begun()
+    consumer.pause(tp(paused))
+    offload.may_end.set()
+    assert await reading
+    consumer.resume(tp(paused))
+    with pytest.raises(ValueError, match="bad"):
+        await take(consumer, 2 * COUNT, read)
