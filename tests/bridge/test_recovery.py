@@ -20,7 +20,7 @@ import confluent_kafka
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config, read_config
-from aiokafka08.bridge.copy.copy_session import CopyParts, CopySession
+from aiokafka08.bridge.copy.copy_session import CHUNK_RECORDS, CopyParts, CopySession
 from aiokafka08.bridge.copy.copy_starts import CopyStart, LeftOut
 from aiokafka08.bridge.copy.read_progress import read_progress
 from aiokafka08.bridge.copy.status import CopyStatus
@@ -386,6 +386,35 @@ async def test_abort_behind_a_truncated_source_skips_nothing_new() -> None:
     await made.session.step(None)
     assert made.source.seek.call_args_list == [call(tp, 4), call(tp, 4)]
     assert made.put == [(tp, 4), (tp, 4)]
+
+
+async def test_chunk_has_all_records_of_its_last_offset() -> None:
+    """A transaction may end behind each chunk, and its position is between two offsets."""
+    made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(0, False)})
+    offsets = [*range(CHUNK_RECORDS - 1), *[CHUNK_RECORDS] * 9, CHUNK_RECORDS + 1]
+    await made.read({tp: [record(tp, offset) for offset in offsets]})
+    assert made.put == [(tp, CHUNK_RECORDS + 1), (tp, CHUNK_RECORDS + 2)]
+    assert [len(one.records) for one in made.sink.chunks] == [CHUNK_RECORDS + 8, 1]
+
+
+async def test_skipped_damage_loses_no_record_in_front_of_it() -> None:
+    """They share its offset: the position can't be between them."""
+    made, tp = UnstartedSession(config_with('on_loss = "skip"')), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(7, False)})
+    lost = PartitionLostError(tp, 7, 7, 7, resume=8, detail="", records=[record(tp, 7)] * 2)
+    await made.read(lost)
+    assert made.put == [(tp, 8)]
+    assert [len(one.records) for one in made.sink.chunks] == [2]
+
+
+async def test_log_that_cannot_be_read_any_further_is_not_skipped() -> None:
+    made, tp = UnstartedSession(config_with('on_loss = "skip"')), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(7, False)})
+    await made.read(PartitionLostError(tp, 7, 7, 7, detail="t/0: damaged"))
+    assert made.put == []
+    text = "t/0: damaged. Start the bridge again once more of the log can be read"
+    assert made.status.stopped[tp] == text
 
 
 @pytest.mark.real

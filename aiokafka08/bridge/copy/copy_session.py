@@ -494,7 +494,12 @@ class CopySession:
     async def _partition_lost(self, lost: PartitionLostError) -> None:
         tp = lost.partition
         if self._config.copy.on_loss == "stop" or lost.resume is None:
-            self._stop_partition(tp, f'{lost.text}. Go on with copy.on_loss = "skip"')
+            way_out = (
+                "Start the bridge again once more of the log can be read"
+                if lost.resume is None
+                else 'Go on with copy.on_loss = "skip"'
+            )
+            self._stop_partition(tp, f"{lost.text}. {way_out}")
             return
         if lost.offset > lost.last:
             await self._identities.refresh()  # a topic that was created again is copied from 0 on

@@ -309,9 +309,11 @@ class SourceReader:
             if offset >= end:  # not written yet, or lost: a new leader fails at it
                 self.seek(tp, offset)
                 return {}
-            text += f". The next offset that can be read is {readable}"
-            # If that is the end, the broker may fail to read anything, perhaps for a while.
-            resume = readable if readable < end else None
+            if readable < end:
+                resume = readable
+                text += f". The next offset that can be read is {readable}"
+            else:  # the broker may fail to read anything, perhaps for a while: nothing is skipped
+                text += f". Nothing up to the log's end, {end}, can be read"
         held = self._held.pop(tp, ())
         raise PartitionLostError(
             tp, offset, offset, offset, resume=resume, detail=text, records=held
