@@ -171,20 +171,22 @@ async def _with_way_out(
     if tp is None or offset is None:
         return error
     damage = error.text.removesuffix(f"; {way_out(readable)}")
-    if readable is not None:
-        text = f"{damage}. Skip it with {job.start_options(tp, readable)}"
-    else:
+    if readable is None:
         try:
             readable = await find_readable(router, tp, offset + 1)
         except KafkaError as failure:
-            text = (
-                f"{error.text}. The search for the next offset that can be read failed: {failure}"
+            return CorruptRecordException(
+                f"{error.text}. The search for the next offset that can be read failed: {failure}",
+                partition=tp,
+                offset=offset,
             )
-        else:
-            text = (
-                f"{damage}. The next offset that can be read is {readable}: go on there with "
-                f"{job.start_options(tp, readable)}"
-            )
+    options = job.start_options(tp, readable)
+    if readable == offset + 1:
+        text = f"{damage}. Skip it with {options}"
+    else:
+        text = (
+            f"{damage}. The next offset that can be read is {readable}: go on there with {options}"
+        )
     return CorruptRecordException(text, partition=tp, offset=offset, next_offset=readable)
 
 
