@@ -11,6 +11,7 @@ import click
 
 from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_option, log_to_stderr
 from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, Terminated, fail
+from aiokafka08._tools.cli.notes import note
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page
@@ -197,7 +198,7 @@ def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
     except OSError as error:
         where = f"{host}:{port}"
         raise OSError(error.errno, f"{error.strerror}: choose another --listen", where) from None
-    click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
+    note(f"metrics at {endpoint.url}")
     try:
         yield
     finally:
@@ -218,10 +219,11 @@ def status_(file: Path, format: str | None) -> None:
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.config import read_config
 
     rows = run(_status(read_config(file)))
-    write_rows(rows, FIELDS, format)
+    write_rows(rows, FIELDS, format, grouping=Grouping(("topic", "target"), ("lag",)))
 
 
 async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
