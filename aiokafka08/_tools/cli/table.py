@@ -119,6 +119,12 @@ class _Table:
         self._style = style
         self._dots = style.encodable("…")
         self._rule = style.encodable(style.rule)[0]
+        self._numbers = {
+            field
+            for field in (lines[0] if lines else ())
+            if all(_is_number(line[field].value) or line[field].value is None for line in lines)
+        }
+        """The fields that have only numbers."""
 
     def layout(self, fields: list[str], grouping: Grouping) -> str:
         width = self._style.width
@@ -137,7 +143,7 @@ class _Table:
         inner: list[str] = []
         while (widths := self._fit(columns, width)) is None:
             longer = [*inner, columns[0]]
-            if self._is_number(columns[0]) or len(columns) < 3 or not self._repeats(longer):
+            if columns[0] in self._numbers or len(columns) < 3 or not self._repeats(longer):
                 break
             inner, columns = longer, columns[1:]
         stacked = None
@@ -198,7 +204,7 @@ class _Table:
             elif (
                 len(cells) > 1
                 and field not in totals
-                and not self._is_number(field)
+                and field not in self._numbers
                 and all(cell.text == cells[0].text for cell in cells)
             ):
                 same[field] = cells[0]
@@ -206,10 +212,6 @@ class _Table:
             same.pop(fields[0], None)
             empty.discard(fields[0])
         return same, empty
-
-    def _is_number(self, field: str) -> bool:
-        values = [line[field].value for line in self._lines]
-        return all(_is_number(value) or value is None for value in values)
 
     def _caption(self, same: Mapping[str, _Cell], empty: Iterable[str]) -> str:
         pairs = [(f"{field}:", self._painted(cell)) for field, cell in same.items()]
@@ -288,7 +290,7 @@ class _Table:
     ) -> str:
         """Return a header and the rows; the field `above` has lines of its own."""
         indent = "" if above is None else GAP
-        numbers = {field for field in fields if self._lines and self._is_number(field)}
+        numbers = self._numbers
         names = [_wrapped(field, widths[field], after="_") for field in fields]
         height = max(map(len, names))
         names = [[""] * (height - len(name)) + name for name in names]
