@@ -23,6 +23,27 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration, such as "0.4 s", "45 s", "12 min 5 s" or "3 h 20 min"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes, such as "512 B", "1.5 MB" or "2.0 GB"; a MB is 10^6 bytes."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
 def some_of(names: Sequence[str], most: int = NAMES) -> str:
     """Return names with commas, and how many more there are.
 

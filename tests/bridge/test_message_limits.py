@@ -112,7 +112,8 @@ async def test_plan_tells_what_the_target_refuses(
     steps = await plan(missing)
     assert steps["topics"] == (
         False,
-        f"1 of 1 doesn't exist at the target: 'bridge run' creates {missing}",
+        f"1 of 1 doesn't exist at the target: 'bridge run' creates {missing} "
+        "(1 partition, replication of the target's default)",
     )
     assert steps["producers"][0]
     assert steps["copy"] == (True, "1 partition is copied to the end")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.copy.copy_rate import CopyRate, summary_text
 from aiokafka08.bridge.copy.progress_log import BEHIND_S, LINE_S, ProgressLog
 from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.daemon import run_bridge
@@ -31,6 +33,7 @@ FILE = (
 )
 CONFIG = parse_config(FILE)
 TP = TopicPartition("t", 0)
+LOG_LINE = r"aiokafka08: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} [A-Z]+ "
 PROGRAM = (
     "import signal, sys; from aiokafka08.cli.main import main; "
     "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:]))"
@@ -55,7 +58,9 @@ def test_backlog_is_logged_each_minute_until_caught_up(caplog: pytest.LogCapture
     assert lines(caplog) == []
     copied.position = status.records = 600
     log.look(LINE_S)
-    assert lines(caplog) == ["600 messages copied since the start, 400 behind, 10 messages/s"]
+    assert lines(caplog) == [
+        "600 messages copied since the start, 400 behind, 10 messages/s, about 40 s left"
+    ]
     copied.position = status.records = 990
     copied.observe(1010, LINE_S + 1)
     log.look(LINE_S + 1)
@@ -69,6 +74,36 @@ def test_backlog_is_logged_each_minute_until_caught_up(caplog: pytest.LogCapture
     copied.observe(1010, LINE_S + 3)
     log.look(LINE_S + 100)
     assert lines(caplog) == []
+
+
+def test_rate_is_that_of_the_last_seconds_and_tells_the_time_left() -> None:
+    status = CopyStatus(problem=None)
+    status.partitions[TP] = copied = PartitionStatus(0, end=100_000)
+    rate = CopyRate(status, 0.0)
+    assert rate.text(0.0) == "0 messages copied (0 B), 100000 behind"
+    for second in range(1, 31):
+        done = 100 * second if second <= 10 else 1000 + 1000 * (second - 10)
+        copied.position = status.records = done
+        status.size = 250 * done
+        text = rate.text(float(second))
+    assert text == (
+        "21000 messages copied (5.2 MB), 79000 behind, 1000/s (250.0 kB/s), about 1 min 19 s left"
+    )
+    status.partitions[TP._replace(partition=1)] = PartitionStatus(0)  # its end isn't known yet
+    text = rate.text(30.5)
+    assert "at least 79000 behind" in text
+    assert "left" not in text
+    del status.partitions[TP._replace(partition=1)]
+    copied.position = status.records = 100_000
+    assert "left" not in rate.text(31.0)
+
+
+def test_summary_has_sizes_and_durations() -> None:
+    status = CopyStatus(records=90_000, size=1_200_000_000, transactions=7)
+    assert summary_text(status, 3725.0) == (
+        "90000 messages in 7 transactions, 1.2 GB in 1 h 2 min, 24 messages/s"
+    )
+    assert summary_text(CopyStatus(), 0.0).startswith("0 messages in 0 transactions, 0 B in 0.0 s")
 
 
 def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,4 +212,5 @@ def test_ctrl_c_says_what_it_has_left(command: str, last: str, tmp_path: Path) -
         finally:
             process.kill()
     assert process.returncode == 130
-    assert errors.splitlines()[-1] == f"aiokafka08: {last}"
+    assert errors.splitlines()[-1].startswith(f"aiokafka08: {last}")
+    assert all(re.match(LOG_LINE, line) for line in errors.splitlines()[:-1])

@@ -99,7 +99,8 @@ async def test_setting_of_the_source_that_a_new_release_refuses(
     assert last.endswith(ADVICE)
     mended = '[target.topic_config]\n"segment.bytes" = 1048576\n'
     assert await asyncio.to_thread(detail, mended) == (
-        f"1 of 1 doesn't exist at the target: 'bridge run' creates {topic}"
+        f"1 of 1 doesn't exist at the target: 'bridge run' creates {topic} "
+        "(1 partition, replication of the target's default, segment.bytes=1048576)"
     )
     assert (await asyncio.to_thread(cli, *run)).code == 0
 

@@ -24,6 +24,7 @@ import click
 
 from aiokafka08._tools.cli.output import FORMATS
 from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
+from aiokafka08._tools.cli.terminal import encodable
 from aiokafka08.errors import IllegalArgumentError
 
 Function = Callable[..., Any]
@@ -47,6 +48,10 @@ class Example(NamedTuple):
 
 class NamedStdout(click.Command):
     """A command whose `--help` and `--version` name stdout if they can't be written."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help, in the characters that stdout has; click would print UTF-8."""
+        return encodable(super().get_help(ctx), sys.stdout)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; click prints help and version meanwhile."""
@@ -221,7 +226,7 @@ def name_value(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
-    """Log to stderr from this level on, until the command ends.
+    """Log to stderr from this level on, until the command ends; each line has its local time.
 
     Args:
         level: of the package's loggers.
@@ -229,8 +234,18 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
     """
     import logging
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("aiokafka08: %(levelname)s %(message)s"))
+    from aiokafka08._tools.cli.notes import note
+
+    class NoteHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                note(self.format(record))
+            except Exception:
+                self.handleError(record)
+
+    handler = NoteHandler()
+    line = "%(asctime)s %(levelname)s %(message)s"
+    handler.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S%z"))
     handler.setLevel(level.upper())
     logger = logging.getLogger()
     levels = {"aiokafka08": level, **(others or {})}

@@ -22,6 +22,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from aiokafka08._tools.cli.notes import note
+from aiokafka08._tools.cli.terminal import prepare_streams, printable
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
 DONE: Final = 0
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             (default None).
     """
     _open_closed_streams()
+    prepare_streams()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     try:
         if sys.stdout is not None:
@@ -166,11 +169,7 @@ def _in_words_of_the_command_line(text: str) -> str:
 
 def fail(text: str, code: int) -> int:
     """Print an error as one line on stderr, and return the exit code."""
-    line = " ".join(text.split())
-    try:
-        print(f"aiokafka08: {line}", file=sys.stderr, flush=True)  # noqa: T201
-    except (OSError, ValueError):
-        pass  # stderr is closed: only the exit code is left
+    note(" ".join(printable(text).split()))
     return code
 
 

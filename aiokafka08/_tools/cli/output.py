@@ -11,7 +11,8 @@ The formats:
 | `jsonl` | one JSON object per line |
 
 In TSV null is nothing, a list has commas, and a tab, newline or backslash in a value is written as
-`\\t`, `\\n` or `\\\\`.
+`\\t`, `\\n` or `\\\\`. TSV and JSON are UTF-8 in a pipe or a file, whatever the locale is. On a
+terminal they have escapes for control characters, and for what its encoding lacks.
 
 Invariant: a failed write raises an `OSError` whose `filename` is "stdout"; if the reader has closed
 its end, that is a `BrokenPipeError`, which ends the command silently.
@@ -20,19 +21,19 @@ its end, that is a `BrokenPipeError`, which ends the command silently.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka08._tools.cli import terminal
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.cli.table import Grouping
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
 
 Row = Mapping[str, Any]
 """Field → a value that JSON can express."""
-
-
-def is_terminal() -> bool:
-    """Return True if stdout is a terminal."""
-    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def write_bytes(data: bytes | memoryview, *, flush: bool = False) -> None:
@@ -56,19 +57,58 @@ def write_bytes(data: bytes | memoryview, *, flush: bool = False) -> None:
 
 
 def write_text(text: str, *, flush: bool = False) -> None:
-    """Write text to stdout as UTF-8, whatever the locale is; raises as `write_bytes`."""
-    write_bytes(text.encode("utf-8", "surrogateescape"), flush=flush)
+    """Write text, as UTF-8 whatever the locale is, but on a terminal as what that can show.
+
+    Raises:
+        OSError: as `write_bytes`.
+    """
+    if terminal.is_terminal(sys.stdout):
+        write_shown(terminal.printable(text), flush=flush)
+    else:
+        write_bytes(text.encode("utf-8", "surrogateescape"), flush=flush)
+
+
+def write_shown(text: str, *, flush: bool = False) -> None:
+    """Write text for people, in the encoding of stdout; the text may have colours.
+
+    Raises:
+        OSError: as `write_bytes`.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    write_bytes(text.encode(encoding, terminal.REPLACE), flush=flush)
 
 
 def write_json(value: object) -> None:
     """Write a value as indented JSON; raises as `write_bytes`."""
+    write_text(_json_text(value, indent=2) + "\n", flush=True)
+
+
+def _json_text(value: object, **options: Any) -> str:
+    """Return a value as JSON; on a terminal with escapes for what it can't show."""
     import json
 
-    write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", flush=True)
+    text = json.dumps(value, ensure_ascii=False, **options)
+    if not terminal.is_terminal(sys.stdout):
+        return text
+
+    def is_shown(character: str) -> bool:
+        return character == "\n" or (
+            character.isprintable() and terminal.encodable(character, sys.stdout) == character
+        )
+
+    # Everything but strings is ASCII.
+    return "".join(
+        character if is_shown(character) else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def write_rows(
-    rows: Iterable[Row], fields: Iterable[str], format: str | None, *, title: str = ""
+    rows: Iterable[Row],
+    fields: Iterable[str],
+    format: str | None,
+    *,
+    title: str = "",
+    grouping: Grouping | None = None,
 ) -> None:
     """Write rows in one of `FORMATS`.
 
@@ -77,17 +117,18 @@ def write_rows(
         fields: the names of the fields, in order.
         format: the value of `--format`; None chooses the format by stdout.
         title: shown above a table (default "").
+        grouping: how rows belong together in a table (default None: they don't).
 
     Raises:
         OSError: as `write_bytes`.
     """
     names = list(fields)
     chosen = format or default_format()
-    complete = ({name: row.get(name) for name in names} for row in rows)
+    complete = [{name: row.get(name) for name in names} for row in rows]
     if chosen == "table":
-        _write_table([list(row.values()) for row in complete], names, title)
+        write_shown(shown_table(complete, names, title=title, grouping=grouping), flush=True)
     elif chosen == "json":
-        write_json(list(complete))
+        write_json(complete)
     elif chosen == "jsonl":
         write_jsonl(complete)
     else:
@@ -95,8 +136,55 @@ def write_rows(
         write_text("".join("\t".join(line) + "\n" for line in lines), flush=True)
 
 
+def shown_table(
+    rows: Iterable[Row],
+    fields: Iterable[str],
+    *,
+    title: str = "",
+    grouping: Grouping | None = None,
+) -> str:
+    """Return rows as a table for stdout as it is: on a terminal in its width, with its colours.
+
+    Args:
+        rows: as for `write_rows`.
+        fields: as for `write_rows`.
+        title: as for `write_rows`.
+        grouping: as for `write_rows`.
+    """
+    from aiokafka08._tools.cli.table import Grouping, Style, table_text
+
+    style = Style(
+        width=terminal.width() if terminal.is_terminal(sys.stdout) else None,
+        paint=terminal.painter(sys.stdout),
+        encodable=lambda text: terminal.encodable(text, sys.stdout),
+    )
+    return table_text(rows, list(fields), style, title=title, grouping=grouping or Grouping())
+
+
+def redraw(heading: str, text: str, *, is_first: bool) -> None:
+    """Draw a heading and a text in place of what is on the terminal; only as much as it shows.
+
+    Args:
+        heading: the first line, cut to the width.
+        text: from `shown_table`.
+        is_first: True clears the terminal before.
+
+    Raises:
+        OSError: as `write_bytes`.
+    """
+    lines, room = text.splitlines(), max(terminal.height() - 2, 1)
+    if len(lines) > room:
+        lines[room - 1 :] = [f"({len(lines) - room + 1} more lines)"]
+    lines = [terminal.one_line(heading)[: terminal.width()], *lines]
+    shown = "".join(f"{line}\x1b[K\n" for line in lines)
+    clear = "\x1b[2J" if is_first else ""
+    write_shown(f"{clear}\x1b[H{shown}\x1b[J", flush=True)
+
+
 @contextmanager
-def rows_so_far(fields: Iterable[str], format: str | None) -> Iterator[list[Row]]:
+def rows_so_far(
+    fields: Iterable[str], format: str | None, *, grouping: Grouping | None = None
+) -> Iterator[list[Row]]:
     """Yield a list for rows, and write those that it has at the end of the block.
 
     If the block fails, they show what was done before. Then nothing is written without rows.
@@ -104,6 +192,7 @@ def rows_so_far(fields: Iterable[str], format: str | None) -> Iterator[list[Row]
     Args:
         fields: as for `write_rows`.
         format: as for `write_rows`.
+        grouping: as for `write_rows`.
 
     Raises:
         OSError: as `write_bytes`.
@@ -113,23 +202,21 @@ def rows_so_far(fields: Iterable[str], format: str | None) -> Iterator[list[Row]
         yield rows
     except BaseException:  # Ctrl-C, too
         if rows:
-            write_rows(rows, fields, format)
+            write_rows(rows, fields, format, grouping=grouping)
         raise
-    write_rows(rows, fields, format)
+    write_rows(rows, fields, format, grouping=grouping)
 
 
 def write_jsonl(rows: Iterable[Row]) -> None:
     """Write each row as a line of JSON; raises as `write_bytes`."""
-    import json
-
     for row in rows:
-        write_text(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+        write_text(_json_text(row, separators=(",", ":")) + "\n")
     write_bytes(b"", flush=True)
 
 
 def default_format() -> str:
     """Return the format for stdout as it is: "table" on a terminal, otherwise "tsv"."""
-    return "table" if is_terminal() else "tsv"
+    return "table" if terminal.is_terminal(sys.stdout) else "tsv"
 
 
 def tsv_value(value: object) -> str:
@@ -138,80 +225,9 @@ def tsv_value(value: object) -> str:
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 
-def table_value(value: object) -> str:
-    """Return a value as a table shows it: "-" for null, escapes for what isn't printable."""
-    text = "-" if value is None else _plain(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
-
-
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ",".join(map(_plain, value))
     return str(value)
-
-
-def _write_table(rows: Sequence[Sequence[object]], names: Sequence[str], title: str) -> None:
-    import io
-
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, expand=False
-    )
-    console = Console(file=sys.stdout, highlight=False)
-    texts = [[table_value(value) for value in row] for row in rows]
-    # Between two columns are a space, a line and a space; the edges have one each.
-    room = console.width - 3 * len(names) + 1
-    widths = _column_widths(texts, names, room) if is_terminal() else None
-    for index, name in enumerate(names):
-        numbers = all(isinstance(row[index], int | float | None) for row in rows)
-        table.add_column(
-            name,
-            justify="right" if numbers and rows else "left",
-            overflow="fold",
-            width=widths[index] if widths else None,
-        )
-    for row in texts:
-        table.add_row(*map(Text, row))
-    if is_terminal():
-        console.print(table)
-        write_bytes(b"", flush=True)
-        return
-    text = io.StringIO()
-    Console(file=text, width=100_000, highlight=False).print(table)
-    write_text("".join(line.rstrip() + "\n" for line in text.getvalue().splitlines()), flush=True)
-
-
-def _column_widths(
-    rows: Sequence[Sequence[str]], names: Sequence[str], room: int
-) -> list[int] | None:
-    """Return widths in which no name is broken; None if the names alone have no room.
-
-    The widest columns get narrower first.
-    """
-    from rich.cells import cell_len
-
-    least = [cell_len(name) for name in names]
-    if sum(least) > room:
-        return None
-    widths = [
-        min(room, max(cell_len(text) for text in column))
-        for column in zip(names, *rows, strict=True)
-    ]
-    while sum(widths) > room:
-        widest = max(
-            (index for index, width in enumerate(widths) if width > least[index]),
-            key=widths.__getitem__,
-        )
-        widths[widest] -= 1
-    return widths

@@ -13,6 +13,7 @@ from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.bridge.wording import duration_text
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
@@ -97,7 +98,8 @@ class ProgressLog:
                 return
             rate = (self._status.records - self._records) / (now - self._line_at)
             _log.info(
-                "%s: %d messages copied since the start, %d behind, %.0f messages/s",
+                "%s: %d messages copied since the start, %d behind, %.0f messages/s%s",
                 self._client_id, self._status.records, lag, rate,
+                f", about {duration_text(lag / rate)} left" if rate and lag else "",
             )  # fmt: skip
         self._line_at, self._records = now, self._status.records

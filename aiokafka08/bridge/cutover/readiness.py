@@ -38,6 +38,7 @@ from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
 from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal, refused_names
 from aiokafka08.bridge.target.own_topics import own_topic_problems
+from aiokafka08.bridge.target.target_cluster import TopicSpec
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.verify.verify_state import last_verification, state_path
@@ -126,11 +127,13 @@ class Readiness:
             for topic, name in pairs.items()
             if name in target_counts and target_counts[name] < counts[topic]
         ]
+        created: list[str] = []
         if not wrong:
             plan = plan_topics(self._config, counts, target_counts, configs, ())
             target = self.transfer.target
             refused = await when_available(lambda: refused_by_target(self._config, target, plan))
             wrong = [f"{name}: {topic.text}" for name, topic in refused.items()]
+            created = [_creation_text(spec) for spec in sorted(plan.create)]
         if wrong:
             return Step("topics", False, f"the target refuses: {some_of(wrong)}")
         own = await when_available(
@@ -150,7 +153,7 @@ class Readiness:
             verb = "doesn't" if len(missing) == 1 else "don't"
             text = (
                 f"{len(missing)} of {len(pairs)} {verb} exist at the target: 'bridge run' creates "
-                f"{some_of(sorted(missing))}"
+                f"{some_of(created)}"
             )
         else:
             partitions = counted(sum(counts[t] for t in pairs), "partition")
@@ -313,6 +316,17 @@ class Readiness:
         same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
         text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
         return Step("groups", True, text)
+
+
+def _creation_text(spec: TopicSpec) -> str:
+    """Return the topic, its partitions, replicas and settings."""
+    texts = [counted(spec.partitions, "partition")]
+    if spec.replication_factor < 0:
+        texts.append("replication of the target's default")
+    else:
+        texts.append(f"replication {spec.replication_factor}")
+    texts += [f"{name}={value}" for name, value in sorted(spec.config.items())]
+    return f"{spec.name} ({', '.join(texts)})"
 
 
 async def _read(

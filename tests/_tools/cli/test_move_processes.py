@@ -223,6 +223,32 @@ def test_terminal_gets_text_only(
         assert err.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "options", "code"),
+    [
+        (b"\x1b[2J", ["--key-delimiter", "="], 1),
+        (b"\x1b[2J", ["--format", "jsonl"], 0),
+        (b"\x1b[2J", [], 0),
+        ("\x9b2J".encode(), ["--key-delimiter", "="], 1),
+        ("\x9b2J".encode(), ["--format", "jsonl"], 1),
+    ],
+)
+def test_terminal_gets_no_key_with_escape_sequences(
+    key: bytes, options: list[str], code: int, start: Started, kafka_cluster: EmbeddedCluster
+) -> None:
+    """JSON has escapes for those of ASCII; without an option the key isn't printed."""
+    kafka_cluster.append("orders", 0, [b"tea"], [key])
+    ours, its = pty.openpty()
+    process = start("consume", "orders", "--exit", *options, stdout=its)
+    os.close(its)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == code, err
+    shown = os.read(ours, 1000) if code == 0 else b""
+    os.close(ours)
+    assert key not in shown
+    assert (b"the key has control characters" in err) == bool(code)
+
+
 def test_binary_advice_of_kcat_is_a_flag_of_kcat(
     start: Started, kafka_cluster: EmbeddedCluster
 ) -> None:

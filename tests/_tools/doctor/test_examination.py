@@ -92,14 +92,24 @@ def test_verdict_counts_in_singular_and_plural() -> None:
 
 
 def test_report_has_paragraphs_and_a_verdict() -> None:
-    text = report([Finding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 24)
+    text = report([Finding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 30)
     assert text == (
         "WARNING   stale-isr: topic 't'\n"
-        "  why why why why why\n  why why why why .\n"
+        "  why why why why why why why\n  why why .\n"
         "  → do it.\n\n"
         "unhealthy: 1 warning\n"
     )
     assert report([], 80) == "healthy\n"
+
+
+def test_report_breaks_no_name() -> None:
+    group = "group 'billing.invoice-writers.production' (zookeeper)"
+    text = report([Finding(FindingCode.IDLE_GROUP_LAG, group, "why", "do it")], 30)
+    assert text.splitlines()[:3] == [
+        "WARNING   idle-group-lag:",
+        "          group",
+        "          'billing.invoice-writers.production'",
+    ]
 
 
 def test_places_are_short() -> None:

@@ -168,11 +168,13 @@ def _roll_back(config: BridgeConfig, dry_run: bool, rewind: bool, format: str | 
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.groups.rollback import roll_back
     from aiokafka08.bridge.wording import committed_text
 
     moves = run(roll_back(config, execute=not dry_run, rewind=rewind))
-    write_rows((_rollback_row(move) for move in moves), ROLLBACK_FIELDS, format)
+    rows = (_rollback_row(move) for move in moves)
+    write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
     outcomes = [move.outcome for move in moves]
     if dry_run:
         note("nothing changed; leave out --dry-run to commit")

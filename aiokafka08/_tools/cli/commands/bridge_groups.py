@@ -92,9 +92,11 @@ def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) ->
     """Print the rows and what was done, and return the exit code."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.wording import committed_text
 
-    write_rows((_row(move) for move in moves), FIELDS, format)
+    grouping = Grouping(("group", "store"))
+    write_rows((_row(move) for move in moves), FIELDS, format, grouping=grouping)
     if not moves:
         note("no group of [groups] has committed offsets in the topics of the bridge")
     outcomes = [move.outcome for move in moves]

@@ -11,11 +11,15 @@ import click
 
 from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_option, log_to_stderr
 from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, Terminated, fail
+from aiokafka08._tools.cli.notes import erase_status, note, show_status
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page
     from aiokafka08.bridge.config import BridgeConfig, OnLoss
     from aiokafka08.bridge.copy.status import CopyStatus
+
+_PROGRESS_S: Final = 0.5
+"""How often the line with the progress is drawn."""
 
 FIELDS: Final = {
     "topic": "the topic at the source",
@@ -96,15 +100,12 @@ def run_(
     _log(log_level)
     status = CopyStatus()
     try:
-        run(_run(config, status, until_caught_up))
+        with _noted_end(status):
+            run(_run(config, status, until_caught_up))
     except BridgeFencedError as error:
         return fail(error.text, FENCED)
     except Terminated:
-        _note_stop(status)
         return DONE  # the last transactions are committed, or aborted
-    except KeyboardInterrupt:
-        _note_stop(status)
-        raise
     problems = [*status.stopped.values(), *status.refused_topics.values()]
     for problem in problems:
         fail(problem, FAILED)
@@ -119,13 +120,43 @@ def _log(level: str) -> None:
     log_to_stderr(level, {**usual, **quiet})
 
 
-def _note_stop(status: CopyStatus) -> None:
-    from aiokafka08._tools.cli.notes import note
+@contextmanager
+def _noted_end(status: CopyStatus) -> Iterator[None]:
+    """Note what was copied when the block ends, unless it fails."""
+    import time
 
-    note(
-        f"stopped; all that was copied is committed: {status.records} messages in "
-        f"{status.transactions} transactions"
-    )
+    from aiokafka08.bridge.copy.copy_rate import summary_text
+
+    began, text = time.monotonic(), "ended; copied and committed"
+    try:
+        yield
+    except (Terminated, KeyboardInterrupt):
+        text = "stopped; all that was copied is committed"
+        raise
+    except BaseException:
+        text = ""
+        raise
+    finally:
+        erase_status()
+        if text:
+            note(f"{text}: {summary_text(status, time.monotonic() - began)}")
+
+
+async def _show_progress(status: CopyStatus) -> None:
+    """Keep a line on the terminal until cancelled."""
+    import asyncio
+
+    from aiokafka08.bridge.copy.copy_rate import CopyRate
+
+    loop = asyncio.get_running_loop()
+    rate = CopyRate(status, loop.time())
+    while True:
+        await asyncio.sleep(_PROGRESS_S)
+        text = rate.text(loop.time())
+        if status.problem is None:
+            show_status(text)
+        else:
+            erase_status()
 
 
 async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
@@ -138,10 +169,15 @@ async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) 
     asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))
     with serve_pages(config, status):
         copy = run_bridge(config, status, until_caught_up=until_caught_up)
-        if config.groups.continuous:
-            await _with_groups(copy, config, status)
-        else:
-            await copy
+        progress = asyncio.create_task(_show_progress(status), name="bridge status line")
+        try:
+            if config.groups.continuous:
+                await _with_groups(copy, config, status)
+            else:
+                await copy
+        finally:
+            progress.cancel()
+            await asyncio.gather(progress, return_exceptions=True)
 
 
 async def _with_groups(
@@ -197,7 +233,7 @@ def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
     except OSError as error:
         where = f"{host}:{port}"
         raise OSError(error.errno, f"{error.strerror}: choose another --listen", where) from None
-    click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
+    note(f"metrics at {endpoint.url}")
     try:
         yield
     finally:
@@ -218,10 +254,11 @@ def status_(file: Path, format: str | None) -> None:
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.config import read_config
 
     rows = run(_status(read_config(file)))
-    write_rows(rows, FIELDS, format)
+    write_rows(rows, FIELDS, format, grouping=Grouping(("topic", "target"), ("lag",)))
 
 
 async def _status(config: BridgeConfig) -> list[dict[str, Any]]:

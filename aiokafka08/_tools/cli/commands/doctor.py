@@ -5,7 +5,7 @@ The rules are in `aiokafka08._tools.doctor`.
 
 from __future__ import annotations
 
-import shutil
+import sys
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,6 +15,7 @@ from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
     from aiokafka08._tools.doctor.examination import Examination
+    from aiokafka08._tools.doctor.finding import Finding
 
 FIELDS: Final = {
     "code": "the code of the finding ('The doctor' in the documentation lists them)",
@@ -66,9 +67,10 @@ def doctor(
     The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
     at. --format json prints {"healthy": ..., "findings": [...]}.
     """
+    from aiokafka08._tools.cli import terminal
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.main import error_text, fail
-    from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_text
+    from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_shown
     from aiokafka08._tools.cli.times import parse_duration
     from aiokafka08._tools.doctor.examination import examine
     from aiokafka08._tools.doctor.finding import find_code, is_healthy
@@ -89,10 +91,29 @@ def doctor(
     if format == "json":
         write_json({"healthy": healthy, "findings": rows})
     elif format == "table":
-        write_text(report(findings, shutil.get_terminal_size().columns))
+        paint = terminal.painter(sys.stdout)
+        styles = {"critical": "bad", "warning": "warning", "note": "dim"}
+        shown = [_printable(finding) for finding in findings]
+        write_shown(
+            report(shown, terminal.width(), lambda severity, text: paint(styles[severity], text)),
+            flush=True,
+        )
     else:
         write_rows(rows, FIELDS, format)
     return HEALTHY if healthy else FINDINGS
+
+
+def _printable(finding: Finding) -> Finding:
+    """Return the finding with escapes for what stdout can't show of foreign names."""
+    from dataclasses import replace
+
+    from aiokafka08._tools.cli.terminal import encodable, one_line
+
+    where, why, action = (
+        encodable(one_line(text), sys.stdout)
+        for text in (finding.where, finding.why, finding.action)
+    )
+    return replace(finding, where=where, why=why, action=action)
 
 
 async def _look(settings: Settings, watch_s: float | None) -> Examination:

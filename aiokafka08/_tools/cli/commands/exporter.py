@@ -14,6 +14,7 @@ import click
 
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.main import INTERRUPTED
+from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
@@ -185,14 +186,14 @@ def _refresher(
 
 async def _print_once(refresher: Refresher) -> int:
     """Print the metrics of one refresh; return the exit code."""
-    from aiokafka08._tools.cli.output import write_bytes
+    from aiokafka08._tools.cli.output import write_text
 
     await refresher.refresh_once()
-    write_bytes(metrics_page(refresher).body, flush=True)
+    write_text(metrics_page(refresher).body.decode(), flush=True)
     status = refresher.status
     for problem in (status.error, *status.gaps):
         if problem is not None:
-            click.echo(f"aiokafka08: {problem}", err=True)
+            note(problem)
     return 0 if status.is_up else 1
 
 
@@ -215,7 +216,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
             error.errno, f"{error.strerror}: choose another --listen", f"{host}:{port}"
         ) from None
     try:
-        click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
+        note(f"metrics at {endpoint.url}")
         # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
         sys.setswitchinterval(SWITCH_S)
         await refresher.run()

@@ -10,7 +10,7 @@ Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -60,6 +60,7 @@ LAG_FIELDS: Final = {
     "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
     "member": "the member that reads the partition; null: none, or unknown",
 }
+_LAG_GROUPING: Final = (("group", "store"), ("lag",))
 DELETION_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
@@ -149,8 +150,10 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
     """Show the state and the members of groups, a row per member."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import rows_so_far
+    from aiokafka08._tools.cli.table import Grouping
 
-    with rows_so_far(MEMBER_FIELDS, format) as rows:
+    grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
+    with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
         run(_describe(settings, groups, rows))
         missing = _refuse_unknown(groups, {row["group"] for row in rows})
     return _note_missing(missing)
@@ -238,6 +241,11 @@ def _member_row(member: MemberDescription | None) -> dict[str, Any]:
 @click.argument("groups", nargs=-1, metavar="[GROUP]...")
 @click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option(
+    "--watch",
+    metavar="DURATION",
+    help="Draw the table again and again, this long apart (2s, 1m), until Ctrl-C; on a terminal.",
+)
 @connection_options
 @format_option
 def lag(
@@ -245,15 +253,19 @@ def lag(
     groups: tuple[str, ...],
     all_groups: bool,
     topics: tuple[str, ...],
+    watch: str | None,
     format: str | None,
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.table import Grouping
 
     if bool(groups) == all_groups:
         raise click.UsageError("group lag: name groups, or give --all")
+    if watch is not None:
+        _watch_lag(settings, groups, topics, watch, format)
     rows = run(_lag(settings, groups))
     missing = _refuse_unknown(groups, {row["group"] for row in rows})
     without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
@@ -262,7 +274,7 @@ def lag(
         from aiokafka08.errors import UnknownTopicOrPartitionError
 
         raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
-    write_rows(wanted, LAG_FIELDS, format)
+    write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*_LAG_GROUPING))
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
     ]
@@ -277,6 +289,72 @@ def lag(
     if without_offsets:
         note(_no_offsets_text(without_offsets))
     return _note_missing(missing) or int(bool(without_offsets))
+
+
+def _watch_lag(
+    settings: Settings,
+    groups: Sequence[str],
+    topics: Collection[str],
+    watch: str,
+    format: str | None,
+) -> NoReturn:
+    """Draw the table on the terminal again and again, until Ctrl-C.
+
+    Raises:
+        IllegalArgumentError: the duration isn't one.
+        UsageError: stdout can't be redrawn.
+    """
+    import sys
+
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.terminal import shows_escapes
+    from aiokafka08._tools.cli.times import parse_duration
+    from aiokafka08.errors import IllegalArgumentError
+
+    interval_s = parse_duration("--watch", watch) / 1000
+    if interval_s <= 0:
+        raise IllegalArgumentError(f"--watch={watch!r}: expected a duration > 0, such as 2s")
+    if format not in (None, "table") or not shows_escapes(sys.stdout):
+        raise click.UsageError(
+            "group lag: --watch redraws a table, so stdout must be a terminal, without another "
+            "--format. Call group lag in a loop, or use the exporter"
+        )
+    run(_redraw_lag(settings, groups, topics, interval_s))
+    raise AssertionError("ends by Ctrl-C only")
+
+
+async def _redraw_lag(
+    settings: Settings, groups: Sequence[str], topics: Collection[str], interval_s: float
+) -> None:
+    import asyncio
+    import time
+
+    from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.main import error_text
+    from aiokafka08._tools.cli.output import redraw, shown_table
+    from aiokafka08._tools.cli.table import Grouping
+
+    names = list(dict.fromkeys(groups)) or None
+    table, is_first = "", True
+    async with admin_client(settings) as admin:
+        while True:
+            problem = ""
+            try:
+                lags = await admin.list_group_lags(names)
+            except KafkaError as error:
+                if is_first:
+                    raise
+                problem = f" - {error_text(error)}"
+            else:
+                rows = [group_lag._asdict() for group_lag in lags]
+                if is_first:
+                    _refuse_unknown(groups, {row["group"] for row in rows})
+                wanted = [row for row in rows if not topics or row["topic"] in topics]
+                table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            redraw(f"{now}, every {interval_s:g} s{problem}", table, is_first=is_first)
+            is_first = False
+            await asyncio.sleep(interval_s)
 
 
 def _is_beyond(row: Mapping[str, Any]) -> bool:

@@ -300,8 +300,10 @@ def _move(
     from aiokafka08._tools.cli.group_moves import plan_and_move
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
+    from aiokafka08._tools.cli.table import Grouping
 
-    with rows_so_far(PLAN_FIELDS, format) as rows:
+    grouping = Grouping(("group", "store"))
+    with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
         plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest))
     for group, planned in plan:
         for offset in planned:

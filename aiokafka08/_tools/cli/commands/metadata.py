@@ -74,7 +74,7 @@ def metadata(
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08._tools.cli.output import default_format, write_json, write_rows
+    from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_text
 
     format = format or default_format()
     brokers, partitions = run(
@@ -87,6 +87,7 @@ def metadata(
     else:
         if format == "table":
             write_rows(brokers, BROKER_FIELDS, format, title="brokers")
+            write_text("\n")
         write_rows(partitions, PARTITION_FIELDS, format, title="partitions")
         if format == "table" and not brokers:
             note("brokers of 0.8 name no broker while the cluster has no topic")

@@ -63,6 +63,9 @@ _LEADER_S: Final = 5.0
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 """Control characters that text doesn't have; ESC is in coloured logs."""
 
+_ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+"""Control characters, of ASCII and in UTF-8, but for tabs and newlines."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeJob:
@@ -321,7 +324,7 @@ class _Copied:
     @property
     def takes_columns(self) -> bool:
         """Return True if `add` takes columns: all of a batch is written at once then."""
-        is_cut = self._left is not None or self._limit is not None
+        is_cut = self._left is not None or self._limit is not None or self._output.is_terminal
         return self._columns_encoder is not None and not is_cut
 
     async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
@@ -345,11 +348,23 @@ class _Copied:
                 records, damaged = with_headers(records)
             if records:
                 data = self._encoder.encode(records)
+                if self._output.is_terminal:
+                    self._check_keys(tp, records, data)
                 after = at + len(records)
                 following = fetched[after].offset if after < len(fetched) else None
                 await self._write(tp, data, len(records), records[-1].offset, following)
             if damaged is not None:
                 raise damaged
+
+    def _check_keys(self, tp: TopicPartition, records: Sequence[BytesRecord], data: bytes) -> None:
+        """Refuse keys with escape sequences, which name things and have no colours."""
+        for record in records:
+            if record.key and _ESCAPES.search(record.key) and record.key in data:
+                raise RecordFormatError(
+                    f"topic {tp.topic!r}, partition {tp.partition}, offset {record.offset}: the "
+                    "key has control characters, and stdout is a terminal. Redirect stdout, or "
+                    f"use {self._text_options}"
+                )
 
     async def _write(
         self, tp: TopicPartition, data: bytes, count: int, last_offset: int, following: int | None

@@ -1,0 +1,71 @@
+"""`CopyRate`: how fast a run copies, and when it will have caught up. Pure.
+
+`copy.progress_log` and the command `bridge run` show it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.bridge.wording import counted, duration_text, size_text
+
+WINDOW_S: Final = 10.0
+"""How far back the rate looks."""
+
+
+class _Sample(NamedTuple):
+    at: float
+    records: int
+    size: int
+
+
+class CopyRate:
+    """The rate of the last `WINDOW_S` seconds.
+
+    Args:
+        status: of the run.
+        now: the loop's time.
+    """
+
+    def __init__(self, status: CopyStatus, now: float) -> None:
+        self._status = status
+        self._samples = deque([_Sample(now, status.records, status.size)])
+
+    def text(self, now: float) -> str:
+        """Return how far the copy is, how fast it is, and about how long it takes to the end.
+
+        Args:
+            now: the loop's time.
+        """
+        status, samples = self._status, self._samples
+        samples.append(_Sample(now, status.records, status.size))
+        while len(samples) > 2 and now - samples[1].at >= WINDOW_S:
+            samples.popleft()
+        copied = counted(status.records, "message")
+        text = f"{copied} copied ({size_text(status.size)})"
+        lag = status.lag()
+        unknown = sum(one.end is None and one.stopped is None for one in status.partitions.values())
+        if unknown < len(status.partitions):
+            text += f", {'at least ' if unknown else ''}{lag} behind"
+        passed = now - samples[0].at
+        if passed <= 0 or not (records := status.records - samples[0].records):
+            return text
+        rate, bytes_per_s = records / passed, (status.size - samples[0].size) / passed
+        text += f", {rate:.0f}/s ({size_text(bytes_per_s)}/s)"
+        return f"{text}, about {duration_text(lag / rate)} left" if lag and not unknown else text
+
+
+def summary_text(status: CopyStatus, seconds: float) -> str:
+    """Return what a run has copied.
+
+    Args:
+        status: of the run.
+        seconds: how long it took.
+    """
+    rate = status.records / seconds if seconds > 0 else 0.0
+    return (
+        f"{counted(status.records, 'message')} in {counted(status.transactions, 'transaction')}, "
+        f"{size_text(status.size)} in {duration_text(seconds)}, {rate:.0f} messages/s"
+    )
