@@ -36,7 +36,7 @@ from aiokafka08.bridge.source.source_clients import (
 )
 from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
-from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal, refused_names
+from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal
 from aiokafka08.bridge.target.own_topics import own_topic_problems
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
@@ -120,14 +120,15 @@ class Readiness:
         pairs = self._config.topics.pairs(counts)
         target_counts = await when_available(self.transfer.target.partition_counts)
         missing = {name for name in pairs.values() if name not in target_counts}
-        wrong = [f"{name}: {why}" for name, why in refused_names(missing, target_counts).items()]
-        wrong += [
+        plan = plan_topics(self._config, counts, target_counts, configs, ())
+        wrong = [
             f"{name} has {target_counts[name]} partitions, and {topic} {counts[topic]}"
+            if name in target_counts
+            else plan.refused[topic]
             for topic, name in pairs.items()
-            if name in target_counts and target_counts[name] < counts[topic]
+            if topic in plan.refused
         ]
         if not wrong:
-            plan = plan_topics(self._config, counts, target_counts, configs, ())
             target = self.transfer.target
             refused = await when_available(lambda: refused_by_target(self._config, target, plan))
             wrong = [f"{name}: {topic.text}" for name, topic in refused.items()]

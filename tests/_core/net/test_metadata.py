@@ -375,6 +375,39 @@ async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -
         assert not any(topics and name in topics for topics in sent_metadata_requests(cluster))
 
 
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
+@pytest.mark.parametrize("all_topics", [False, True])
+async def test_too_long_names_are_never_requested_by_name(
+    connect: Connect, version: str, all_topics: bool
+) -> None:
+    """A request by name would create the topic, and an old broker can't start with it again."""
+    long, other = "x" * 250, "y" * 255
+    async with EmbeddedCluster(version=version, topics={"t": 1}) as cluster:
+        async with connect(cluster, ("t",)) as router:
+            router.metadata.all_topics = all_topics
+            for name in (long, other):
+                with pytest.raises(InvalidTopicError, match="expected at most 249 for a new topic"):
+                    await router.metadata.wait_for_topic(name, timeout_s=5)
+            await router.metadata.wait_for_topic("new", timeout_s=5)
+            listed = await router.metadata.fetch_all()
+        assert {state.topic for state in listed.topics} == {"t", "new"}
+        assert not any(
+            name in (topics or ())
+            for topics in sent_metadata_requests(cluster)
+            for name in (long, other)
+        )
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9"])
+async def test_too_long_names_of_existing_topics_are_found(connect: Connect, version: str) -> None:
+    long = "x" * 255
+    async with EmbeddedCluster(version=version, topics={"t": 1, long: 2}) as cluster:
+        async with connect(cluster, ("t", long)) as router:
+            assert len((await router.metadata.wait_for_topic(long, timeout_s=5)).partitions) == 2
+            assert set((await router.metadata.refresh()).topics) == {"t", long}
+        assert not any(long in (topics or ()) for topics in sent_metadata_requests(cluster))
+
+
 async def test_a_caller_that_gives_up_does_not_affect_others(connect: Connect) -> None:
     async with EmbeddedCluster(auto_create=False) as cluster, connect(cluster) as router:
         first = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))
