@@ -119,8 +119,22 @@ class ClusterSnapshot:
             return "the partition has no leader now"
         return f"its leader, node {partition.leader}, isn't among the known brokers"
 
-    def merge(self, response: MetadataResponse, *, all_topics: bool) -> ClusterSnapshot:
-        """Return the snapshot after this response; `all_topics`: all topics were requested."""
+    def merge(
+        self,
+        response: MetadataResponse,
+        *,
+        all_topics: bool,
+        merged: Mapping[str, MergedTopic] | None = None,
+    ) -> ClusterSnapshot:
+        """Return the snapshot after this response.
+
+        Args:
+            response: a response.
+            all_topics: whether all topics were requested.
+            merged: topics of the response that were merged before (default None). A topic that has
+                changed since is merged again.
+        """
+        merged = {} if merged is None else merged
         brokers = {broker.node_id: broker for broker in response.brokers}
         topics = dict(self.topics)
         if all_topics and brokers:
@@ -134,7 +148,10 @@ class ClusterSnapshot:
             for node_id in unnamed & _leaders(topics.keys() - _described(response), topics):
                 brokers[node_id] = self.brokers[node_id]
         for state in response.topics:
-            topics[state.topic] = _merge_topic(topics.get(state.topic), state)
+            known, before = topics.get(state.topic), merged.get(state.topic)
+            if before is None or before.known is not known or before.state is not state:
+                before = MergedTopic.of(known, state)
+            topics[state.topic] = before.info
         return replace(
             self,
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
@@ -142,6 +159,19 @@ class ClusterSnapshot:
             controller_id=response.controller_id if response.brokers else self.controller_id,
             cluster_id=response.cluster_id or self.cluster_id,
         )
+
+
+class MergedTopic(NamedTuple):
+    """What `known` becomes with the `state` of a response."""
+
+    known: TopicInfo | None
+    state: TopicState
+    info: TopicInfo
+
+    @classmethod
+    def of(cls, known: TopicInfo | None, state: TopicState) -> MergedTopic:
+        """Merge the two."""
+        return cls(known, state, _merge_topic(known, state))
 
 
 @dataclass(frozen=True, slots=True)

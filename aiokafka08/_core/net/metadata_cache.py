@@ -3,7 +3,7 @@
 A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
 NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
 the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
-responses into snapshots.
+responses into snapshots. The metadata of many topics is decoded and merged in steps.
 
 Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
 `wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
@@ -21,9 +21,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.cluster import (
     ClusterSnapshot,
+    MergedTopic,
     TopicInfo,
     check_topic_name,
 )
@@ -41,7 +43,7 @@ from aiokafka08.errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
 _log: Final = logging.getLogger("aiokafka08.net")
@@ -360,7 +362,7 @@ class Metadata:
             self._telemetry.emit(MetadataFailed(str(error)))
             raise
         self._failure = None
-        self._merge(replies)
+        await self._merge(replies)
 
     async def fetch_all(self) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
@@ -371,15 +373,20 @@ class Metadata:
         """
         self._check()
         replies = await self._fetcher.all_topics()
-        self._merge(replies)
+        await self._merge(replies)
         return replies[0].response
 
-    def _merge(self, replies: Iterable[MetadataReply]) -> None:
+    async def _merge(self, replies: Collection[MetadataReply]) -> None:
+        merged = {}
+        for reply in replies:
+            async for state in in_steps(reply.response.topics, _partition_count):
+                known = self.snapshot.topics.get(state.topic)
+                merged[state.topic] = MergedTopic.of(known, state)
         # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
         # a refresh may overlap.
         snapshot = self.snapshot
         for reply in replies:
-            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics)
+            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics, merged=merged)
         if not self._stopped and snapshot != self.snapshot:
             self.adopt(snapshot)
 
@@ -418,3 +425,7 @@ class Metadata:
                 self._wanted.set()
                 _log.exception("%s: metadata not refreshed: internal error", self._config.client_id)
             last = loop.time()
+
+
+def _partition_count(state: TopicState) -> int:
+    return len(state.partitions)

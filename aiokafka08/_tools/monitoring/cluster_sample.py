@@ -49,6 +49,7 @@ class PartitionSample:
         start: the offset of the oldest message; None if the leader didn't return it.
         end: the offset after the newest message that consumers may read; None if the leader didn't
             return it.
+        is_refused: the broker that Metadata names as the leader has responded that it isn't.
     """
 
     leader: int | None
@@ -59,6 +60,7 @@ class PartitionSample:
     stored_isr: tuple[int, ...] | None = None
     start: int | None = None
     end: int | None = None
+    is_refused: bool = False
 
     @property
     def all_replicas(self) -> tuple[int, ...]:

@@ -316,10 +316,10 @@ def test_new_names_are_shorter_than_names_that_are_read(length: int) -> None:
 
 def test_new_name_that_differs_in_dots_only_is_refused() -> None:
     names = NewTopicNames(["a_b", "here"])
-    with pytest.raises(InvalidTopicError, match=r"'a.b' can't be created: it collides with 'a_b'"):
+    with pytest.raises(InvalidTopicError, match="can't be created: it collides with 'a_b'"):
         names.add("a.b")
     assert names.add("c.d") == "c.d"
-    with pytest.raises(InvalidTopicError, match="'c_d' can't be created: it collides with 'c.d'"):
+    with pytest.raises(InvalidTopicError, match=r"'c_d' can't be created: it collides with"):
         names.add("c_d")
 
 

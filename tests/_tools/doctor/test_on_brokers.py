@@ -296,20 +296,27 @@ async def test_live_log_cleaner(broker_clusters: BrokerClusters, unique_topic: N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU time of another process")
 async def test_sets_that_make_the_broker_search(
-    neglected: RealCluster, unique_topic: NewName
+    neglected: RealCluster, unique_topic: NewName, cli: RunCommand
 ) -> None:
     """The broker's CPU time is measured: on a busy machine a fetch may take several times as long
-    as the search, since broker and client wait for the CPU."""
-    large, small = unique_topic("large"), unique_topic("small")
-    for topic in (large, small):
+    as the search, since broker and client wait for the CPU.
+
+    What the command `produce` fills with its defaults is no finding.
+    """
+    large, small, ours = unique_topic("large"), unique_topic("small"), unique_topic("ours")
+    for topic in (large, small, ours):
         await asyncio.to_thread(neglected.create_topic, topic)
     values = [b"v" * 100] * 40_000
     await fill(neglected, large, values, 2_000_000)
     await fill(neglected, small, values)
+    at = ("-b", neglected.bootstrap_servers)
+    done = await asyncio.to_thread(cli, "produce", ours, *at, stdin=b"\n".join(values))
+    assert done.code == 0
     with without_a_trace(neglected):
         found = await examined(neglected, search_clock=lambda: neglected.cpu_s(0))
     assert about(found, large)["large-sets"].where == f"topic {large!r}, partition 0"
     assert "large-sets" not in about(found, small)
+    assert "large-sets" not in about(found, ours)
 
 
 @contextmanager

@@ -200,6 +200,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
     """Listen, and refresh until the task is cancelled."""
     import asyncio
 
+    from aiokafka08._core.garbage import rare_full_collections
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint
 
     try:
@@ -218,7 +219,8 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
         click.echo(f"aiokafka08: metrics at {endpoint.url}", err=True)
         # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
         sys.setswitchinterval(SWITCH_S)
-        await refresher.run()
+        with rare_full_collections():
+            await refresher.run()
     finally:
         await asyncio.to_thread(endpoint.close)
 
