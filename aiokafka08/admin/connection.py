@@ -131,7 +131,7 @@ class AdminConnection:
         is_shared = shared is not None and shared.response is response
         if shared is not None and is_shared and shared.partitions is not None:
             return shared.partitions
-        partitions = {}
+        partitions: dict[TopicPartition, None] = {}
         async for topic in in_steps(response.topics, lambda topic: len(topic.partitions)):
             for partition in topic.partitions:
                 partitions[TopicPartition(topic.topic, partition.partition)] = None

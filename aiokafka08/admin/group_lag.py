@@ -86,12 +86,16 @@ class LogBounds(NamedTuple):
     """The first offset of a partition, and the offset of its next message.
 
     None where the partition's leader doesn't say: it has none now, or doesn't respond.
-    `is_refused`: the broker that is named as the leader has responded that it isn't.
     """
 
     start: int | None
     end: int | None
-    is_refused: bool = False
+
+
+class RefusedLogBounds(LogBounds):
+    """Those of a partition whose leader, as the brokers name it, has responded that it isn't."""
+
+    __slots__ = ()
 
 
 class PartitionOwner(NamedTuple):

@@ -31,6 +31,7 @@ from aiokafka08.admin.group_lag import (
     LogBounds,
     PartitionLag,
     PartitionOwner,
+    RefusedLogBounds,
     StoredGroup,
     StoredGroupDescription,
     StoredGroupListing,
@@ -184,10 +185,11 @@ class StoredGroupCalls:
         timestamps = [LATEST, EARLIEST] if starts else [LATEST]
         ends, *rest = await list_reachable_offsets(self._router, wanted, *timestamps)
         first = rest[0] if rest else {}
-        bounds = {}
+        bounds: dict[TopicPartition, LogBounds] = {}
         async for tp, end in in_steps(ends.items()):
             is_refused = isinstance(end, NotLeaderForPartitionError)
-            bounds[tp] = LogBounds(_known(first.get(tp)), _known(end), is_refused)
+            log = RefusedLogBounds if is_refused else LogBounds
+            bounds[tp] = log(_known(first.get(tp)), _known(end))
         return bounds
 
     async def read_offsets_topic(self) -> OffsetsTopic:

@@ -138,6 +138,7 @@ class ClusterSample:
         groups: those that the filter accepts.
         has_zookeeper: whether ZooKeeper was read.
         errors: what couldn't be read, one text each; empty if the sample is complete.
+        explained: those of `errors` that `brokers` and `topics` show too.
         hints: what isn't read because an option is missing, one text each.
     """
 
@@ -147,6 +148,7 @@ class ClusterSample:
     has_zookeeper: bool = False
     errors: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    explained: frozenset[str] = frozenset()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

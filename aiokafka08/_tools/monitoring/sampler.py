@@ -33,6 +33,7 @@ from aiokafka08.admin import AIOKafkaAdminClient, BrokerDescription, TopicDescri
 from aiokafka08.admin.group_lag import (
     GroupStore,
     LogBounds,
+    RefusedLogBounds,
     StoredGroup,
     StoredGroupListing,
     StoredOffsets,
@@ -53,6 +54,10 @@ _NO_GROUPS: Final = (
     "'host:2181/chroot'"
 )
 _NO_BOUNDS: Final = LogBounds(None, None)
+
+_REFUSED: Final = "the brokers that are named as leaders of {} respond that they aren't"
+_UNREACHABLE: Final = "the leaders of {} don't respond"
+_SILENT: Final = "no leader returns the offsets of {}"
 
 _AT_ONCE: Final = 8
 """How many groups in ZooKeeper are read by one call."""
@@ -113,20 +118,21 @@ class ClusterSampler:
             _or_gap(self._topic_nodes(described), {}, "topics in ZooKeeper", gaps),
             _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
         )
-        gaps += _broker_gaps(versions)
-        samples, silent = {}, []
+        explained = _broker_gaps(versions)
+        samples: dict[str, TopicSample] = {}
+        silent: dict[str, list[str]] = {_REFUSED: [], _UNREACHABLE: [], _SILENT: []}
         async for topic in in_steps(topics, _partition_count):
             name = topic["topic"]
             sample = samples[name] = _topic(topic, bounds, nodes.get(name))
-            silent += [
-                f"{name}/{number}"
-                for number, partition in sample.partitions.items()
-                if partition.leader is not None
-                and None in (partition.start, partition.end)
-                and not partition.is_refused
-            ]
-        if silent:
-            gaps.append(f"no leader returns the offsets of {join_names(silent)}")
+            for number, partition in sample.partitions.items():
+                if partition.leader is not None and None in (partition.start, partition.end):
+                    is_dead = isinstance(versions.get(partition.leader), KafkaError)
+                    why = _UNREACHABLE if is_dead else _SILENT
+                    silent[_REFUSED if partition.is_refused else why].append(f"{name}/{number}")
+        for why, names in silent.items():
+            if names:
+                text = why.format(join_names(names))
+                (gaps if why == _SILENT else explained).append(text)
         return ClusterSample(
             {
                 broker["node_id"]: _broker(broker, versions.get(broker["node_id"]))
@@ -135,7 +141,8 @@ class ClusterSampler:
             samples,
             groups,
             has_zookeeper=bool(nodes),
-            errors=tuple(gaps),
+            errors=(*gaps, *explained),
+            explained=frozenset(explained),
             hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
@@ -259,7 +266,7 @@ def _topic(
             stored_isr=None if stored is None else stored.isr,
             start=log.start,
             end=log.end,
-            is_refused=log.is_refused,
+            is_refused=isinstance(log, RefusedLogBounds),
         )
     return TopicSample(partitions, None if node is None else node.config)
 

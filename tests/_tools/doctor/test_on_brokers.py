@@ -26,9 +26,11 @@ from tests.brokers.broker import Broker
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.log_entries import entries
+from tests.brokers.ports import accepts
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -402,3 +404,44 @@ def knows_both(port: int) -> None:
 
 async def nothing() -> None:
     """Change nothing between the two samples."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
+async def test_too_long_topic_name_disables_a_broker(version: str, cli: RunCommand) -> None:
+    """An older client has made the topic; after a restart the broker leads a part of the others."""
+    name = "x" * 254
+    with RealCluster(version) as cluster:
+        await asyncio.to_thread(cluster.create_topic, "good", 8)
+        at = ("-b", cluster.bootstrap_servers)
+        for command in (
+            ("topic", "create", name, *at, "--zookeeper", cluster.zookeeper_connect),
+            ("produce", name, *at),
+        ):
+            done = await asyncio.to_thread(cli, *command, stdin=b"v")
+            assert (done.code, "expected at most 249" in done.err) == (1, True)
+        async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            assert await admin.list_topics() == ["good"]
+        zookeeper = KazooClient(cluster.zookeeper_connect)
+        await asyncio.to_thread(zookeeper.start)
+        try:
+            path = f"/brokers/topics/{name}"
+            await asyncio.to_thread(zookeeper.create, path, b'{"version":1,"partitions":{"0":[0]}}')
+        finally:
+            await asyncio.to_thread(zookeeper.stop)
+            zookeeper.close()
+
+        async def is_found(code: str) -> bool:
+            return any(code == one for one, _ in told(await examined(cluster)))
+
+        await eventually(lambda: is_found("long-topic-name"))
+        await asyncio.to_thread(restart_crippled, cluster)
+        await eventually(lambda: is_found("not-leading"), 60)
+
+
+def restart_crippled(cluster: RealCluster) -> None:
+    """Restart the broker without waiting until it leads: it won't."""
+    cluster.stop(0)
+    broker = cluster._node(0)
+    broker.launch()
+    wait_for(lambda: accepts(cluster.port(0)), 60, "the broker listens")
