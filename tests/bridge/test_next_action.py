@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from aiokafka08.bridge.cutover.readiness import Step, after_cutover, is_done, next_action
@@ -17,8 +15,16 @@ def steps(**changed: Step) -> list[Step]:
     return [changed.get(name) or Step(name, True, "") for name in NAMES]
 
 
-def no(name: str, **flags: bool) -> Step:
-    return replace(Step(name, False, f"what {name} lacks"), **flags)
+def no(
+    name: str,
+    *,
+    is_missing: bool = False,
+    is_wrong: bool = False,
+    is_carried: bool = False,
+    is_advancing: bool = False,
+) -> Step:
+    text = f"what {name} lacks"
+    return Step(name, False, text, is_missing, is_wrong, is_carried, is_advancing)
 
 
 def yes(name: str) -> Step:

@@ -152,7 +152,7 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
     refused: dict[int, set[TopicPartition]] = {}
     for tp, partition in cluster.partitions():
         leader = partition.leader
-        if partition.is_refused and leader in cluster.brokers:
+        if leader is not None and partition.is_refused and leader in cluster.brokers:
             refused.setdefault(leader, set()).add(tp)
     return refused
 

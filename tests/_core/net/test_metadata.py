@@ -375,6 +375,31 @@ async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -
         assert not any(topics and name in topics for topics in sent_metadata_requests(cluster))
 
 
+@pytest.mark.parametrize("may_create", [True, False])
+async def test_wait_for_a_missing_topic_warns_with_similar_names(
+    connect: Connect, caplog: pytest.LogCaptureFixture, may_create: bool
+) -> None:
+    """Otherwise a consumer's start() is silent until its timeout."""
+    limits = NetLimits(topic_unknown_s=0.1)
+    topics = {"orders": 1, "audit": 1}
+    async with (
+        EmbeddedCluster(topics=topics, auto_create=False) as cluster,
+        connect(cluster, limits=limits) as router,
+    ):
+        router.metadata.all_topics = not may_create
+        router.metadata.may_create_topics = may_create
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.metadata.wait_for_topic("ordrs", timeout_s=1)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.metadata.wait_for_topic("zzz", timeout_s=1)
+        assert may_create == ("audit" not in router.metadata.snapshot.topics)
+    texts = [record.message.split(": ", 1)[1] for record in caplog.records]
+    assert texts == [
+        "topic 'ordrs' doesn't exist, waiting for it. Similar topics: orders",
+        "topic 'zzz' doesn't exist, waiting for it. No topic is similar",
+    ]
+
+
 @pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
 @pytest.mark.parametrize("all_topics", [False, True])
 async def test_too_long_names_are_never_requested_by_name(
