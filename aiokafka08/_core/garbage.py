@@ -1,4 +1,4 @@
-"""Leave objects out of garbage collections that live on anyway.
+"""Leave objects out of garbage collections that live on anyway; for programs, not for clients.
 
 A full collection visits each object, those of imports too, and holds the event loop meanwhile.
 """
@@ -6,7 +6,8 @@ A full collection visits each object, those of imports too, and holds the event 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,5 +30,38 @@ def older_objects_left_out() -> Iterator[None]:
     try:
         yield
     finally:
+        if not has_frozen:
+            gc.unfreeze()
+
+
+@contextmanager
+def rare_full_collections(
+    interval_s: float = 3600.0, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Let a full garbage collection visit old objects only once in a while, while the block runs.
+
+    For a program that keeps hundreds of thousands of objects, such as samples of a large cluster: a
+    full collection of these takes a tenth of a second or more. Others than the first one in
+    `interval_s` seconds leave out what exists at their begin. Young garbage is collected as always,
+    and reference counts free most of the rest; what is left waits for that time.
+    """
+    has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
+    visited_at = clock()
+
+    def collection(phase: str, info: dict[str, int]) -> None:
+        nonlocal visited_at
+        if phase != "start" or info["generation"] < 2:
+            return
+        if clock() - visited_at < interval_s:
+            gc.freeze()
+        elif not has_frozen:
+            visited_at = clock()
+            gc.unfreeze()
+
+    gc.callbacks.append(collection)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(collection)
         if not has_frozen:
             gc.unfreeze()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -216,6 +217,15 @@ class AIOKafkaAdminClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def same_metadata(self) -> AbstractContextManager[None]:
+        """Return a context manager: inside, all calls that read use one Metadata response.
+
+        For several calls that make one picture of a large cluster: they agree on its topics and
+        brokers, and the metadata is requested once. It holds for the calls in the block, and in
+        tasks that it starts; calls elsewhere request their own.
+        """
+        return self._connection.same_metadata()
 
     # --- topics and cluster -----------------------------------------------------------------------
 
@@ -631,7 +641,7 @@ class AIOKafkaAdminClient:
     async def list_log_bounds(
         self, partitions: Collection[TopicPartition] | None = None, *, starts: bool = True
     ) -> dict[TopicPartition, LogBounds]:
-        """Return first and next offset of partitions: one or two requests per broker in all.
+        """Return first and next offset of partitions, by few requests per broker.
 
         Args:
             partitions: the partitions; None for all of the cluster (default None). Those that don't

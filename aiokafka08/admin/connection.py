@@ -9,10 +9,14 @@ Invariant: nothing here looks up a coordinator, since the first lookup would cre
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, ParamSpec, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
@@ -22,6 +26,20 @@ from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.structs import TopicPartition
+
+
+class _SharedMetadata:
+    """The metadata of one `same_metadata()` block; None until a call needs it."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self.connection = connection
+        self.lock = asyncio.Lock()
+        self.response: MetadataResponse | None = None
+        self.partitions: Mapping[TopicPartition, None] | None = None
+
+
+_shared: Final[ContextVar[_SharedMetadata | None]] = ContextVar("_shared", default=None)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,7 +100,44 @@ class AdminConnection:
 
     async def has_offsets_topic(self) -> bool:
         """Return True if the offsets topic exists, without which no group is in Kafka."""
-        return names_offsets_topic(await self.router.metadata.fetch_all())
+        return names_offsets_topic(await self.fetch_metadata())
+
+    @contextmanager
+    def same_metadata(self) -> Iterator[None]:
+        """Let all calls in the block, and in tasks that it starts, use one Metadata response."""
+        token = _shared.set(_SharedMetadata(self))
+        try:
+            yield
+        finally:
+            _shared.reset(token)
+
+    async def fetch_metadata(self) -> MetadataResponse:
+        """Return the metadata of all topics, that of the block inside of `same_metadata()`.
+
+        Raises:
+            NoBrokersAvailable: no broker responded.
+        """
+        shared = _shared.get()
+        if shared is None or shared.connection is not self:
+            return await self.router.metadata.fetch_all()
+        async with shared.lock:
+            if shared.response is None:
+                shared.response = await self.router.metadata.fetch_all()
+        return shared.response
+
+    async def partitions_of(self, response: MetadataResponse) -> Mapping[TopicPartition, None]:
+        """Return all partitions of a response of `fetch_metadata()`, in its order."""
+        shared = _shared.get()
+        is_shared = shared is not None and shared.response is response
+        if shared is not None and is_shared and shared.partitions is not None:
+            return shared.partitions
+        partitions: dict[TopicPartition, None] = {}
+        async for topic in in_steps(response.topics, lambda topic: len(topic.partitions)):
+            for partition in topic.partitions:
+                partitions[TopicPartition(topic.topic, partition.partition)] = None
+        if shared is not None and is_shared:
+            shared.partitions = partitions
+        return partitions
 
     def require_group_nodes(self, call: str) -> GroupNodes:
         """Return the groups in ZooKeeper.

@@ -35,7 +35,7 @@ from aiokafka08.admin.offset_reset import (
     find_offsets,
     plan_offsets,
 )
-from aiokafka08.admin.stored_groups import StoredGroupCalls, all_partitions
+from aiokafka08.admin.stored_groups import StoredGroupCalls
 from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
@@ -150,7 +150,7 @@ class GroupChanges:
 
     async def _delete_from_kafka(self, group: str) -> DeletionOutcome:
         await self._router.exact_version()  # 0.8.2 differs from the older lines
-        metadata = await self._router.metadata.fetch_all()
+        metadata = await self._connection.fetch_metadata()
         if not await self._connection.has_offsets_topic():
             return "missing"
         await self._refuse_live_group(group, "kafka")
@@ -158,7 +158,7 @@ class GroupChanges:
         deleted = await delete_group(self._router, coordinator)
         if deleted is not None:
             return "deleted" if deleted else "missing"
-        known = all_partitions(metadata)
+        known = await self._connection.partitions_of(metadata)
         offsets = await fetch_group_offsets(self._router, coordinator, known)
         if not offsets:
             return "missing"

@@ -92,6 +92,12 @@ class LogBounds(NamedTuple):
     end: int | None
 
 
+class RefusedLogBounds(LogBounds):
+    """Those of a partition whose leader, as the brokers name it, has responded that it isn't."""
+
+    __slots__ = ()
+
+
 class PartitionOwner(NamedTuple):
     """The member that reads a partition, and where the member is registered."""
 

@@ -61,7 +61,7 @@ class GroupCalls:
             return [
                 (name, "consumer") for name in await self._connection.run_on_zookeeper(nodes.names)
             ]
-        response = await self._router.metadata.fetch_all()
+        response = await self._connection.fetch_metadata()
         if broker_ids is None:
             broker_ids = [broker.node_id for broker in response.brokers]
         listed = await asyncio.gather(
@@ -150,7 +150,7 @@ class GroupCalls:
     # --- inside -----------------------------------------------------------------------------------
 
     async def _all_partitions(self) -> list[TopicPartition]:
-        response = await self._router.metadata.fetch_all()
+        response = await self._connection.fetch_metadata()
         return [
             TopicPartition(topic.topic, partition.partition)
             for topic in response.topics

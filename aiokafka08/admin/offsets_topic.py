@@ -172,7 +172,7 @@ class OffsetsTopicReader:
         bounds: dict[TopicPartition, int | KafkaError] = {}
         missing = list(tps)
         while missing:
-            bounds |= await list_reachable_offsets(self._router, missing, timestamp)
+            bounds |= (await list_reachable_offsets(self._router, missing, timestamp))[0]
             missing = [tp for tp in missing if _may_pass(bounds[tp])]
             if loop.time() >= deadline:
                 break

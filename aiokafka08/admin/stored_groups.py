@@ -14,9 +14,10 @@ or partition that can't be read doesn't fail the others, unless the caller named
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
@@ -31,6 +32,7 @@ from aiokafka08.admin.group_lag import (
     LogBounds,
     PartitionLag,
     PartitionOwner,
+    RefusedLogBounds,
     StoredGroup,
     StoredGroupDescription,
     StoredGroupListing,
@@ -46,11 +48,11 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
     KafkaUnavailableError,
+    NotLeaderForPartitionError,
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.groups import DescribedGroup
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
-from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -113,8 +115,8 @@ class StoredGroupCalls:
         """Return what these groups have committed, in the same order."""
         self._connection.check()
         wanted = [check_stored_group(group) for group in groups]
-        metadata = await self._router.metadata.fetch_all()
-        known = all_partitions(metadata)
+        metadata = await self._connection.fetch_metadata()
+        known = await self._connection.partitions_of(metadata)
         in_kafka = [group.group for group in wanted if group.store == "kafka"]
         in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
         results: dict[tuple[GroupStore, str], StoredOffsets] = {}
@@ -180,19 +182,17 @@ class StoredGroupCalls:
         """Return first and next offset of partitions: one or two requests per broker in all."""
         self._connection.check()
         named = None if partitions is None else check_partitions(partitions)
-        known = all_partitions(await self._router.metadata.fetch_all())
+        known = await self._connection.partitions_of(await self._connection.fetch_metadata())
         wanted = known if named is None else [tp for tp in named if tp in known]
-
-        async def offsets(timestamp: int) -> Mapping[TopicPartition, int | KafkaError]:
-            return await list_reachable_offsets(self._router, wanted, timestamp)
-
-        async def nothing() -> Mapping[TopicPartition, int | KafkaError]:
-            return {}
-
-        first, end = await asyncio.gather(
-            offsets(EARLIEST) if starts else nothing(), offsets(LATEST)
-        )
-        return {tp: LogBounds(_known(first.get(tp)), _known(end.get(tp))) for tp in wanted}
+        timestamps = [LATEST, EARLIEST] if starts else [LATEST]
+        ends, *rest = await list_reachable_offsets(self._router, wanted, *timestamps)
+        first = rest[0] if rest else {}
+        bounds: dict[TopicPartition, LogBounds] = {}
+        async for tp, end in in_steps(ends.items()):
+            is_refused = isinstance(end, NotLeaderForPartitionError)
+            log = RefusedLogBounds if is_refused else LogBounds
+            bounds[tp] = log(_known(first.get(tp)), _known(end))
+        return bounds
 
     async def read_offsets_topic(self) -> OffsetsTopic:
         """Read the topic `__consumer_offsets`: all commits and groups, with their times."""
@@ -336,15 +336,6 @@ class StoredGroupCalls:
             return StoredOffsets(group, "zookeeper", {}, error)
         offsets = {tp: commit for tp, commit in commits.items() if commit is not None}
         return StoredOffsets(group, "zookeeper", offsets)
-
-
-def all_partitions(metadata: MetadataResponse) -> dict[TopicPartition, None]:
-    """Return all partitions of a Metadata response, in its order."""
-    return {
-        TopicPartition(topic.topic, partition.partition): None
-        for topic in metadata.topics
-        for partition in topic.partitions
-    }
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:

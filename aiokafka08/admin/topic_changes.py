@@ -17,7 +17,11 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._core.net.cluster import check_topic_name, check_topic_names
+from aiokafka08._core.net.cluster import (
+    NewTopicNames,
+    check_topic_name,
+    check_topic_names,
+)
 from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
@@ -37,6 +41,7 @@ from aiokafka08.errors import (
     InvalidReplicationAssignmentError,
     KafkaTimeoutError,
     NoError,
+    TopicAlreadyExistsError,
     UnsupportedVersionError,
 )
 from aiokafka08.structs import TopicPartition
@@ -71,9 +76,12 @@ class TopicChanges:
         node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
         needs_line = any(topic.topic_configs for topic in new_topics)
         line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
+        names = NewTopicNames(await self._connection.run_on_zookeeper(nodes.topic_names))
 
         async def create(topic: NewTopic) -> None:
-            check_topic_name(topic.name)
+            if validate_only and topic.name in names:
+                raise TopicAlreadyExistsError(f"topic {topic.name!r} exists already")
+            names.add(topic.name)
             check_configs(topic.name, topic.topic_configs, line)
             assignment = assign_replicas(
                 topic, node_ids, environment.random.randrange(len(node_ids))

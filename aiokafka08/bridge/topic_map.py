@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_new_topic_name
 from aiokafka08.bridge.wording import nothing_matches
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.errors import IllegalArgumentError, InvalidTopicError
 
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _OWN_PREFIX: Final = "aiokafka08-bridge."
 
 
@@ -84,12 +83,13 @@ class TopicMap:
         for rule in self.rename:
             if match := rule.pattern.fullmatch(topic):
                 name = match.expand(rule.to)
-                if _LEGAL_NAME.fullmatch(name) is None or name in (".", ".."):
+                try:
+                    return check_new_topic_name(name)
+                except InvalidTopicError as error:
                     raise IllegalArgumentError(
-                        f"topics.rename or --rename: topic {topic!r} would get the name {name!r}; "
-                        "expected 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-'"
-                    )
-                return name
+                        f"topics.rename or --rename: topic {topic!r} would get the name {name!r}: "
+                        f"{error.text}"
+                    ) from None
         return topic
 
     def pairs(self, topics: Iterable[str]) -> dict[str, str]:

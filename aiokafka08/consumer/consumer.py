@@ -385,7 +385,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             KafkaUnavailableError: other members haven't released their partitions, or are left in
                 ZooKeeper (above: `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
-            UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created.
+            UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
+                `request_timeout_ms`; after a second a warning names similar topics.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()

@@ -11,7 +11,7 @@ any value but the field's `absent` raises ValueError instead of being dropped.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -158,9 +158,25 @@ def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R
         KafkaProtocolError: the frame is cut short, malformed, or longer than the response.
     """
     response, pos = compiled(request.response, version).read(frame, 4, len(frame))
+    _check_end(request, version, pos, frame)
+    return response  # type: ignore[no-any-return]
+
+
+def decode_response_in_steps(
+    request: type[Request[R]], version: int, frame: Buffer
+) -> Generator[None, None, R]:
+    """Do the same in steps: yield between them, however large the response is."""
+    read_steps = compiled(request.response, version).read_steps
+    if read_steps is None:
+        return decode_response(request, version, frame)
+    response, pos = yield from read_steps(frame, 4, len(frame))
+    _check_end(request, version, pos, frame)
+    return response  # type: ignore[no-any-return]
+
+
+def _check_end(request: type[Request[Any]], version: int, pos: int, frame: Buffer) -> None:
     if pos != len(frame):
         raise KafkaProtocolError(
             f"{request.response.__name__} version {version}: {len(frame) - pos} bytes after its "
             "end; expected none"
         )
-    return response  # type: ignore[no-any-return]

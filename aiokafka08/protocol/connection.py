@@ -11,8 +11,8 @@ exception is the id 0 in a response to GroupCoordinator (docs/brokers.md 8.9).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Any, Final, NamedTuple
 
 from aiokafka08.errors import CorrelationIdError
 from aiokafka08.protocol.api import (
@@ -21,6 +21,7 @@ from aiokafka08.protocol.api import (
     Response,
     decode_correlation_id,
     decode_response,
+    decode_response_in_steps,
     encode_request,
 )
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES, FrameReader
@@ -28,20 +29,40 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.protocol.single_produce import decode_single_produce, encode_single_produce
 from aiokafka08.protocol.types import Buffer
 
+LARGE_RESPONSE_BYTES: Final = 1 << 14
+"""From this size on a response is left to its receiver to decode, if that can do it in steps."""
+
 
 class InFlight(NamedTuple):
-    """A request whose response hasn't arrived."""
+    """A request whose response hasn't arrived; `in_steps`: a large one may stay undecoded."""
 
     correlation_id: int
     request: type[Request[Any]]
     version: int
+    in_steps: bool
+
+
+class UndecodedResponse(NamedTuple):
+    """A large response as it arrived."""
+
+    request: type[Request[Any]]
+    version: int
+    frame: memoryview
+
+    def decode(self) -> Generator[None, None, Response]:
+        """Decode it in steps, so that the receiver doesn't hold the event loop.
+
+        Raises:
+            KafkaProtocolError: it is malformed. The caller has to close the connection then.
+        """
+        return decode_response_in_steps(self.request, self.version, self.frame)
 
 
 class MatchedResponse(NamedTuple):
     """A response, and the correlation id of its request."""
 
     correlation_id: int
-    response: Response
+    response: Response | UndecodedResponse
 
 
 class ClientConnection:
@@ -66,10 +87,13 @@ class ClientConnection:
         """The number of requests in flight."""
         return len(self._in_flight)
 
-    def send(self, request: Request[Any], version: int) -> tuple[int | None, list[Buffer]]:
+    def send(
+        self, request: Request[Any], version: int, *, in_steps: bool = False
+    ) -> tuple[int | None, list[Buffer]]:
         """Encode a request; return its correlation id and the buffers to write.
 
-        The id is None if the broker sends no response to it.
+        The id is None if the broker sends no response to it. With `in_steps` its response is an
+        `UndecodedResponse` if it is large.
 
         Raises:
             ValueError: the request can't be encoded in this version. Then it isn't in flight.
@@ -83,7 +107,7 @@ class ClientConnection:
             buffers = encode_request(request, version, correlation_id, self._client_id)
         if not request.expects_response:
             return None, buffers
-        self._in_flight.append(InFlight(correlation_id, type(request), version))
+        self._in_flight.append(InFlight(correlation_id, type(request), version, in_steps))
         return correlation_id, buffers
 
     def received(self, count: int) -> Iterator[MatchedResponse]:
@@ -119,8 +143,10 @@ class ClientConnection:
                 f"{expected.correlation_id}, of {expected.request.__name__} version "
                 f"{expected.version}"
             )
-        response: Response | None = None
-        if expected.request is ProduceRequest:
+        response: Response | UndecodedResponse | None = None
+        if expected.in_steps and len(frame) >= LARGE_RESPONSE_BYTES:
+            response = UndecodedResponse(expected.request, expected.version, frame)
+        elif expected.request is ProduceRequest:
             response = decode_single_produce(expected.version, frame)
         if response is None:
             response = decode_response(expected.request, expected.version, frame)

@@ -7,7 +7,8 @@ each once per version. Neighbouring fixed-width fields become one `struct.Struct
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
 an array: the stated count, times the minimum size of an item). `read_limited` bounds the number of
-items as well, for the embedded cluster's brokers.
+items as well, for the embedded cluster's brokers. A `StepReader` yields at least once
+in `STEP_BYTES` and an item, however long its arrays are.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ import struct
 import threading
 import types as builtin_types
 import typing
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Generator
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 """`(data, position, end) -> (value, new position)`."""
+StepReader = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
+"""The same as a generator, which yields now and then and returns the result."""
+STEP_BYTES: Final = 8192
 Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
@@ -84,7 +88,7 @@ class CompiledType(NamedTuple):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
-    if sizes vary.
+    if sizes vary. `read_steps` is None for a type without arrays of varying size.
     """
 
     read: Reader
@@ -92,6 +96,7 @@ class CompiledType(NamedTuple):
     min_size: int
     read_items: Callable[[Buffer], list[Any]] | None = None
     write_items: Callable[[list[Any]], bytes] | None = None
+    read_steps: StepReader | None = None
 
 
 def cut_short(field: str, needed: int, left: int) -> KafkaProtocolError:
@@ -226,7 +231,10 @@ def _compile_fixed(wire: Fixed) -> CompiledType:
     def write(value: Any, out: list[Buffer]) -> None:
         out.append(pack(value))
 
-    return CompiledType(read, write, size)
+    def read_items(data: Buffer) -> list[Any]:
+        return list(struct.unpack(f">{len(data) // size}{wire.code}", data))
+
+    return CompiledType(read, write, size, read_items)
 
 
 def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
@@ -278,20 +286,28 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
     read_item, write_item, item_size = item.read, item.write, item.min_size
     read_items, write_items = item.read_items, item.write_items
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
+    item_steps = item.read_steps
 
-    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+    def read_count(data: Buffer, pos: int, end: int) -> int:
+        """Return how many items there are; -1 for null."""
         if end - pos < 4:
             raise cut_short("an array count", 4, end - pos)
-        count = unpack_from(data, pos)[0]
-        pos += 4
+        count: int = unpack_from(data, pos)[0]
         if count < 0:
             if nullable:
-                return None, pos
+                return -1
             if mode.lenient:
-                return [], pos
+                return 0
             raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
-        if count * item_size > end - pos:
-            raise cut_short(f"an array of {count}", count * item_size, end - pos)
+        if count * item_size > end - pos - 4:
+            raise cut_short(f"an array of {count}", count * item_size, end - pos - 4)
+        return count
+
+    def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
+        count = read_count(data, pos, end)
+        pos += 4
+        if count < 0:
+            return None, pos
         if read_items is not None:
             stop = pos + count * item_size
             return read_items(data[pos:stop]), stop
@@ -300,6 +316,26 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
         for _ in range(count):
             value, pos = read_item(data, pos, end)
             append(value)
+        return items, pos
+
+    def read_steps(
+        data: Buffer, pos: int, end: int
+    ) -> Generator[None, None, tuple[list[Any] | None, int]]:
+        count = read_count(data, pos, end)
+        pos += 4
+        if count < 0:
+            return None, pos
+        items: list[Any] = []
+        step_end = pos + STEP_BYTES
+        for _ in range(count):
+            if item_steps is None:
+                value, pos = read_item(data, pos, end)
+            else:
+                value, pos = yield from item_steps(data, pos, end)
+            items.append(value)
+            if pos >= step_end:
+                step_end = pos + STEP_BYTES
+                yield
         return items, pos
 
     def write(value: Any, out: list[Buffer]) -> None:
@@ -315,7 +351,9 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
         for element in value:
             write_item(element, out)
 
-    return CompiledType(_counted(read, item_size) if mode.limited else read, write, 4)
+    if mode.limited:
+        return CompiledType(_counted(read, item_size), write, 4)
+    return CompiledType(read, write, 4, read_steps=read_steps if read_items is None else None)
 
 
 def _compile_struct(
@@ -323,6 +361,7 @@ def _compile_struct(
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
     readers: list[Reader] = []
+    steps: list[tuple[str, StepReader | None]] = []  # one for each reader
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
@@ -338,6 +377,7 @@ def _compile_struct(
             names = tuple(name for name, _ in run)
             packer = struct.Struct(">" + "".join(code for _, code in run))
             readers.append(_run_reader(names, packer))
+            steps.append(("", None))
             writers.append(_run_writer(names, packer))
             if packer.size == min_size and _are_arguments(cls, names, absent):
                 read_items = _items_reader(cls, packer)
@@ -365,20 +405,37 @@ def _compile_struct(
         read_items = write_items = None
         inner = _compile(type_, version, mode, type_args)
         readers.append(_field_reader(field.name, inner.read))
+        steps.append((field.name, inner.read_steps))
         writers.append(_field_writer(field.name, inner.write))
         min_size += inner.min_size
     end_run()
 
+    write = _struct_writer(cls, version, absent, writers)
+    if ends_with_bytes is not None:
+        return CompiledType(_bytes_struct_reader(cls, ends_with_bytes, readers), write, min_size)
+    read = _struct_reader(cls, absent, readers)
+    read_steps = _struct_step_reader(cls, absent, readers, steps)
+    return CompiledType(read, write, min_size, read_items, write_items, read_steps)
+
+
+def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[Any]) -> Reader:
     new = cls.__new__
-    name = cls.__name__
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         value = new(cls)
-        for field_name, default in absent:
-            setattr(value, field_name, default)
+        for name, default in absent:
+            setattr(value, name, default)
         for read_part in readers:
-            pos = read_part(data, pos, end, value)  # type: ignore[call-arg, assignment]
+            pos = read_part(data, pos, end, value)
         return value, pos
+
+    return read
+
+
+def _struct_writer(
+    cls: Any, version: int, absent: list[tuple[str, Any]], writers: list[Writer]
+) -> Writer:
+    name = cls.__name__
 
     def write(value: Any, out: list[Buffer]) -> None:
         for field_name, default in absent:
@@ -390,9 +447,32 @@ def _compile_struct(
         except struct.error as error:
             raise ValueError(f"{name} version {version}: {error}") from None
 
-    if ends_with_bytes is not None:
-        return CompiledType(_bytes_struct_reader(cls, ends_with_bytes, readers), write, min_size)
-    return CompiledType(read, write, min_size, read_items, write_items)
+    return write
+
+
+def _struct_step_reader(
+    cls: Any,
+    absent: list[tuple[str, Any]],
+    readers: list[Any],
+    steps: list[tuple[str, StepReader | None]],
+) -> StepReader | None:
+    """Return a reader in steps of a struct, whose fields' are `steps`; None if none has steps."""
+    if all(field_steps is None for _, field_steps in steps):
+        return None
+
+    def read(data: Buffer, pos: int, end: int) -> Generator[None, None, tuple[Any, int]]:
+        value = cls.__new__(cls)
+        for name, default in absent:
+            setattr(value, name, default)
+        for read_part, (name, field_steps) in zip(readers, steps, strict=True):
+            if field_steps is None:
+                pos = read_part(data, pos, end, value)
+            else:
+                field_value, pos = yield from field_steps(data, pos, end)
+                setattr(value, name, field_value)
+        return value, pos
+
+    return read
 
 
 def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any]]) -> bool:

@@ -38,3 +38,33 @@ def test_older_objects_are_collected_again_afterwards() -> None:
 def test_objects_that_the_program_has_frozen_stay_frozen() -> None:
     before, _, after = frozen_objects("gc.freeze()")
     assert after >= before > 1000
+
+
+RARE = """
+import gc
+from aiokafka08._core.garbage import rare_full_collections
+now = 0.0
+with rare_full_collections(10.0, clock=lambda: now):
+    kept = [[] for _ in range(1000)]
+    gc.collect()
+    print(gc.get_freeze_count() > 1000)
+    cycle = []
+    cycle.append(cycle)
+    gc.collect()
+    del cycle
+    print(gc.collect())
+    now = 11.0
+    print(gc.collect() >= 1)
+    kept.append([])
+    gc.collect()
+    print(gc.get_freeze_count() > 1000)
+print(gc.get_freeze_count())
+"""
+
+
+def test_rare_full_collections_leave_out_what_is_old() -> None:
+    """And find the old garbage at the first one after the interval."""
+    done = subprocess.run(
+        [sys.executable, "-c", RARE], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["True", "0", "True", "True", "0"]

@@ -9,7 +9,12 @@ import pytest
 
 from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment, TopicNodes
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka08.errors import IllegalArgumentError, KafkaTimeoutError
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    TopicAlreadyExistsError,
+)
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 
@@ -23,6 +28,9 @@ class FakeTopicNodes:
 
     def broker_ids(self) -> set[int]:
         return set(self._cluster.nodes)
+
+    def topic_names(self) -> set[str]:
+        return self.topics | {"here"}
 
     def create_topic(
         self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
@@ -67,6 +75,31 @@ async def test_deleted_topic_is_not_created_again(
     await admin.create_topics([NewTopic("another", 1, 1)])
     assert set(await admin.list_topics()) == {"here", "another"}
     assert not any("gone" in (one.topics or ()) for one in cluster.requests(MetadataRequest))
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_new_names_that_brokers_do_not_survive_are_refused(
+    admin: AIOKafkaAdminClient, validate_only: bool
+) -> None:
+    await admin.create_topics([NewTopic("a_b", 1, 1)])
+    new = [NewTopic(name, 1, 1) for name in ("x" * 250, "a.b", "c.d", "c_d", "e")]
+    made = await admin.create_topics(new, validate_only=validate_only)
+    assert [(name, code) for name, code, _ in made.topic_errors] == [
+        ("x" * 250, InvalidTopicError.errno),
+        ("a.b", InvalidTopicError.errno),
+        ("c.d", 0),
+        ("c_d", InvalidTopicError.errno),
+        ("e", 0),
+    ]
+    made_now = set() if validate_only else {"c.d", "e"}
+    assert set(await admin.list_topics()) == {"here", "a_b"} | made_now
+
+
+async def test_dry_run_says_that_a_topic_exists(admin: AIOKafkaAdminClient) -> None:
+    made = await admin.create_topics([NewTopic("here", 1, 1)], validate_only=True)
+    assert made.topic_errors == [
+        ("here", TopicAlreadyExistsError.errno, "topic 'here' exists already")
+    ]
 
 
 async def test_wrong_timeout_raises_before_any_change(

@@ -131,7 +131,9 @@ def test_larger_offset_of_two_stores_counts() -> None:
         (8, 12, ["worker"], True, "refused", 17, False),
         (11, 12, [], False, "move", 20, False),
         (12, 12, [], False, "move", 20, False),
-        (13, 12, [], False, "move", 20, True),
+        (13, 12, [], False, "beyond", 20, True),
+        (13, 20, [], False, "beyond", 20, True),
+        (13, 12, ["worker"], False, "refused", 20, True),
     ],
 )
 def test_rollback_skips_nothing(
@@ -147,6 +149,13 @@ def test_rollback_skips_nothing(
     [move] = plan_rollback("g", offsets, {TP: COPIED}, {COPY: at}, members, rewind=rewind)
     assert (move.outcome, move.source_offset) == (outcome, offset)
     assert ("read beyond the copy, which ends at 11" in move.reason) == beyond
+
+
+def test_rollback_beyond_the_copy_needs_to_be_wanted() -> None:
+    """The messages that the group has read there aren't at the source."""
+    [move] = plan_rollback("g", {}, {TP: COPIED}, {COPY: 13}, [], beyond_copy=True)
+    assert (move.outcome, move.source_offset) == ("move", 20)
+    assert "read beyond the copy" in move.reason
 
 
 def test_rollback_without_runs_is_unknown() -> None:

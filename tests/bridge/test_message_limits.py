@@ -16,7 +16,6 @@ from aiokafka08.bridge.target.message_limits import (
     TargetLimits,
     is_expired,
     refusal,
-    refused_names,
 )
 from tests._tools.cli.conftest import RunCommand
 from tests.bridge.hand_copy import create_topics, write_config
@@ -58,15 +57,6 @@ def test_expired_messages_are_older_than_retention() -> None:
     assert not is_expired(limits, None, NOW)
     assert not is_expired(TargetLimits.of({"retention.ms": "-1"}), 0, NOW)
     assert not is_expired(TargetLimits.of({"cleanup.policy": "compact"}), 0, NOW)
-
-
-def test_names_that_kafka_refuses() -> None:
-    assert list(refused_names(["a.b", "c", "x" * 250, "ü"], ["a_b", "c.d"])) == [
-        "a.b",
-        "x" * 250,
-        "ü",
-    ]
-    assert list(refused_names(["m.n", "m_n"], [])) == ["m_n"]
 
 
 @pytest.mark.real

@@ -223,6 +223,20 @@ def test_grown_topic_of_ours_grows_at_the_target() -> None:
     assert (plan.create, dict(plan.grow), dict(plan.refused)) == ((), {"orders": 4}, {})
 
 
+def test_names_that_collide_at_the_target_are_refused() -> None:
+    source = {"o.b": 1, "o_b": 1, "o.c": 1, "o": 1}
+    plan = plan_topics(config(), source, {"o_c": 1}, {}, set())
+    assert [one.name for one in plan.create] == ["o", "o.b"]
+    assert "'o_b' can't be created: it collides with 'o.b'" in plan.refused["o_b"]
+    assert "'o.c' can't be created: it collides with 'o_c'" in plan.refused["o.c"]
+
+
+def test_name_that_is_too_long_for_the_target_is_refused() -> None:
+    plan = plan_topics(config(), {"o" * 250: 1}, {}, {}, set())
+    assert not plan.create
+    assert "expected at most 249" in plan.refused["o" * 250]
+
+
 def test_foreign_topic_with_fewer_partitions_is_refused() -> None:
     plan = plan_topics(config(), {"orders": 4}, {"orders": 2}, {}, set())
     assert not plan.grow

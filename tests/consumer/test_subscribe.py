@@ -120,7 +120,7 @@ async def test_topic_created_after_subscribe_is_read(
         await consumer.stop()
 
 
-def test_missing_topic_is_looked_for_with_backoff() -> None:
+def test_missing_topic_is_looked_for_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
     with simulate(1, brokers=1, topics={"t": 1}, auto_create=False) as world:
 
         async def scenario() -> int:
@@ -131,6 +131,9 @@ def test_missing_topic_is_looked_for_with_backoff() -> None:
                 return len(world.cluster.requests(MetadataRequest))
 
         assert 10 < world.run(scenario) < 40  # the longest back-off is 1 s
+    warnings = [record.message for record in caplog.records if "waiting for it" in record.message]
+    assert len(warnings) == 1
+    assert "topic 'later' doesn't exist, waiting for it. No topic is similar" in warnings[0]
 
 
 async def test_assign_and_subscribe_exclude_each_other(

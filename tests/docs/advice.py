@@ -79,8 +79,9 @@ ERRORS: dict[str, str] = {
     "`__consumer_offsets` can't be created, since its replication factor exceeds the live brokers, "
     "or the group's partition of it has no leader: the text says which.",
     "NotCoordinatorForGroupError": "Nothing: the coordinator is looked up again.",
-    "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 (255 on "
-    "0.8) characters.",
+    "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 "
+    "characters (a topic with up to 255 that exists already can be read and written). If it "
+    "collides with another topic, use a name that differs in more than `.` and `_`.",
     "RecordListTooLargeError": "A batch is split. A single message of this size needs a higher "
     "`segment.bytes`.",
     "NotEnoughReplicasError": "Start the replicas, or lower `min.insync.replicas`. Nothing is "

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafka08._core.concurrency.loop_yield import finish_steps
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest, FetchResponse
@@ -75,6 +76,8 @@ def test_encoded_response_decodes_to_itself(
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert api.decode_correlation_id(frame[4:]) == correlation_id
     assert api.decode_response(request_class, version, frame[4:]) == response
+    in_steps = api.decode_response_in_steps(request_class, version, frame[4:])
+    assert finish_steps(in_steps) == response
 
 
 @each_api_and_version

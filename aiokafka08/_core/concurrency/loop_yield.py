@@ -7,7 +7,8 @@ yields if it returns True.
 
 One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
 one producer shares one, which its `engine` makes. The consumer, whose calls decode for long, works
-in slices (`LoopSlice`).
+in slices (`LoopSlice`). What goes over all topics of a cluster works in steps of a fixed size
+(`in_steps`, `run_in_steps`): the longest step doesn't grow with the cluster.
 
 Invariant: the result of `LoopYield.is_due()` changes from False to True only in a call whose
 preceding call was made by the same task, in the same loop iteration. So it doesn't become True if
@@ -19,7 +20,7 @@ iteration ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -32,6 +33,10 @@ HOLD_S: Final = 0.004
 SLICE_S: Final = 0.003
 """The length of a `LoopSlice`. Another task that a timer wakes may wait for two of them: one runs
 before the timer's callback, and one before the task that it wakes."""
+
+
+STEP_ITEMS: Final = 500
+"""How many topics or partitions one step of `in_steps` handles."""
 
 
 class LoopSlice:
@@ -74,6 +79,35 @@ class LoopSlice:
                 return result
             if self.is_over():
                 await self.next()
+
+
+async def in_steps(
+    items: Iterable[T], weight: Callable[[T], int] | None = None
+) -> AsyncIterator[T]:
+    """Yield the items, and yield to the event loop after each `STEP_ITEMS` of them.
+
+    Args:
+        items: the items.
+        weight: for how many items one counts, such as a topic for its partitions (default None: 1).
+    """
+    done = 0
+    for item in items:
+        yield item
+        done += 1 if weight is None else 1 + weight(item)
+        if done >= STEP_ITEMS:
+            done = 0
+            await asyncio.sleep(0)
+
+
+async def run_in_steps(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its result; yield to the loop after each step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 def finish_steps(steps: Generator[None, None, T]) -> T:

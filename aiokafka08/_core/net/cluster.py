@@ -35,6 +35,11 @@ from aiokafka08.structs import TopicPartition
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
 """Topics that brokers use themselves; Metadata 0 doesn't mark them."""
 
+MAX_NEW_NAME: Final = 249
+"""The length of the longest name of a new topic. Brokers up to 0.9 create longer ones, up to 255.
+If the name of a partition's folder has more than 255 characters then, the broker leads nothing
+after its next restart (docs/brokers.md 4.16). Newer brokers refuse such names."""
+
 _TOPIC_NAME: Final = r"[a-zA-Z0-9._-]{1,255}"
 
 
@@ -60,6 +65,8 @@ class TopicInfo(NamedTuple):
     def error(self) -> BrokerResponseError:
         """The exception for `error_code`."""
         where = f"topic {self.topic!r}"
+        if self.error_code == InvalidTopicError.errno and not may_be_new(self.topic):
+            return InvalidTopicError(f"{where} doesn't exist, and {_too_long(self.topic)}")
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
                 f"{where} doesn't exist, and the brokers don't create it"
@@ -112,8 +119,22 @@ class ClusterSnapshot:
             return "the partition has no leader now"
         return f"its leader, node {partition.leader}, isn't among the known brokers"
 
-    def merge(self, response: MetadataResponse, *, all_topics: bool) -> ClusterSnapshot:
-        """Return the snapshot after this response; `all_topics`: all topics were requested."""
+    def merge(
+        self,
+        response: MetadataResponse,
+        *,
+        all_topics: bool,
+        merged: Mapping[str, MergedTopic] | None = None,
+    ) -> ClusterSnapshot:
+        """Return the snapshot after this response.
+
+        Args:
+            response: a response.
+            all_topics: whether all topics were requested.
+            merged: topics of the response that were merged before (default None). A topic that has
+                changed since is merged again.
+        """
+        merged = {} if merged is None else merged
         brokers = {broker.node_id: broker for broker in response.brokers}
         topics = dict(self.topics)
         if all_topics and brokers:
@@ -127,7 +148,10 @@ class ClusterSnapshot:
             for node_id in unnamed & _leaders(topics.keys() - _described(response), topics):
                 brokers[node_id] = self.brokers[node_id]
         for state in response.topics:
-            topics[state.topic] = _merge_topic(topics.get(state.topic), state)
+            known, before = topics.get(state.topic), merged.get(state.topic)
+            if before is None or before.known is not known or before.state is not state:
+                before = MergedTopic.of(known, state)
+            topics[state.topic] = before.info
         return replace(
             self,
             brokers=MappingProxyType(dict(sorted(brokers.items()))),
@@ -135,6 +159,19 @@ class ClusterSnapshot:
             controller_id=response.controller_id if response.brokers else self.controller_id,
             cluster_id=response.cluster_id or self.cluster_id,
         )
+
+
+class MergedTopic(NamedTuple):
+    """What `known` becomes with the `state` of a response."""
+
+    known: TopicInfo | None
+    state: TopicState
+    info: TopicInfo
+
+    @classmethod
+    def of(cls, known: TopicInfo | None, state: TopicState) -> MergedTopic:
+        """Merge the two."""
+        return cls(known, state, _merge_topic(known, state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +302,74 @@ def check_topic_name(topic: object) -> str:
             '. _ -, but not "." or ".."'
         )
     return topic
+
+
+def may_be_new(topic: str) -> bool:
+    """Return whether a valid name is short enough for a topic that doesn't exist yet."""
+    return len(topic) <= MAX_NEW_NAME
+
+
+def check_new_topic_name(topic: object) -> str:
+    """Return `topic` if a topic of this name may be created in a cluster without other topics.
+
+    The rule of all that create topics; `NewTopicNames` adds the other topics. A topic that a first
+    request would create is checked by `metadata_fetcher`.
+
+    Raises:
+        InvalidTopicError: it isn't a valid name, or has more than `MAX_NEW_NAME` characters.
+    """
+    name = check_topic_name(topic)
+    if not may_be_new(name):
+        raise InvalidTopicError(f"topic {name!r} can't be created: {_too_long(name)}")
+    return name
+
+
+class NewTopicNames:
+    """The names of topics that may be created in a cluster, one after the other.
+
+    In the names of metrics brokers write "_" for ".", so Kafka's tools from 0.9 on refuse a name
+    that differs from another one in these characters only. Old brokers don't check it.
+
+    Args:
+        existing: the names of the cluster's topics.
+    """
+
+    def __init__(self, existing: Iterable[str] = ()) -> None:
+        self._names = set(existing)
+        self._by_metric = {_metric_name(name): name for name in sorted(self._names)}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def add(self, topic: object) -> str:
+        """Return `topic` if it exists, or may be created; later names are compared with it too.
+
+        Raises:
+            InvalidTopicError: as `check_new_topic_name`, or the name collides with another one.
+        """
+        if topic in self._names:
+            return check_topic_name(topic)
+        name = check_new_topic_name(topic)
+        other = self._by_metric.setdefault(_metric_name(name), name)
+        if other != name:
+            raise InvalidTopicError(
+                f"topic {name!r} can't be created: it collides with {other!r}. Names of metrics "
+                "have '_' in place of '.', so both would have the same metrics. Choose a name that "
+                "differs in another character"
+            )
+        self._names.add(name)
+        return name
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
+def _too_long(topic: str) -> str:
+    return (
+        f"its name has {len(topic)} characters: expected at most {MAX_NEW_NAME} for a new topic. "
+        "With more, brokers up to 0.9 can't open the folders of its partitions after a restart"
+    )
 
 
 def _shortened(value: object) -> str:

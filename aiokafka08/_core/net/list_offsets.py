@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import (
@@ -41,6 +42,9 @@ from aiokafka08.protocol.requests.list_offsets import (
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
+
+_REQUEST_PARTITIONS: Final = 500
+"""How many partitions one request has at most: to encode and decode more takes too long at once."""
 
 _NOT_SUPPORTED: Final = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
 """Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
@@ -92,49 +96,62 @@ async def list_offsets(
 
 
 async def list_reachable_offsets(
-    router: Router, tps: Collection[TopicPartition], timestamp: int
-) -> PartitionResults[int]:
-    """Return one offset per partition, or the error of a partition that has none now.
+    router: Router, tps: Collection[TopicPartition], *timestamps: int
+) -> list[PartitionResults[int]]:
+    """Return per timestamp one offset per partition, or the error of one that has none now.
 
-    It sends one request per leader. Partitions that fail with an error that may pass are requested
-    once more, after a metadata refresh. So a partition without a leader, or on a dead broker,
-    delays the others by that, and doesn't fail them.
+    Partitions that fail with an error that may pass are requested once more, after a metadata
+    refresh. So a partition without a leader, or on a dead broker, delays the others by that, and
+    doesn't fail them. However many partitions there are, the event loop isn't held for long.
 
     Args:
         router: sends the requests; its metadata has these partitions.
         tps: the partitions.
-        timestamp: `LATEST` or `EARLIEST`.
+        timestamps: each `LATEST` or `EARLIEST`.
 
     Raises:
         IllegalStateError: the client was stopped.
     """
-    timestamps = dict.fromkeys(tps, timestamp)
     limit_s = attempt_timeout(router.config.request_timeout_s)
 
-    def send(
-        leader: int, led: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[PartitionResults[list[int]]]:
-        return list_offsets_of_leader(router, leader, led, timestamps, timeout_s=timeout_s)
+    def request(timestamp: int, some: Collection[TopicPartition]) -> Awaitable[_Listed]:
+        def send(
+            leader: int, led: Collection[TopicPartition], timeout_s: float
+        ) -> Awaitable[PartitionResults[list[int]]]:
+            at = dict.fromkeys(led, timestamp)
+            return list_offsets_of_leader(router, leader, led, at, timeout_s=timeout_s)
 
-    results = await request_from_leaders(router, tps, send, limit_s)
-    failed = [
-        tp
-        for tp, result in results.items()
-        if isinstance(result, KafkaError) and not is_final(result)
-    ]
-    if failed:
+        return request_from_leaders(router, some, send, limit_s)
+
+    results = await asyncio.gather(*(request(timestamp, tps) for timestamp in timestamps))
+    failed: list[list[TopicPartition]] = [[] for _ in timestamps]
+    for some, listed in zip(failed, results, strict=True):
+        async for tp, result in in_steps(listed.items()):
+            if isinstance(result, KafkaError) and not is_final(result):
+                some.append(tp)
+    if any(failed):
         try:
             await router.metadata.fetch_all()
         except NoBrokersAvailable:
             pass  # the first errors say more
         else:
-            results |= await request_from_leaders(router, failed, send, limit_s)
-    return {
-        tp: result
-        if isinstance(result, KafkaError)
-        else (result[0] if result else KafkaProtocolError("the leader listed no offset"))
-        for tp, result in results.items()
-    }
+            again = await asyncio.gather(*map(request, timestamps, failed))
+            for listed, later in zip(results, again, strict=True):
+                listed |= later
+    return [await _first_offsets(listed) for listed in results]
+
+
+_Listed = PartitionResults[list[int]]
+
+
+async def _first_offsets(listed: _Listed) -> PartitionResults[int]:
+    offsets: PartitionResults[int] = {}
+    async for tp, result in in_steps(listed.items()):
+        if isinstance(result, KafkaError):
+            offsets[tp] = result
+        else:
+            offsets[tp] = result[0] if result else KafkaProtocolError("the leader listed no offset")
+    return offsets
 
 
 async def find_first_messages(
@@ -244,14 +261,14 @@ async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadlin
 async def request_from_leaders(
     router: Router, tps: Collection[TopicPartition], send: LeaderRequest[T], timeout_s: float
 ) -> PartitionResults[T]:
-    """Send one request to each leader, for all its partitions; all leaders at once.
+    """Call `send` once for each leader, with all its partitions; all leaders at once.
 
     A partition without a known leader gets a `LeaderNotAvailableError` as its result.
     """
     snapshot = router.metadata.snapshot
     results: PartitionResults[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
-    for tp in tps:
+    async for tp in in_steps(tps):
         leader = snapshot.leader(tp)
         if leader is None:
             results[tp] = LeaderNotAvailableError("no leader")
@@ -273,20 +290,26 @@ async def list_offsets_of_leader(
     *,
     timeout_s: float | None = None,
 ) -> PartitionResults[list[int]]:
-    """Send one ListOffsets request to one leader; return offsets or an error per partition.
+    """Request offsets from one leader; return offsets or an error per partition.
 
-    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `timeout_s` limits this one
+    Each request has at most `_REQUEST_PARTITIONS` partitions. They are sent one after the other;
+    an error of a request is that of the partitions behind it, too.
+
+    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `timeout_s` limits each
     request. The other arguments are those of `list_offsets`.
     """
-    request = _request(tps, timestamps, max_num_offsets)
-    try:
-        response = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
-    except KafkaError as error:
-        return dict.fromkeys(tps, error)
-    return {
-        tp: result if isinstance(result, KafkaError) else result.offsets or []
-        for tp, result in _results(leader, tps, response).items()
-    }
+    results: PartitionResults[list[int]] = {}
+    wanted = list(tps)
+    for at in range(0, len(wanted), _REQUEST_PARTITIONS):
+        some = wanted[at : at + _REQUEST_PARTITIONS]
+        request = _request(some, timestamps, max_num_offsets)
+        try:
+            response = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
+        except KafkaError as error:
+            return results | dict.fromkeys(wanted[at:], error)
+        for tp, result in _results(leader, some, response).items():
+            results[tp] = result if isinstance(result, KafkaError) else result.offsets or []
+    return results
 
 
 async def _find_on_leader(

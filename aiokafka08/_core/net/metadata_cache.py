@@ -3,7 +3,7 @@
 A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
 NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
 the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
-responses into snapshots.
+responses into snapshots. The metadata of many topics is decoded and merged in steps.
 
 Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
 `wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
@@ -18,12 +18,14 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.cluster import (
     ClusterSnapshot,
+    MergedTopic,
     TopicInfo,
     check_topic_name,
 )
@@ -41,10 +43,13 @@ from aiokafka08.errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.requests.metadata import MetadataResponse
-from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
+from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
+from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, join_names
 
 _log: Final = logging.getLogger("aiokafka08.net")
+
+_COMPARED_AT_ONCE: Final = 100
+"""How many names are compared with another one before other tasks run."""
 
 
 class Metadata:
@@ -76,6 +81,7 @@ class Metadata:
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
         self._stopped = False
+        self._warnings: dict[str, asyncio.Task[None]] = {}  # by topic, one in its life
         self._listeners: list[Callable[[ClusterSnapshot], object]] = []
         self._backoff = config.backoff()
 
@@ -100,7 +106,8 @@ class Metadata:
         await asyncio.gather(*self._tasks(), return_exceptions=True)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [task for task in (self._refresher, self._refreshing) if task is not None]
+        tasks = (self._refresher, self._refreshing, *self._warnings.values())
+        return [task for task in tasks if task is not None]
 
     def _check(self) -> None:
         if self._stopped:
@@ -177,7 +184,8 @@ class Metadata:
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
             until_unknown: end the wait when brokers have said for a second, or for five seconds if
-                they may be creating the topic, that it doesn't exist.
+                they may be creating the topic, that it doesn't exist. Without it, log a warning
+                with similar names after a second (`warn_missing`).
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -240,6 +248,27 @@ class Metadata:
             timed_out=lambda last: last or self.timed_out(topic, timeout_s),
         )
 
+    def warn_missing(self, topic: str) -> None:
+        """Log once that a topic is waited for which doesn't exist, with similar names."""
+        if topic not in self._warnings and not self._stopped:
+            task = asyncio.get_running_loop().create_task(self._warn_missing(topic))
+            self._warnings[topic] = task
+
+    async def _warn_missing(self, topic: str) -> None:
+        try:
+            # Not merged into the snapshot, which has the tracked topics only.
+            listing = (await self._fetcher.all_topics())[0].response
+            similar = await _similar_names(topic, [state.topic for state in listing.topics])
+        except KafkaError:
+            return  # `MetadataFailed` and the caller's own error say more
+        if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
+            _log.warning(
+                "%s: topic %r doesn't exist, waiting for it. %s",
+                self._config.client_id,
+                topic,
+                f"Similar topics: {join_names(similar)}" if similar else "No topic is similar",
+            )
+
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
         """Return the error of a caller that has waited in vain for a topic.
 
@@ -272,8 +301,19 @@ class Metadata:
         unknown_since: float | None = None
         is_unknown = False  # for long enough, by at least two fresh responses
 
+        def note_unknown() -> None:
+            nonlocal unknown_since, is_unknown
+            if unknown_since is None:
+                unknown_since = loop.time()
+                return
+            unknown_s = loop.time() - unknown_since
+            if until_unknown:
+                is_unknown = unknown_s >= self._unknown_s()
+            elif unknown_s >= self._config.limits.topic_unknown_s:
+                self.warn_missing(topic)
+
         async def attempt(limit_s: float) -> TopicInfo | KafkaError:
-            nonlocal info, unknown_since, is_unknown
+            nonlocal info, unknown_since
             failure: KafkaError | None = None
             exists = info is not None and bool(info.partitions)
             if exists:
@@ -289,6 +329,8 @@ class Metadata:
                     raise
                 failure = error
             info = self.snapshot.topics.get(topic)
+            if info is None and failure is None and not self.may_create_topics:
+                note_unknown()
             if info is not None:
                 if info.partitions and (
                     leaders(partition.leader is not None for partition in info.partitions.values())
@@ -298,10 +340,8 @@ class Metadata:
                 unusable = self._unusable_error(info)
                 if not isinstance(unusable, UnknownTopicOrPartitionError):
                     unknown_since = None
-                elif failure is None and unknown_since is None:
-                    unknown_since = loop.time()
-                elif failure is None and unknown_since is not None and until_unknown:
-                    is_unknown = loop.time() - unknown_since >= self._unknown_s()
+                elif failure is None:
+                    note_unknown()
                 return unusable
             if not self.may_create_topics:
                 return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
@@ -360,7 +400,7 @@ class Metadata:
             self._telemetry.emit(MetadataFailed(str(error)))
             raise
         self._failure = None
-        self._merge(replies)
+        await self._merge(replies)
 
     async def fetch_all(self) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
@@ -371,15 +411,20 @@ class Metadata:
         """
         self._check()
         replies = await self._fetcher.all_topics()
-        self._merge(replies)
+        await self._merge(replies)
         return replies[0].response
 
-    def _merge(self, replies: Iterable[MetadataReply]) -> None:
+    async def _merge(self, replies: Collection[MetadataReply]) -> None:
+        merged = {}
+        for reply in replies:
+            async for state in in_steps(reply.response.topics, _partition_count):
+                known = self.snapshot.topics.get(state.topic)
+                merged[state.topic] = MergedTopic.of(known, state)
         # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
         # a refresh may overlap.
         snapshot = self.snapshot
         for reply in replies:
-            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics)
+            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics, merged=merged)
         if not self._stopped and snapshot != self.snapshot:
             self.adopt(snapshot)
 
@@ -418,3 +463,19 @@ class Metadata:
                 self._wanted.set()
                 _log.exception("%s: metadata not refreshed: internal error", self._config.client_id)
             last = loop.time()
+
+
+def _partition_count(state: TopicState) -> int:
+    return len(state.partitions)
+
+
+async def _similar_names(topic: str, names: Sequence[str]) -> list[str]:
+    """Return at most three of the names that are similar to a topic's, the most similar first."""
+    from difflib import get_close_matches
+
+    similar: list[str] = []
+    for at in range(0, len(names), _COMPARED_AT_ONCE):
+        some = names[at : at + _COMPARED_AT_ONCE]
+        similar = get_close_matches(topic, [*similar, *some], n=3)
+        await asyncio.sleep(0)
+    return similar

@@ -9,20 +9,23 @@ response of a broker, or for one of a moment ago. After a response with no
 brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
 topic that even then gets such a response stays out of requests for other topics. It is forgotten
 when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
-4.5).
+4.5). A request by name may create a topic, so a topic is never requested by a name that is too long
+for a new one (`cluster.MAX_NEW_NAME`): the list of all topics says whether it exists.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
-from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic
+from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic, may_be_new
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.node_registry import NodeRegistry
-from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
+from aiokafka08.errors import InvalidTopicError
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 
 
 class MetadataReply(NamedTuple):
@@ -51,7 +54,10 @@ class MetadataFetcher:
         replies = [MetadataReply(listing, True)]
         # The listing creates no topic, and may lack one that was just created.
         listed = {state.topic for state in listing.topics}
-        if missing := sorted(set(by_name) - listed):
+        missing = sorted(set(by_name) - listed)
+        if too_long := [topic for topic in missing if not may_be_new(topic)]:
+            replies.append(_only(listing, too_long))
+        if missing := list(filter(may_be_new, missing)):
             replies += await self._request_topics(missing, deadline)
             self._isolated.intersection_update(by_name)
         return replies
@@ -67,7 +73,14 @@ class MetadataFetcher:
             NoBrokersAvailable: no broker responded.
         """
         self._isolated.intersection_update(needed)
-        return await self._request_topics(topics, self._deadline())
+        deadline = self._deadline()
+        too_long = [topic for topic in topics if not may_be_new(topic)]
+        if not too_long:
+            return await self._request_topics(topics, deadline)
+        replies = [_only(await self._request_any([], True, deadline), too_long)]
+        if by_name := list(filter(may_be_new, topics)):
+            replies += await self._request_topics(by_name, deadline)
+        return replies
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -120,3 +133,14 @@ class MetadataFetcher:
                 await node.ping(deadline - loop.time())
             return MetadataResponse([], -1, [])
         return await connection.request(request, version=version, timeout_s=deadline - loop.time())
+
+
+def _only(listing: MetadataResponse, topics: Collection[str]) -> MetadataReply:
+    """Return what a list of all topics says about some that may not be created."""
+    states = {state.topic: state for state in listing.topics}
+    invalid = InvalidTopicError.errno
+    response = replace(
+        listing,
+        topics=[states.get(topic) or TopicState(invalid, topic, False, []) for topic in topics],
+    )
+    return MetadataReply(response, False)

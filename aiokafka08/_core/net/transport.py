@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
+from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
     certificate_host,
@@ -26,7 +27,7 @@ from aiokafka08._core.net.connect import (
 from aiokafka08._core.net.versions import BrokerVersion, alive_request
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import Request, Response
-from aiokafka08.protocol.connection import ClientConnection
+from aiokafka08.protocol.connection import ClientConnection, UndecodedResponse
 
 R = TypeVar("R", bound=Response)
 
@@ -176,14 +177,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(limit_s):
                 async with self._write_lock:
                     await self.wait_writable()
-                    response: asyncio.Future[R] = self._loop.create_future()
-                    self._write(request, response, version, limit_s)
-                return await response
+                    waiter: asyncio.Future[R | UndecodedResponse] = self._loop.create_future()
+                    self._write(request, waiter, version, limit_s, in_steps=True)
+                response = await waiter
         except TimeoutError:
             self.close_if_silent(self._config.request_timeout_s)
             raise KafkaTimeoutError(
                 f"{self._name}: no response to {name} within {limit_s * 1000:.0f} ms"
             ) from None
+        if not isinstance(response, UndecodedResponse):
+            return response
+        try:
+            return cast(R, await run_in_steps(response.decode()))
+        except KafkaProtocolError as error:
+            self.close(str(error))
+            raise KafkaConnectionError(f"{self._name}: {error}") from None
 
     @property
     def writable(self) -> bool:
@@ -310,11 +318,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- inside -----------------------------------------------------------------------------------
 
     def _write(
-        self, request: Request[Any], waiter: ResponseWaiter, version: int | None, timeout_s: float
+        self,
+        request: Request[Any],
+        waiter: ResponseWaiter,
+        version: int | None,
+        timeout_s: float,
+        *,
+        in_steps: bool = False,
     ) -> None:
         if version is None:
             version = self.version.highest(type(request))
-        correlation_id, buffers = self._protocol.send(request, version)
+        correlation_id, buffers = self._protocol.send(request, version, in_steps=in_steps)
         now = self.last_used = self._loop.time()
         if correlation_id is not None:
             timeout_s = max(timeout_s, self._config.request_timeout_s)

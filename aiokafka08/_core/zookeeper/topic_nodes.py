@@ -77,6 +77,16 @@ class TopicNodes:
             )
         return ids
 
+    def topic_names(self) -> set[str]:
+        """Return the names of all topics."""
+        from kazoo.exceptions import NoNodeError
+
+        with self._session() as client:
+            try:
+                return set(client.get_children(_TOPICS))
+            except NoNodeError:
+                return set()
+
     def create_topic(
         self, topic: str, assignment: ReplicaAssignment, configs: Mapping[str, str]
     ) -> None:

@@ -26,6 +26,7 @@ def unreachable(cluster: ClusterSample) -> Iterator[Finding]:
                 "See whether the broker runs, and whether its advertised address can be reached. "
                 "After a crash other brokers take over within zookeeper.session.timeout.ms (6 s "
                 "by default): look again",
+                frozenset({broker.node_id}),
             )
 
 

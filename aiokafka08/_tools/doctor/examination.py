@@ -23,7 +23,13 @@ from aiokafka08._tools.doctor.group_health import (
     overtaken,
 )
 from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
-from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
+from aiokafka08._tools.doctor.replication import (
+    leaderless,
+    long_names,
+    not_leading,
+    stale_isr,
+    under_replicated,
+)
 from aiokafka08._tools.doctor.settings import (
     MIN_ISR,
     UNCLEAN,
@@ -78,6 +84,8 @@ def examine(seen: Examination) -> list[Finding]:
 def _findings(seen: Examination) -> Iterator[Finding]:
     first, last = seen.first, seen.last
     yield from leaderless(last)
+    yield from not_leading(first, last)
+    yield from long_names(last)
     yield from under_replicated(last)
     yield from stale_isr(first, last, seen.releases)
     yield from unreachable(last)
@@ -91,7 +99,10 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from hidden_by_damage(seen.damaged, first)
     yield from formats(seen.formats, last, seen.releases)
     yield from large_sets(seen.searches)
+    explained = first.explained | last.explained  # other findings say these
     for error in dict.fromkeys((*first.errors, *last.errors)):
+        if error in explained:
+            continue
         yield Finding(
             FindingCode.UNREADABLE,
             "cluster",

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._tools.doctor.places import node_list
 from aiokafka08.errors import IllegalArgumentError
 
 
@@ -52,6 +53,11 @@ class FindingCode(enum.Enum):
         Severity.CRITICAL,
         "the cluster names a broker that doesn't respond",
     )
+    NOT_LEADING = (
+        "not-leading",
+        Severity.CRITICAL,
+        "a live broker leads nothing, or not what the cluster says that it leads",
+    )
     UNDER_MIN_ISR = (
         "under-min-isr",
         Severity.CRITICAL,
@@ -81,6 +87,11 @@ class FindingCode(enum.Enum):
         "under-replicated",
         Severity.WARNING,
         "replicas are missing from the in-sync replicas (ISR)",
+    )
+    LONG_TOPIC_NAME = (
+        "long-topic-name",
+        Severity.WARNING,
+        "a topic's name is so long that brokers up to 0.9 may lead nothing after a restart",
     )
     STALE_ISR = (
         "stale-isr",
@@ -173,12 +184,22 @@ class Finding:
         where: the broker, the topic and partitions, or the group.
         why: what was found, and why it matters.
         action: what to do.
+        missing: node ids of brokers that don't respond; with these the finding would end.
     """
 
     code: FindingCode
     where: str
     why: str
     action: str
+    missing: frozenset[int] = frozenset()
+
+    @property
+    def cause(self) -> str | None:
+        """What it is a consequence of, such as "broker 2 is missing"; None: see `why`."""
+        if not self.missing:
+            return None
+        verb = "is" if len(self.missing) == 1 else "are"
+        return f"{node_list(self.missing)} {verb} missing"
 
     def as_row(self) -> dict[str, str]:
         """Return the fields as the command prints them."""
@@ -189,6 +210,17 @@ class Finding:
             "why": self.why,
             "action": self.action,
         }
+
+
+def by_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Return the findings in groups of the same cause, each by itself that has none.
+
+    The order is kept: that of a group is its first one's.
+    """
+    groups: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        groups.setdefault(finding.cause or number, []).append(finding)
+    return list(groups.values())
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:

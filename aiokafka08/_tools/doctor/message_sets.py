@@ -21,6 +21,10 @@ from aiokafka08.structs import TopicPartition
 LONG_SEARCH_S: Final = 0.002
 """A search that takes less doesn't matter."""
 
+LARGE_SHARE: Final = 2 / 3
+"""A search that takes a smaller part of a fetch is that of sets that producers make by default,
+this package's on a slow broker too, and that readers don't suffer from (docs/performance.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
@@ -44,8 +48,8 @@ class SearchCost:
 
     @property
     def is_mostly_search(self) -> bool:
-        """Whether the search is long, and takes at least half of the fetch."""
-        return self.search_s - self.empty_s >= LONG_SEARCH_S and self.share >= 0.5
+        """Whether the search is long, and takes at least `LARGE_SHARE` of the fetch."""
+        return self.search_s - self.empty_s >= LONG_SEARCH_S and self.share >= LARGE_SHARE
 
 
 def shows_formats(release: str | None) -> bool:

@@ -6,12 +6,18 @@ first one, because brokers learn of a change with a delay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
+from aiokafka08._core.net.cluster import MAX_NEW_NAME, may_be_new
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import grouped, node_list
+from aiokafka08._tools.doctor.places import grouped, name_list, node_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import count_text
+
+_MAX_FOLDER_NAME: Final = 255
+"""How many bytes the name of a file or folder may have."""
 
 
 def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
@@ -36,6 +42,7 @@ def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
             where,
             "no broker leads it: it can't be written or read",
             _how_to_get_a_leader(isr, assigned),
+            missing_brokers(cluster, isr or assigned or ()),
         )
 
 
@@ -89,6 +96,112 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
             f"{why}. {consequence}",
             "Start the missing broker, or see in its log why its replicas fall behind (a full "
             "disk, the network, long garbage collections)",
+            missing_brokers(cluster, missing),
+        )
+
+
+def missing_brokers(cluster: ClusterSample, node_ids: Collection[int]) -> frozenset[int]:
+    """Return the brokers if each of them doesn't respond, or isn't named any more; else none."""
+    are_missing = all(
+        node_id not in cluster.brokers or cluster.brokers[node_id].error is not None
+        for node_id in node_ids
+    )
+    return frozenset(node_ids) if are_missing else frozenset()
+
+
+def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+    """Find live brokers that lead nothing, or not what the cluster says that they lead.
+
+    Args:
+        first, last: the cluster at the beginning and the end of the watch.
+    """
+    before = _refused(first)
+    for node_id, refused in _refused(last).items():
+        names = [tp for tp in refused if tp in before.get(node_id, ())]
+        if not names:
+            continue
+        led = sum(partition.leader == node_id for _, partition in last.partitions())
+        shown = name_list(f"{tp.topic}/{tp.partition}" for tp in names)
+        extent = "none" if len(names) == led else f"{led - len(names)} of them"
+        yield Finding(
+            FindingCode.NOT_LEADING,
+            f"broker {node_id} at {last.brokers[node_id].address}",
+            f"the cluster names it as the leader of {count_text(led, 'partition')}, and it leads "
+            f"{extent}: it responds that it isn't the leader of {shown}. They can't be written or "
+            "read, though no broker reports an error",
+            "A change of leaders ends within seconds: look again. Else see the first ERROR behind "
+            "the start in the broker's log. With a long-topic-name finding, that topic is the "
+            "cause: delete it, and restart the broker",
+        )
+    idle = _idle(first)
+    for node_id, count in _idle(last).items():
+        if node_id in idle and node_id not in before:
+            yield Finding(
+                FindingCode.NOT_LEADING,
+                f"broker {node_id} at {last.brokers[node_id].address}",
+                f"it responds, but leads nothing and is in sync with nothing, though it has "
+                f"replicas of {count_text(count, 'partition')}",
+                "A broker that has just started catches up: look again. Else see the first ERROR "
+                "behind the start in its log, and restart it. With a long-topic-name finding, that "
+                "topic is the cause",
+            )
+
+
+def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
+    """Return the partitions that each live broker doesn't lead though it is named as the leader."""
+    refused: dict[int, set[TopicPartition]] = {}
+    for tp, partition in cluster.partitions():
+        leader = partition.leader
+        if leader is not None and partition.is_refused and leader in cluster.brokers:
+            refused.setdefault(leader, set()).add(tp)
+    return refused
+
+
+def _idle(cluster: ClusterSample) -> dict[int, int]:
+    """Return the live brokers that have replicas, are in no ISR, and lead nothing: their replicas.
+
+    Where all replicas of a partition are dead but one, the ISR may be wrong: only partitions with a
+    leader count.
+    """
+    replicas: dict[int, int] = {}
+    busy: set[int | None] = set()
+    for _, partition in cluster.partitions():
+        if partition.leader is None:
+            continue
+        busy |= {partition.leader, *partition.in_sync}
+        for node_id in partition.all_replicas:
+            replicas[node_id] = replicas.get(node_id, 0) + 1
+    return {
+        node_id: replicas[node_id]
+        for node_id, broker in cluster.brokers.items()
+        if broker.error is None and node_id in replicas and node_id not in busy
+    }
+
+
+def long_names(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find topics whose names are longer than those of new topics may be."""
+    for name, topic in sorted(cluster.topics.items()):
+        if may_be_new(name) or not topic.partitions:
+            continue
+        longest = len(f"{name}-{max(topic.partitions)}")
+        why = f"its name has {len(name)} characters; Kafka's limit from 0.10 on is {MAX_NEW_NAME}. "
+        if longest > _MAX_FOLDER_NAME:
+            why += (
+                f"The folder of a partition has {longest}, and file systems allow "
+                f"{_MAX_FOLDER_NAME}: after its next restart a broker up to 0.9 that has a replica "
+                "leads only a part of its partitions, or none"
+            )
+        else:
+            why += (
+                "From a certain number of partitions on, a broker up to 0.9 can't make their "
+                "folders, and leads only a part of its partitions after a restart, or none"
+            )
+        yield Finding(
+            FindingCode.LONG_TOPIC_NAME,
+            f"topic {name!r}",
+            why,
+            "Copy its messages to a topic with a shorter name, and delete it before a broker is "
+            "restarted (aiokafka08 topic delete; 0.8.0 and 0.8.1 can't delete topics)",
         )
 
 

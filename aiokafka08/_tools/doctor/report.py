@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from aiokafka08._tools.doctor.finding import Finding, Severity, is_healthy
+from aiokafka08._tools.doctor.finding import Finding, Severity, by_cause, is_healthy
 from aiokafka08.telemetry import count_text
 
 
@@ -17,20 +17,32 @@ def report(
 ) -> str:
     """Return the findings as paragraphs.
 
+    Findings of the same cause, such as a dead broker, are one paragraph.
+
     Args:
         findings: what was found.
         width: the longest line, unless a name is longer: names are never broken.
         paint: gives the name of a severity its colour (default: none).
     """
     paragraphs = []
-    for finding in findings:
-        severity = finding.code.severity
+    for group in by_cause(findings):
+        first = group[0]
+        severity = first.code.severity
         name = severity.upper()
-        title = f"{name:8}  {finding.code.value}: {finding.where}"
-        head, *lines = _wrapped(title, width, "", " " * 10)
+        if len(group) == 1:
+            title = f"{first.code.value}: {first.where}"
+        else:
+            title = f"{first.cause}: {len(group)} consequences"
+        head, *lines = _wrapped(f"{name:8}  {title}", width, "", " " * 10)
         lines = [paint(severity, name) + head[len(name) :], *lines]
-        lines += _wrapped(finding.why + ".", width, "  ", "  ")
-        lines += _wrapped(finding.action + ".", width, "  → ", "    ")
+        if len(group) == 1:
+            lines += _wrapped(first.why + ".", width, "  ", "  ")
+        else:
+            for finding in group:
+                text = f"{finding.code.value}: {finding.where}: {finding.why}."
+                lines += _wrapped(text, width, "  - ", "    ")
+        for action in dict.fromkeys(finding.action for finding in group):
+            lines += _wrapped(action + ".", width, "  → ", "    ")
         paragraphs.append("\n".join(lines))
     paragraphs.append(summary(findings))
     return "\n\n".join(paragraphs) + "\n"
@@ -48,8 +60,8 @@ def _wrapped(text: str, width: int, first: str, others: str) -> list[str]:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Return "unhealthy: 1 critical, 2 warnings, 1 note"."""
-    counts = Counter(finding.code.severity for finding in findings)
+    """Return "unhealthy: 1 critical, 2 warnings, 1 note"; findings of the same cause count once."""
+    counts = Counter(group[0].code.severity for group in by_cause(findings))
     listed = ", ".join(
         f"{counts[severity]} critical"
         if severity is Severity.CRITICAL

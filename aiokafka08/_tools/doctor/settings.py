@@ -16,6 +16,7 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
+from aiokafka08._tools.doctor.replication import missing_brokers
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, TopicSample
 from aiokafka08.structs import TopicPartition
 
@@ -59,17 +60,24 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
         if least > factor:
             continue  # each partition is below it, whatever its ISR
         below = (
-            (TopicPartition(name, number), len(partition.in_sync))
+            (
+                TopicPartition(name, number),
+                (
+                    len(partition.in_sync),
+                    missing_brokers(cluster, set(partition.all_replicas) - set(partition.in_sync)),
+                ),
+            )
             for number, partition in sorted(topic.partitions.items())
             if partition.leader is not None and len(partition.in_sync) < least
         )
-        for where, in_sync in grouped(below):
+        for where, (in_sync, missing) in grouped(below):
             yield Finding(
                 FindingCode.UNDER_MIN_ISR,
                 where,
                 f"{in_sync} in sync, {MIN_ISR}={least}: writes with acks=all fail with "
                 "NotEnoughReplicas",
                 "Start the missing brokers",
+                missing,
             )
 
 

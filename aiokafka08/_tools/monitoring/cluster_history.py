@@ -10,10 +10,11 @@ are forgotten. An estimate that has no basis is None.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from aiokafka08._core.concurrency.loop_yield import STEP_ITEMS, finish_steps
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
 from aiokafka08._tools.monitoring.offset_history import OffsetHistory
 from aiokafka08.structs import TopicPartition
@@ -119,18 +120,29 @@ class ClusterHistory:
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PartitionHistory] = {}
+        self._begin: float | None = None
 
     def add(self, now: float, sample: ClusterSample) -> None:
         """Add a sample, and forget the partitions that it doesn't name.
 
         A partition whose offsets couldn't be read keeps its history.
         """
-        histories = {}
-        for tp, partition in sample.partitions():
-            histories[tp] = self._partitions.get(tp) or PartitionHistory()
+        finish_steps(self.add_in_steps(now, sample))
+
+    def add_in_steps(self, now: float, sample: ClusterSample) -> Generator[None, None, None]:
+        """Do the same as a generator, which yields now and then."""
+        histories: dict[TopicPartition, PartitionHistory] = {}
+        for number, (tp, partition) in enumerate(sample.partitions(), 1):
+            history = histories[tp] = self._partitions.get(tp) or PartitionHistory()
             if partition.start is not None and partition.end is not None:
-                histories[tp].add(now, partition.start, partition.end)
+                history.add(now, partition.start, partition.end)
+            if number % STEP_ITEMS == 0:
+                yield
         self._partitions = histories
+        self._begin = min(
+            (history.begin for history in histories.values() if history.begin is not None),
+            default=None,
+        )
 
     def lag_s(self, now: float, tp: TopicPartition, committed: int) -> float | None:
         """See `PartitionHistory.lag_s`; None for an unknown partition."""
@@ -144,7 +156,4 @@ class ClusterHistory:
 
     def begin(self) -> float | None:
         """Return the time of the oldest sample; None without a sample."""
-        begins = [
-            history.begin for history in self._partitions.values() if history.begin is not None
-        ]
-        return min(begins, default=None)
+        return self._begin

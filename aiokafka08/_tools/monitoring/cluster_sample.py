@@ -49,6 +49,7 @@ class PartitionSample:
         start: the offset of the oldest message; None if the leader didn't return it.
         end: the offset after the newest message that consumers may read; None if the leader didn't
             return it.
+        is_refused: the broker that Metadata names as the leader has responded that it isn't.
     """
 
     leader: int | None
@@ -59,6 +60,7 @@ class PartitionSample:
     stored_isr: tuple[int, ...] | None = None
     start: int | None = None
     end: int | None = None
+    is_refused: bool = False
 
     @property
     def all_replicas(self) -> tuple[int, ...]:
@@ -136,6 +138,7 @@ class ClusterSample:
         groups: those that the filter accepts.
         has_zookeeper: whether ZooKeeper was read.
         errors: what couldn't be read, one text each; empty if the sample is complete.
+        explained: those of `errors` that `brokers` and `topics` show too.
         hints: what isn't read because an option is missing, one text each.
     """
 
@@ -145,6 +148,7 @@ class ClusterSample:
     has_zookeeper: bool = False
     errors: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    explained: frozenset[str] = frozenset()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

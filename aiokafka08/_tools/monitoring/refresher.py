@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.metrics.text_format import write_text
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory, KnownBrokers
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
@@ -130,7 +131,7 @@ class Refresher:
             return logging.ERROR, f"refresh failed: {error.text}"
         taken_at = self._clock()
         brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
-        self._history.add(taken_at, sample)
+        await run_in_steps(self._history.add_in_steps(taken_at, sample))
         ready = await asyncio.to_thread(self._ready, sample, taken_at)
         self.status = RefreshStatus(
             self._interval_s,

@@ -4,6 +4,8 @@ The command `exporter` takes one in each refresh, `doctor` takes one or two. Met
 because it names what to read; then brokers, logs, groups, and the topics in ZooKeeper are read at
 the same time.
 
+The event loop isn't held: what goes over all topics or partitions does so in steps.
+
 Invariant: only a cluster without any broker that responds, and a mistake in the options, raise an
 error. Any other failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed,
 and no topic is requested by name.
@@ -15,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
 from aiokafka08._core.net.versions import BrokerVersion
@@ -30,6 +33,7 @@ from aiokafka08.admin import AIOKafkaAdminClient, BrokerDescription, TopicDescri
 from aiokafka08.admin.group_lag import (
     GroupStore,
     LogBounds,
+    RefusedLogBounds,
     StoredGroup,
     StoredGroupListing,
     StoredOffsets,
@@ -50,6 +54,10 @@ _NO_GROUPS: Final = (
     "'host:2181/chroot'"
 )
 _NO_BOUNDS: Final = LogBounds(None, None)
+
+_REFUSED: Final = "the brokers that are named as leaders of {} respond that they aren't"
+_UNREACHABLE: Final = "the leaders of {} don't respond"
+_SILENT: Final = "no leader returns the offsets of {}"
 
 _AT_ONCE: Final = 8
 """How many groups in ZooKeeper are read by one call."""
@@ -91,12 +99,16 @@ class ClusterSampler:
             NoBrokersAvailable: no broker responds.
             KafkaConfigurationError: an option is wrong.
         """
+        with self._admin.same_metadata():
+            return await self._sample()
+
+    async def _sample(self) -> ClusterSample:
         brokers = (await self._admin.describe_cluster())["brokers"]
         described = await self._admin.describe_topics()
-        topics = [topic for topic in described if self._topics(topic["topic"])]
+        topics = [topic async for topic in in_steps(described) if self._topics(topic["topic"])]
         tps = [
             TopicPartition(topic["topic"], partition["partition"])
-            for topic in topics
+            async for topic in in_steps(topics, _partition_count)
             for partition in topic["partitions"]
         ]
         gaps: list[str] = []
@@ -106,17 +118,31 @@ class ClusterSampler:
             _or_gap(self._topic_nodes(described), {}, "topics in ZooKeeper", gaps),
             _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
         )
-        gaps += _broker_gaps(versions)
-        gaps += _log_gaps(topics, bounds)
+        explained = _broker_gaps(versions)
+        samples: dict[str, TopicSample] = {}
+        silent: dict[str, list[str]] = {_REFUSED: [], _UNREACHABLE: [], _SILENT: []}
+        async for topic in in_steps(topics, _partition_count):
+            name = topic["topic"]
+            sample = samples[name] = _topic(topic, bounds, nodes.get(name))
+            for number, partition in sample.partitions.items():
+                if partition.leader is not None and None in (partition.start, partition.end):
+                    is_dead = isinstance(versions.get(partition.leader), KafkaError)
+                    why = _UNREACHABLE if is_dead else _SILENT
+                    silent[_REFUSED if partition.is_refused else why].append(f"{name}/{number}")
+        for why, names in silent.items():
+            if names:
+                text = why.format(join_names(names))
+                (gaps if why == _SILENT else explained).append(text)
         return ClusterSample(
             {
                 broker["node_id"]: _broker(broker, versions.get(broker["node_id"]))
                 for broker in brokers
             },
-            {topic["topic"]: _topic(topic, bounds, nodes.get(topic["topic"])) for topic in topics},
+            samples,
             groups,
             has_zookeeper=bool(nodes),
-            errors=tuple(gaps),
+            errors=(*gaps, *explained),
+            explained=frozenset(explained),
             hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
@@ -204,6 +230,10 @@ async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: list[str])
         return default
 
 
+def _partition_count(topic: TopicDescription) -> int:
+    return len(topic["partitions"])
+
+
 def _has_offsets_topic(topics: Iterable[TopicDescription]) -> bool:
     """Return whether there may be groups in Kafka."""
     return any(topic["topic"] in INTERNAL_TOPICS for topic in topics)
@@ -225,7 +255,7 @@ def _topic(
     partitions = {}
     for partition in described["partitions"]:
         number = partition["partition"]
-        start, end = bounds.get(TopicPartition(described["topic"], number), _NO_BOUNDS)
+        log = bounds.get(TopicPartition(described["topic"], number), _NO_BOUNDS)
         stored = None if node is None else node.partitions.get(number)
         partitions[number] = PartitionSample(
             leader=partition["leader"] if partition["leader"] >= 0 else None,
@@ -234,8 +264,9 @@ def _topic(
             lacks_replica=partition["error_code"] == ReplicaNotAvailableError.errno,
             assigned=None if stored is None else stored.replicas,
             stored_isr=None if stored is None else stored.isr,
-            start=start,
-            end=end,
+            start=log.start,
+            end=log.end,
+            is_refused=isinstance(log, RefusedLogBounds),
         )
     return TopicSample(partitions, None if node is None else node.config)
 
@@ -246,17 +277,3 @@ def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str
         for node_id, version in versions.items()
         if isinstance(version, KafkaError)
     ]
-
-
-def _log_gaps(
-    topics: Iterable[TopicDescription], bounds: Mapping[TopicPartition, LogBounds]
-) -> list[str]:
-    """Return a text about the logs that have a leader which doesn't return their offsets."""
-    silent = [
-        f"{topic['topic']}/{partition['partition']}"
-        for topic in topics
-        for partition in topic["partitions"]
-        if partition["leader"] >= 0
-        and None in bounds.get(TopicPartition(topic["topic"], partition["partition"]), _NO_BOUNDS)
-    ]
-    return [f"no leader returns the offsets of {join_names(silent)}"] if silent else []

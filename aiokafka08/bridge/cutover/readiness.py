@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiokafka08.admin.group_lag import LogBounds
@@ -26,6 +26,7 @@ from aiokafka08.bridge.groups.carry_over import (
     source_offsets,
     unmatched_groups,
 )
+from aiokafka08.bridge.groups.group_plan import GroupMove
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.range_records import RangeRecords
 from aiokafka08.bridge.source.source_clients import (
@@ -36,7 +37,7 @@ from aiokafka08.bridge.source.source_clients import (
 )
 from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
-from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal, refused_names
+from aiokafka08.bridge.target.message_limits import TargetLimits, is_expired, refusal
 from aiokafka08.bridge.target.own_topics import own_topic_problems
 from aiokafka08.bridge.target.target_cluster import TopicSpec
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
@@ -54,12 +55,19 @@ class Step:
     """A condition of the cut-over; `detail` says what was found, and what to do.
 
     `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
+    `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
+    `is_carried` is True for groups that are all at the target already, or beyond that, and for
+    consumers of which none is left at the source. `is_advancing` is True for a copy that isn't at
+    the end, but has come nearer while it was looked at: 'bridge run' is up.
     """
 
     step: str
     is_ready: bool
     detail: str
     is_missing: bool = False
+    is_wrong: bool = False
+    is_carried: bool = False
+    is_advancing: bool = False
 
 
 _NEXT: Final = {
@@ -76,11 +84,53 @@ _NEXT: Final = {
 
 def next_action(steps: Iterable[Step]) -> str:
     """Return what to do next, after a look at all steps."""
-    left = {step.step: step for step in steps if not step.is_ready}
-    if "topics" in left and left["topics"].is_missing:
+    by_name = {step.step: step for step in steps}
+    left = {name: step for name, step in by_name.items() if not step.is_ready}
+    if is_done(by_name.values()):
+        return (
+            "nothing to do but to start the consumers, then the producers, at the target, if they "
+            "don't run there yet; then stop 'bridge run'. The groups are carried over"
+        )
+    if "topics" in left and not left["topics"].is_missing:
+        return _NEXT["topics"]
+    if "messages" in left:
+        return _NEXT["messages"]
+    if "consumers" in left and left["consumers"].is_wrong:
+        return "mend [groups]: see the step 'consumers'"
+    if "topics" in left:
         return "start 'bridge run', which creates the topics"
+    if "copy" in left and left["copy"].is_advancing:
+        return "let 'bridge run' reach the end; then 'bridge verify'"
     texts = (text for step, text in _NEXT.items() if step in left)
     return next(texts, "stop producers and consumers, then 'bridge cutover --execute'")
+
+
+def is_done(steps: Iterable[Step]) -> bool:
+    """Return whether the cut-over is done: the groups are at the target, the source is quiet.
+
+    A running bridge may have carried the groups before. So they must have gone on at the target, or
+    have members there, or both sides must have been compared.
+    """
+    by_name = {step.step: step for step in steps}
+    ready = {name for name, step in by_name.items() if step.is_ready}
+    carried = {name for name, step in by_name.items() if step.is_carried}
+    return (
+        {"topics", "producers", "copy"} <= ready
+        and {"consumers", "groups"} <= carried
+        and ("verification" in ready or not {"consumers", "groups"} <= ready)
+    )
+
+
+def after_cutover(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps, as ready those that aren't only because the cut-over is done."""
+    if not is_done(steps):
+        return list(steps)
+    return [
+        replace(step, is_ready=True, detail=f"carried over: {step.detail}")
+        if step.is_carried and not step.is_ready
+        else step
+        for step in steps
+    ]
 
 
 class Readiness:
@@ -94,6 +144,7 @@ class Readiness:
     def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
         self._config, self._file_offsets = config, file_offsets or {}
         self.transfer = GroupTransfer(config, file_offsets)
+        self._positions: Mapping[TopicPartition, int | None] = {}
 
     async def close(self) -> None:
         """Leave the target."""
@@ -121,15 +172,16 @@ class Readiness:
         pairs = self._config.topics.pairs(counts)
         target_counts = await when_available(self.transfer.target.partition_counts)
         missing = {name for name in pairs.values() if name not in target_counts}
-        wrong = [f"{name}: {why}" for name, why in refused_names(missing, target_counts).items()]
-        wrong += [
+        plan = plan_topics(self._config, counts, target_counts, configs, ())
+        wrong = [
             f"{name} has {target_counts[name]} partitions, and {topic} {counts[topic]}"
+            if name in target_counts
+            else plan.refused[topic]
             for topic, name in pairs.items()
-            if name in target_counts and target_counts[name] < counts[topic]
+            if topic in plan.refused
         ]
         created: list[str] = []
         if not wrong:
-            plan = plan_topics(self._config, counts, target_counts, configs, ())
             target = self.transfer.target
             refused = await when_available(lambda: refused_by_target(self._config, target, plan))
             wrong = [f"{name}: {topic.text}" for name, topic in refused.items()]
@@ -209,6 +261,8 @@ class Readiness:
         """
         async with source_admin(self._config) as admin:
             tps = (await copied_topics(self._config, admin)).partitions
+            partitions = await copied_partitions(self._config, admin, self.transfer.target)
+            self._positions = {tp: partition.position for tp, partition in partitions.items()}
             before = await admin.list_log_bounds(tps, starts=False)
             await asyncio.sleep(quiet_s)
             after = await admin.list_log_bounds(tps, starts=False)
@@ -229,13 +283,17 @@ class Readiness:
         """
         async with source_admin(self._config) as admin:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
-        lags = Counter[str]()
+        lags, is_advancing = Counter[str](), False
         for tp, partition in partitions.items():
+            if (before := self._positions.get(tp)) is not None and partition.position is not None:
+                is_advancing |= partition.position > before
             if partition.lag != 0:  # below 0: the source was truncated or made again
                 lags[tp.topic] += partition.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
-            return Step("copy", False, f"not copied yet: {some_of(some)}; is 'bridge run' up?")
+            text = "'bridge run' is copying" if is_advancing else "is 'bridge run' up?"
+            text = f"not copied yet: {some_of(some)}; {text}"
+            return Step("copy", False, text, is_advancing=is_advancing)
         verb = "is" if len(partitions) == 1 else "are"
         return Step(
             "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
@@ -274,7 +332,7 @@ class Readiness:
         """
         async with source_admin(self._config) as admin:
             if text := await unmatched_groups(self._config, admin, self._file_offsets):
-                return Step("consumers", False, text)
+                return Step("consumers", False, text, is_wrong=True)
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             ours = await source_members(self._config, admin, sorted(offsets))
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
@@ -283,8 +341,10 @@ class Readiness:
             f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
         ]
         if live:
-            return Step("consumers", False, f"stop the members of {some_of(live)}")
-        return Step("consumers", True, f"{counted(len(offsets), 'group')}, without members")
+            text = f"stop the members of {some_of(live)}"
+            return Step("consumers", False, text, is_carried=not ours)
+        text = f"{counted(len(offsets), 'group')}, without members"
+        return Step("consumers", True, text, is_carried=True)
 
     async def groups(self) -> Step:
         """Return whether the offsets of all groups can be carried over.
@@ -293,6 +353,10 @@ class Readiness:
             KafkaError: a cluster doesn't respond.
         """
         moves = await self.transfer.plan()
+        # A group that works at the target has members there, and has gone on or not yet.
+        is_carried = bool(moves) and all(
+            move.outcome in ("same", "behind") or _is_at_target(move) for move in moves
+        )
         wrong = [
             f"{move.group}, {move.source.topic}/{move.source.partition}: "
             f"{move.outcome}: {move.reason}"
@@ -308,14 +372,23 @@ class Readiness:
                     "'bridge groups --execute --rewind' moves them back to where they are at the "
                     "source"
                 )
-            return Step("groups", False, text)
+            return Step("groups", False, text, is_carried=is_carried)
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
         kinds = Counter(move.outcome for move in moves)
         same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
         text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
-        return Step("groups", True, text)
+        return Step("groups", True, text, is_carried=is_carried)
+
+
+def _is_at_target(move: GroupMove) -> bool:
+    """Return whether the group is at the target where the copy has its position, or beyond."""
+    return (
+        move.before is not None
+        and move.target_offset is not None
+        and move.before >= move.target_offset
+    )
 
 
 def _creation_text(spec: TopicSpec) -> str:

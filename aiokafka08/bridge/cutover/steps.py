@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.cutover.readiness import Readiness, Step
+from aiokafka08.bridge.cutover.readiness import Readiness, Step, after_cutover
 from aiokafka08.bridge.groups.carry_over import FileOffsets
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.verify.verification import PartitionVerdict, verify
@@ -30,7 +30,7 @@ _POLL_S: Final = 0.5
 async def plan_steps(
     config: BridgeConfig, file_offsets: FileOffsets, *, quiet_s: float = 2.0, scan: bool = False
 ) -> list[Step]:
-    """Return all steps of the cut-over, with their readiness now.
+    """Return all steps of the cut-over, with their readiness now; behind it all are ready.
 
     Args:
         config: the file of the bridge.
@@ -44,7 +44,7 @@ async def plan_steps(
     await refuse_old_target(config)
     readiness = Readiness(config, file_offsets)
     try:
-        return [
+        steps = [
             await readiness.guarantee(),
             await readiness.topics(),
             await readiness.messages(scan=scan),
@@ -54,6 +54,7 @@ async def plan_steps(
             await readiness.consumers(),
             await readiness.groups(),
         ]
+        return after_cutover(steps)
     finally:
         await readiness.close()
 

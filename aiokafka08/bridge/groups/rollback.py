@@ -1,10 +1,11 @@
 """Carry groups back: translate their offsets at the target to the source, and commit them there.
 
 For a cut-over that has to be undone. Messages that were written to the target in the meantime
-aren't at the source; `RollbackMove.reason` names where a group has read such ones.
+aren't at the source; an offset of a group that has read such ones is "beyond".
 
 Invariants: a group with members on either side isn't changed. Without `rewind` no offset of the
-source goes back. No message that the group hasn't read at the target is skipped at the source.
+source goes back, and without `beyond_copy` none is committed of a group that has read beyond it. No
+message that the group hasn't read at the target is skipped at the source.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
-RollbackOutcome = Literal["move", "same", "behind", "unknown", "refused"]
+RollbackOutcome = Literal["move", "same", "behind", "beyond", "unknown", "refused"]
 """What becomes of an offset: it is committed at the source; the source has it already; the source
-is further, and only `rewind` would move it back; nothing was copied, so it can't be translated; the
-group has members."""
+is further, and only `rewind` would move it back; the group has read messages that only the target
+has, and only `beyond_copy` would leave these behind; nothing was copied, so it can't be translated;
+the group has members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def plan_rollback(
     members: Sequence[str],
     *,
     rewind: bool = False,
+    beyond_copy: bool = False,
 ) -> list[RollbackMove]:
     """Return what becomes of each offset that a group has committed at the target. Pure.
 
@@ -70,6 +73,8 @@ def plan_rollback(
         at_target: what it has committed at the target.
         members: its members, on both sides.
         rewind: True moves an offset back, too (default False).
+        beyond_copy: True commits the end of the copy for a group that has read beyond it, too
+            (default False).
     """
     moves = []
     for tp in sorted(partitions):
@@ -88,12 +93,14 @@ def plan_rollback(
         # The marker of the last transaction is behind the last message copied.
         if (end := part.known.end_target) is not None and at > end + 1:
             reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
+            if outcome in ("move", "same") and not beyond_copy:
+                outcome = "beyond"
         moves.append(RollbackMove(group, tp, at, before, source_offset, outcome, reason))
     return moves
 
 
 async def roll_back(
-    config: BridgeConfig, *, execute: bool = True, rewind: bool = False
+    config: BridgeConfig, *, execute: bool = True, rewind: bool = False, beyond_copy: bool = False
 ) -> list[RollbackMove]:
     """Commit at the source where the groups of the target are; return what was decided.
 
@@ -103,6 +110,8 @@ async def roll_back(
         config: the file of the bridge.
         execute: False changes nothing (default True).
         rewind: True moves offsets back, too (default False).
+        beyond_copy: True moves groups that have read messages that only the target has, too; these
+            aren't at the source (default False).
 
     Raises:
         IllegalArgumentError: the groups are in a file.
@@ -127,7 +136,13 @@ async def roll_back(
                 at_target = await transfer.committed(group, copies)
                 both = [*members.get(group, ()), *theirs[group]]
                 moves += plan_rollback(
-                    group, offsets[group], partitions, at_target, both, rewind=rewind
+                    group,
+                    offsets[group],
+                    partitions,
+                    at_target,
+                    both,
+                    rewind=rewind,
+                    beyond_copy=beyond_copy,
                 )
             if execute:
                 await _commit(config, admin, moves)

@@ -6,8 +6,7 @@ batch of the target's size, and has a timestamp in the target's range.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +14,6 @@ BATCH_BYTES: Final = 61
 RECORD_BYTES: Final = 22
 """The header of a batch, and the most that a record has besides key and value."""
 
-_ILLEGAL_CHARACTER: Final = re.compile("[^a-zA-Z0-9._-]")
 _NO_LIMIT: Final = 2**63 - 1
 
 
@@ -105,21 +103,3 @@ def is_expired(limits: TargetLimits, timestamp_ms: int | None, now_ms: int) -> b
         and not limits.is_compacted
         and 0 <= limits.retention_ms < now_ms - timestamp_ms
     )
-
-
-def refused_names(names: Iterable[str], target_topics: Iterable[str]) -> dict[str, str]:
-    """Return why the target refuses to create topics.
-
-    Args:
-        names: the topics that don't exist at the target.
-        target_topics: those that do.
-    """
-    taken = {name.replace(".", "_"): name for name in target_topics}
-    refused: dict[str, str] = {}
-    for name in sorted(names):
-        other = taken.setdefault(name.replace(".", "_"), name)
-        if other != name:
-            refused[name] = f"its metrics would collide with those of {other!r}: '.' counts as '_'"
-        if _ILLEGAL_CHARACTER.search(name) or not 1 <= len(name) <= 249 or name in (".", ".."):
-            refused[name] = "expected 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
-    return refused

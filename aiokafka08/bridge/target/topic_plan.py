@@ -29,8 +29,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._core.net.cluster import NewTopicNames
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target.target_cluster import RefusedTopic, Target, TopicSpec
+from aiokafka08.errors import InvalidTopicError
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
@@ -91,9 +93,15 @@ def plan_topics(
     grow: dict[str, int] = {}
     refused: dict[str, str] = {}
     replication = config.target.replication_factor
+    names = NewTopicNames(target)
     for topic, name in config.topics.pairs(source).items():
         count, target_count = source[topic], target.get(name)
         if target_count is None:
+            try:
+                names.add(name)
+            except InvalidTopicError as error:
+                refused[topic] = f"topic {topic!r}: {error.text}"
+                continue
             settings = {
                 **target_config(configs.get(topic, {}), replication),
                 **config.target.topic_config,

@@ -20,7 +20,10 @@ SOON_LOOKS: Final = 10
 """How many requests follow one another within about a second."""
 
 LONG_PAUSE_S: Final = 5.0
-"""The pause between the requests after these."""
+"""The pause between the requests after these. Before the first one, a warning names the topics."""
+
+_MOST_WARNINGS: Final = 10
+"""How many missing topics have a warning."""
 
 
 class TopicSearch:
@@ -45,7 +48,12 @@ class TopicSearch:
         if not missing:
             return None
         self._router.metadata.request_refresh()
-        backoff = self._backoff if self._backoff.attempts < SOON_LOOKS else self._slow_backoff
+        if self._backoff.attempts < SOON_LOOKS:
+            backoff = self._backoff
+        else:
+            backoff = self._slow_backoff
+            for topic in sorted(missing)[:_MOST_WARNINGS]:
+                self._router.metadata.warn_missing(topic)
         return asyncio.get_running_loop().time() + backoff.next()
 
     def _is_missing(self, topic: str) -> bool:

@@ -8,6 +8,8 @@ import pytest
 
 from aiokafka08._core.net.cluster import (
     ClusterSnapshot,
+    NewTopicNames,
+    check_new_topic_name,
     check_topic_name,
     check_topic_names,
     is_failed_by_one_topic,
@@ -302,6 +304,28 @@ def test_a_very_long_name_is_shortened_in_the_error() -> None:
     with pytest.raises(InvalidTopicError) as caught:
         check_topic_name("x" * 1_000_000)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("length", [250, 255])
+def test_new_names_are_shorter_than_names_that_are_read(length: int) -> None:
+    """A broker of 0.8 or 0.9 can't open the folder of a partition that has a longer name."""
+    assert check_new_topic_name("x" * 249) == "x" * 249
+    with pytest.raises(InvalidTopicError, match=f"has {length} characters: expected at most 249"):
+        check_new_topic_name("x" * length)
+
+
+def test_new_name_that_differs_in_dots_only_is_refused() -> None:
+    names = NewTopicNames(["a_b", "here"])
+    with pytest.raises(InvalidTopicError, match="can't be created: it collides with 'a_b'"):
+        names.add("a.b")
+    assert names.add("c.d") == "c.d"
+    with pytest.raises(InvalidTopicError, match=r"'c_d' can't be created: it collides with"):
+        names.add("c_d")
+
+
+def test_names_that_collide_already_may_stay() -> None:
+    names = NewTopicNames(["a_b", "a.b", "x" * 255])
+    assert [names.add("a_b"), names.add("a.b"), names.add("x" * 255)] == ["a_b", "a.b", "x" * 255]
 
 
 def test_a_string_instead_of_a_topic_list_is_an_error() -> None:

@@ -375,6 +375,64 @@ async def test_invalid_topic_names_are_never_sent(connect: Connect, name: str) -
         assert not any(topics and name in topics for topics in sent_metadata_requests(cluster))
 
 
+@pytest.mark.parametrize("may_create", [True, False])
+async def test_wait_for_a_missing_topic_warns_with_similar_names(
+    connect: Connect, caplog: pytest.LogCaptureFixture, may_create: bool
+) -> None:
+    """Otherwise a consumer's start() is silent until its timeout."""
+    limits = NetLimits(topic_unknown_s=0.1)
+    topics = {"orders": 1, "audit": 1}
+    async with (
+        EmbeddedCluster(topics=topics, auto_create=False) as cluster,
+        connect(cluster, limits=limits) as router,
+    ):
+        router.metadata.all_topics = not may_create
+        router.metadata.may_create_topics = may_create
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.metadata.wait_for_topic("ordrs", timeout_s=1)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.metadata.wait_for_topic("zzz", timeout_s=1)
+        assert may_create == ("audit" not in router.metadata.snapshot.topics)
+    texts = [record.message.split(": ", 1)[1] for record in caplog.records]
+    assert texts == [
+        "topic 'ordrs' doesn't exist, waiting for it. Similar topics: orders",
+        "topic 'zzz' doesn't exist, waiting for it. No topic is similar",
+    ]
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])
+@pytest.mark.parametrize("all_topics", [False, True])
+async def test_too_long_names_are_never_requested_by_name(
+    connect: Connect, version: str, all_topics: bool
+) -> None:
+    """A request by name would create the topic, and an old broker can't start with it again."""
+    long, other = "x" * 250, "y" * 255
+    async with EmbeddedCluster(version=version, topics={"t": 1}) as cluster:
+        async with connect(cluster, ("t",)) as router:
+            router.metadata.all_topics = all_topics
+            for name in (long, other):
+                with pytest.raises(InvalidTopicError, match="expected at most 249 for a new topic"):
+                    await router.metadata.wait_for_topic(name, timeout_s=5)
+            await router.metadata.wait_for_topic("new", timeout_s=5)
+            listed = await router.metadata.fetch_all()
+        assert {state.topic for state in listed.topics} == {"t", "new"}
+        assert not any(
+            name in (topics or ())
+            for topics in sent_metadata_requests(cluster)
+            for name in (long, other)
+        )
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9"])
+async def test_too_long_names_of_existing_topics_are_found(connect: Connect, version: str) -> None:
+    long = "x" * 255
+    async with EmbeddedCluster(version=version, topics={"t": 1, long: 2}) as cluster:
+        async with connect(cluster, ("t", long)) as router:
+            assert len((await router.metadata.wait_for_topic(long, timeout_s=5)).partitions) == 2
+            assert set((await router.metadata.refresh()).topics) == {"t", long}
+        assert not any(long in (topics or ()) for topics in sent_metadata_requests(cluster))
+
+
 async def test_a_caller_that_gives_up_does_not_affect_others(connect: Connect) -> None:
     async with EmbeddedCluster(auto_create=False) as cluster, connect(cluster) as router:
         first = asyncio.create_task(router.metadata.wait_for_topic("t", timeout_s=10))

@@ -34,6 +34,7 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest, ProduceResponse
 from aiokafka08.testing import Hang
 from aiokafka08.testing.simulation import simulate
@@ -311,6 +312,22 @@ async def test_malformed_bytes_close_the_connection_with_a_reason(
         for call in calls:
             with pytest.raises(KafkaConnectionError, match=reason):
                 await call
+        assert len(closed.calls) == 1
+        await link.wait_eof()
+
+
+async def test_malformed_large_response_closes_the_connection(config: NetConfig) -> None:
+    """Such a response is decoded in steps, by the task that waits for it."""
+    closed = Closed()
+    async with listening() as peer, connected(peer, config, closed) as connection:
+        link = await peer.link()
+        call = asyncio.create_task(connection.request(MetadataRequest([]), version=0))
+        await link.read()
+        topics = [TopicState(0, f"topic-{number}", False, []) for number in range(2000)]
+        body = b"".join(encode_response(MetadataResponse([], -1, topics), 0, 1))[4:-1]
+        link.writer.write(len(body).to_bytes(4, "big") + body)
+        with pytest.raises(KafkaConnectionError, match="frame cut short"):
+            await call
         assert len(closed.calls) == 1
         await link.wait_eof()
 

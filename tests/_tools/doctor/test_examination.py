@@ -9,6 +9,7 @@ from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.doctor.finding import Finding, FindingCode, Severity, in_order, is_healthy
 from aiokafka08._tools.doctor.places import duration, name_list, ranges, topic_list
+from aiokafka08._tools.doctor.replication import under_replicated
 from aiokafka08._tools.doctor.report import report, summary
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
 from tests._tools.doctor.samples import cluster, partition, told
@@ -110,6 +111,31 @@ def test_report_breaks_no_name() -> None:
         "          group",
         "          'billing.invoice-writers.production'",
     ]
+
+
+def test_consequences_of_a_dead_broker_are_one_paragraph() -> None:
+    dead = partition([], [], leader=None, assigned=[0, 1, 2], stored_isr=[2])
+    under = partition([0, 1, 2], [0, 1])
+    seen = dataclasses.replace(
+        cluster(under, under, dead, config={"min.insync.replicas": "3"}, brokers=[0, 1]),
+        errors=("the leaders of t/9 don't respond",),
+        explained=frozenset({"the leaders of t/9 don't respond"}),
+    )
+    found = [one for one in examine(Examination(seen, seen)) if one.code.severity != "note"]
+    caused = [one for one in found if one.cause == "broker 2 is missing"]
+    assert [one.code.value for one in caused] == [
+        "leaderless-partition",
+        "under-min-isr",
+        "under-replicated",
+    ]
+    text = report(caused, 80)
+    assert text.startswith("CRITICAL  broker 2 is missing: 3 consequences\n  - leaderless-part")
+    assert text.endswith("\n\nunhealthy: 1 critical\n")
+
+
+def test_replica_that_lags_on_a_live_broker_has_no_such_cause() -> None:
+    [found] = under_replicated(cluster(partition([0, 1, 2], [0, 1])))
+    assert found.cause is None
 
 
 def test_places_are_short() -> None:

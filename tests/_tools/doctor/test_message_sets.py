@@ -39,7 +39,7 @@ def test_format_on_converting_brokers_is_unknown() -> None:
     [
         (0.2, 9.2, 10.2, True),  # 9 of 10 ms
         (20, 29, 30, True),  # a long way to the broker
-        (0.2, 5.1, 10.2, False),  # less than half
+        (0.2, 6.2, 10.2, False),  # less than two thirds
         (0.2, 1.5, 1.6, False),  # too short to matter
         (0.2, 9.0, 0.1, False),  # a measurement that can't be
     ],

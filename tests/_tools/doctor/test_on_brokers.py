@@ -26,9 +26,11 @@ from tests.brokers.broker import Broker
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.log_entries import entries
+from tests.brokers.ports import accepts
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -296,20 +298,27 @@ async def test_live_log_cleaner(broker_clusters: BrokerClusters, unique_topic: N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU time of another process")
 async def test_sets_that_make_the_broker_search(
-    neglected: RealCluster, unique_topic: NewName
+    neglected: RealCluster, unique_topic: NewName, cli: RunCommand
 ) -> None:
     """The broker's CPU time is measured: on a busy machine a fetch may take several times as long
-    as the search, since broker and client wait for the CPU."""
-    large, small = unique_topic("large"), unique_topic("small")
-    for topic in (large, small):
+    as the search, since broker and client wait for the CPU.
+
+    What the command `produce` fills with its defaults is no finding.
+    """
+    large, small, ours = unique_topic("large"), unique_topic("small"), unique_topic("ours")
+    for topic in (large, small, ours):
         await asyncio.to_thread(neglected.create_topic, topic)
     values = [b"v" * 100] * 40_000
     await fill(neglected, large, values, 2_000_000)
     await fill(neglected, small, values)
+    at = ("-b", neglected.bootstrap_servers)
+    done = await asyncio.to_thread(cli, "produce", ours, *at, stdin=b"\n".join(values))
+    assert done.code == 0
     with without_a_trace(neglected):
         found = await examined(neglected, search_clock=lambda: neglected.cpu_s(0))
     assert about(found, large)["large-sets"].where == f"topic {large!r}, partition 0"
     assert "large-sets" not in about(found, small)
+    assert "large-sets" not in about(found, ours)
 
 
 @contextmanager
@@ -395,3 +404,44 @@ def knows_both(port: int) -> None:
 
 async def nothing() -> None:
     """Change nothing between the two samples."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
+async def test_too_long_topic_name_disables_a_broker(version: str, cli: RunCommand) -> None:
+    """An older client has made the topic; after a restart the broker leads a part of the others."""
+    name = "x" * 254
+    with RealCluster(version) as cluster:
+        await asyncio.to_thread(cluster.create_topic, "good", 8)
+        at = ("-b", cluster.bootstrap_servers)
+        for command in (
+            ("topic", "create", name, *at, "--zookeeper", cluster.zookeeper_connect),
+            ("produce", name, *at),
+        ):
+            done = await asyncio.to_thread(cli, *command, stdin=b"v")
+            assert (done.code, "expected at most 249" in done.err) == (1, True)
+        async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            assert await admin.list_topics() == ["good"]
+        zookeeper = KazooClient(cluster.zookeeper_connect)
+        await asyncio.to_thread(zookeeper.start)
+        try:
+            path = f"/brokers/topics/{name}"
+            await asyncio.to_thread(zookeeper.create, path, b'{"version":1,"partitions":{"0":[0]}}')
+        finally:
+            await asyncio.to_thread(zookeeper.stop)
+            zookeeper.close()
+
+        async def is_found(code: str) -> bool:
+            return any(code == one for one, _ in told(await examined(cluster)))
+
+        await eventually(lambda: is_found("long-topic-name"))
+        await asyncio.to_thread(restart_crippled, cluster)
+        await eventually(lambda: is_found("not-leading"), 60)
+
+
+def restart_crippled(cluster: RealCluster) -> None:
+    """Restart the broker without waiting until it leads: it won't."""
+    cluster.stop(0)
+    broker = cluster._node(0)
+    broker.launch()
+    wait_for(lambda: accepts(cluster.port(0)), 60, "the broker listens")

@@ -6,7 +6,13 @@ import dataclasses
 
 import pytest
 
-from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
+from aiokafka08._tools.doctor.replication import (
+    leaderless,
+    long_names,
+    not_leading,
+    stale_isr,
+    under_replicated,
+)
 from aiokafka08._tools.monitoring.cluster_sample import PartitionSample
 from tests._tools.doctor.samples import cluster, partition, told
 
@@ -36,6 +42,48 @@ def test_leaderless_partition_names_brokers_to_start(
 
 def test_topic_without_partitions_is_leaderless() -> None:
     assert told(leaderless(cluster())) == [("leaderless-partition", "topic 't'")]
+
+
+def test_broker_that_refuses_to_lead_is_found() -> None:
+    """Brokers of 0.8 and 0.9 after a restart with a topic of a too long name."""
+    refused = dataclasses.replace(partition(leader=1), is_refused=True)
+    seen = cluster(partition(leader=1), refused, partition(leader=0), refused)
+    [found] = not_leading(seen, seen)
+    assert (found.code.value, found.where) == ("not-leading", "broker 1 at kafka1:9092")
+    assert "the leader of 3 partitions, and it leads 1 of them: it responds" in found.why
+    assert "isn't the leader of t/1, t/3" in found.why
+    over = cluster(partition(leader=1), partition(leader=1), partition(leader=0))
+    assert not list(not_leading(seen, over))
+    assert not list(not_leading(over, seen))  # a change of leaders
+
+
+def test_live_broker_that_is_in_sync_with_nothing_is_found() -> None:
+    seen = cluster(partition(isr=[0, 1]), partition(isr=[0, 1], leader=1))
+    [found] = not_leading(seen, seen)
+    assert (found.code.value, found.where) == ("not-leading", "broker 2 at kafka2:9092")
+    assert (
+        "leads nothing and is in sync with nothing, though it has replicas of 2 part" in found.why
+    )
+    in_sync = cluster(partition(isr=[0, 1]), partition(isr=[0, 1, 2], leader=1))
+    assert not list(not_leading(in_sync, in_sync))  # it waits for the preferred election
+
+
+@pytest.mark.parametrize(
+    ("length", "partitions", "why"),
+    [
+        (249, 1, None),
+        (250, 1, "its name has 250 characters; Kafka's limit from 0.10 on is 249. From a certain"),
+        (253, 10, "its name has 253 characters; Kafka's limit from 0.10 on is 249. From a certain"),
+        (253, 11, "The folder of a partition has 256, and file systems allow 255: after its next"),
+        (255, 1, "The folder of a partition has 257, and file systems allow 255"),
+    ],
+)
+def test_topics_with_too_long_names_are_found(
+    length: int, partitions: int, why: str | None
+) -> None:
+    found = list(long_names(cluster(*[partition()] * partitions, topic="x" * length)))
+    assert told(found) == [("long-topic-name", f"topic {'x' * length!r}")] * (why is not None)
+    assert why is None or why in found[0].why
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, environment
+from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import ZookeeperCheck
 from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08._core.zookeeper.topic_states import TopicNode
+from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
@@ -64,6 +68,57 @@ async def commit(
     """Commit to Kafka; groups of 0.8 need ZooKeeper for that."""
     async with AIOKafkaAdminClient(bootstrap_servers=servers, zookeeper_connect=zookeeper) as admin:
         await admin.reset_consumer_group_offsets(group, {tp: offset}, offsets_storage="kafka")
+
+
+class Work:
+    """Counts the calls of functions in each callback of the event loop, while the block runs."""
+
+    def __init__(self) -> None:
+        self.longest = 0
+        self._calls = 0
+
+    def __enter__(self) -> Work:
+        real = self._real = asyncio.Handle._run
+        thread = threading.get_ident()
+
+        def run(handle: asyncio.Handle) -> None:
+            if threading.get_ident() != thread:  # a callback of the cluster's brokers
+                real(handle)
+                return
+            self._calls = 0
+            real(handle)
+            self.longest = max(self.longest, self._calls)
+
+        asyncio.Handle._run = run  # type: ignore[method-assign,assignment]
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        asyncio.Handle._run = self._real  # type: ignore[method-assign]
+
+    def _count(self, *_: object) -> None:
+        self._calls += 1
+
+
+async def longest_step(topics: int, partitions: int) -> int:
+    """Return the most work of one event-loop iteration in a refresh of such a cluster."""
+    named = {f"t{number}": partitions for number in range(topics)}
+    with EmbeddedCluster(version="0.8.2", brokers=2, topics=named) as cluster:
+        async with sampling(cluster.bootstrap_servers) as sampler:
+            history = ClusterHistory()
+            with Work() as work:
+                sample = await sampler.sample()
+                await run_in_steps(history.add_in_steps(1.0, sample))
+    assert sum(len(topic.partitions) for topic in sample.topics.values()) == topics * partitions
+    return work.longest
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(3000, 1), (30, 100)])
+async def test_longest_step_does_not_grow_with_the_cluster(topics: int, partitions: int) -> None:
+    """The time of a step isn't measured, but the calls of functions in it."""
+    usual = await longest_step(600, 1)
+    assert await longest_step(topics, partitions) < 2 * usual
 
 
 # --- embedded -------------------------------------------------------------------------------------

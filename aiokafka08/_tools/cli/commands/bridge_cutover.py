@@ -29,10 +29,11 @@ ROLLBACK_FIELDS: Final = {
     "before": "what it had committed at the source; -1: nothing",
     "source_offset": "the offset of the same message at the source; null: unknown",
     "outcome": (
-        'either "move", "same", "behind" (the source is further), "unknown" (nothing was copied) '
-        'or "refused" (the group has members)'
+        'either "move", "same", "behind" (the source is further), "beyond" (the group has read '
+        'messages that only the target has), "unknown" (nothing was copied) or "refused" (the '
+        "group has members)"
     ),
-    "reason": "why it isn't moved; whether the group has read what only the target has",
+    "reason": "why it isn't moved; whether the group has read beyond the copy",
 }
 
 READY: Final = 0
@@ -95,6 +96,11 @@ def plan(file: Path, scan: bool, quiet_s: float, format: str | None) -> int:
 @click.option("--rollback", is_flag=True, help="Commit the groups' positions at the source.")
 @click.option("--dry-run", is_flag=True, help="With --rollback: only show what it would commit.")
 @click.option("--rewind", is_flag=True, help="With --rollback: move offsets back, too.")
+@click.option(
+    "--beyond-copy",
+    is_flag=True,
+    help="With --rollback: also move groups that have read messages that only the target has.",
+)
 @click.option("--no-verify", is_flag=True, help="Don't compare both sides before.")
 @click.option(
     "--timeout",
@@ -111,6 +117,7 @@ def cutover(
     rollback: bool,
     dry_run: bool,
     rewind: bool,
+    beyond_copy: bool,
     no_verify: bool,
     timeout_s: float,
     quiet_s: float,
@@ -130,11 +137,11 @@ def cutover(
 
     if execute and rollback:
         raise click.UsageError("--execute and --rollback exclude each other")
-    if (dry_run or rewind) and not rollback:
-        raise click.UsageError("--dry-run and --rewind need --rollback")
+    if (dry_run or rewind or beyond_copy) and not rollback:
+        raise click.UsageError("--dry-run, --rewind and --beyond-copy need --rollback")
     config = read_config(file)
     if rollback:
-        return _roll_back(config, dry_run, rewind, format)
+        return _roll_back(config, dry_run, rewind, beyond_copy, format)
     if not execute:
         return _show(run(plan_steps(config, file_offsets(config), quiet_s=quiet_s)), format)
     return run(_execute(config, no_verify, timeout_s, quiet_s, format))
@@ -164,18 +171,26 @@ async def _execute(
     return READY if is_ready else NOT_READY
 
 
-def _roll_back(config: BridgeConfig, dry_run: bool, rewind: bool, format: str | None) -> int:
+def _roll_back(
+    config: BridgeConfig, dry_run: bool, rewind: bool, beyond_copy: bool, format: str | None
+) -> int:
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.groups.rollback import roll_back
-    from aiokafka08.bridge.wording import committed_text
+    from aiokafka08.bridge.wording import committed_text, counted
 
-    moves = run(roll_back(config, execute=not dry_run, rewind=rewind))
+    moves = run(roll_back(config, execute=not dry_run, rewind=rewind, beyond_copy=beyond_copy))
     rows = (_rollback_row(move) for move in moves)
     write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
     outcomes = [move.outcome for move in moves]
+    if beyond := outcomes.count("beyond"):
+        note(
+            f"{counted(beyond, 'offset')} not moved: the groups have read messages that only the "
+            "target has. Copy these to the source first, or give --beyond-copy: then the groups go "
+            "on at the end of what the source has"
+        )
     if dry_run:
         note("nothing changed; leave out --dry-run to commit")
     else:

@@ -65,7 +65,8 @@ def doctor(
     """Find what is wrong with a cluster, or soon will be. Read-only.
 
     The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
-    at. --format json prints {"healthy": ..., "findings": [...]}.
+    at. What a missing broker causes is one paragraph for people, and a row each otherwise.
+    --format json prints {"healthy": ..., "findings": [...]}, each with its cause or null.
     """
     from aiokafka08._tools.cli import terminal
     from aiokafka08._tools.cli.connection import run
@@ -89,7 +90,8 @@ def doctor(
     healthy, rows = is_healthy(findings), [finding.as_row() for finding in findings]
     format = format or default_format()
     if format == "json":
-        write_json({"healthy": healthy, "findings": rows})
+        causes = [{**row, "cause": one.cause} for row, one in zip(rows, findings, strict=True)]
+        write_json({"healthy": healthy, "findings": causes})
     elif format == "table":
         paint = terminal.painter(sys.stdout)
         styles = {"critical": "bad", "warning": "warning", "note": "dim"}

@@ -201,6 +201,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
     """Listen, and refresh until the task is cancelled."""
     import asyncio
 
+    from aiokafka08._core.garbage import rare_full_collections
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint
 
     try:
@@ -219,7 +220,8 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
         note(f"metrics at {endpoint.url}")
         # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
         sys.setswitchinterval(SWITCH_S)
-        await refresher.run()
+        with rare_full_collections():
+            await refresher.run()
     finally:
         await asyncio.to_thread(endpoint.close)
 

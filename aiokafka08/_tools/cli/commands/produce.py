@@ -103,8 +103,8 @@ def produce(
     A message that isn't acknowledged (with acks=0: written) within -X delivery.timeout.ms (default:
     120000; --timeout doesn't change it) ends the command with exit code 1.
 
-    Under load, plain message sets grow to 1,000,000 bytes. Readers read smaller ones faster, which
-    -X batch.size=16384 or a codec makes.
+    Plain message sets have 16 KiB, and grow as far as the link needs while one before them is in
+    flight. -X batch.size=BYTES sets another size; larger plain sets are slower to read.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run

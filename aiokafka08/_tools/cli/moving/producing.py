@@ -52,11 +52,6 @@ _log: Final = logging.getLogger("aiokafka08.producer")
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
-_SET_BYTES: Final = 1_000_000
-"""Size to which a message set grows while the one before it is in flight, as kcat's.
-
-Part of the time that a broker takes for a request doesn't depend on its size. That limits the rate
-of a partition."""
 _MAX_REQUEST_BYTES: Final = 1048576
 _MOST_PENDING: Final = 256
 """Calls of `send_many` whose deliveries aren't awaited yet."""
@@ -189,14 +184,12 @@ async def produce(
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
     """Return the producer's arguments: those of the settings, and defaults for a stream of input.
 
-    A compressed set keeps the producer's own size. With acks=0 so does a plain one: if a broker
-    refuses a set as too large, the producer doesn't learn of it and can't split the set.
+    Message sets have the producer's own size. Larger plain ones aren't sent faster, and each reader
+    would cost the broker twice the CPU time (docs/performance.md).
     """
     arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
     if job.compression is not None:
         arguments["compression_type"] = None if job.compression == "none" else job.compression
-    if arguments.get("compression_type") is None and arguments.get("acks") != 0:
-        arguments.setdefault("max_batch_size", _SET_BYTES)
     return arguments
 
 

@@ -13,20 +13,18 @@ from aiokafka08._tools.cli.settings import Settings
 @pytest.mark.parametrize(
     ("given", "compression", "size"),
     [
-        ({}, None, 1_000_000),
-        ({"acks": 1}, "none", 1_000_000),
-        ({"compression_type": "gzip"}, "none", 1_000_000),
-        ({"max_batch_size": 16384}, None, 16384),
-        ({"max_batch_size": 16384}, "snappy", 16384),
-        ({"acks": 0}, None, None),
-        ({"compression_type": "gzip"}, None, None),
-        ({}, "snappy", None),
+        ({}, None, None),
+        ({"acks": 0}, "none", None),
+        ({"compression_type": "gzip"}, "none", None),
+        ({"max_batch_size": 1_000_000}, None, 1_000_000),
+        ({"max_batch_size": 1_000_000}, "snappy", 1_000_000),
     ],
     ids=str,
 )
-def test_plain_sets_are_large_unless_asked_otherwise(
+def test_sets_have_the_producers_size_unless_asked_otherwise(
     given: dict[str, Any], compression: str | None, size: int | None
 ) -> None:
+    """Larger plain sets are slow to read: the doctor calls topics that have them unhealthy."""
     settings = Settings({}, given, {}, None, None, ())
     arguments = producer_arguments(settings, ProduceJob(topic="t", compression=compression))
     assert arguments.get("max_batch_size") == size

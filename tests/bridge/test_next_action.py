@@ -1,0 +1,85 @@
+"""What `bridge plan` says is to be done next."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08.bridge.cutover.readiness import Step, after_cutover, is_done, next_action
+
+NAMES = ("topics", "messages", "producers", "copy", "verification", "consumers", "groups")
+CARRIED = ("consumers", "groups")
+
+
+def steps(**changed: Step) -> list[Step]:
+    """Return steps that are all ready, but for the given ones."""
+    return [changed.get(name) or Step(name, True, "") for name in NAMES]
+
+
+def no(
+    name: str,
+    *,
+    is_missing: bool = False,
+    is_wrong: bool = False,
+    is_carried: bool = False,
+    is_advancing: bool = False,
+) -> Step:
+    text = f"what {name} lacks"
+    return Step(name, False, text, is_missing, is_wrong, is_carried, is_advancing)
+
+
+def yes(name: str) -> Step:
+    return Step(name, True, "", is_carried=True)
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ([], "stop producers and consumers, then 'bridge cutover --execute'"),
+        ([no("topics", is_missing=True)], "start 'bridge run', which creates the topics"),
+        ([no("topics", is_missing=True), no("copy")], "start 'bridge run', which creates the"),
+        ([no("topics", is_missing=True), no("messages")], "mend what the step 'messages' names"),
+        (
+            [no("topics", is_missing=True), no("consumers", is_wrong=True)],
+            "mend [groups]: see the step 'consumers'",
+        ),
+        ([no("topics"), no("copy")], "mend what the step 'topics' names"),
+        ([no("copy")], "start 'bridge run', and let it reach the end"),
+        ([no("copy", is_advancing=True)], "let 'bridge run' reach the end; then 'bridge verify'"),
+        ([no("copy", is_advancing=True), no("messages")], "mend what the step 'messages' names"),
+    ],
+)
+def test_next_action_is_the_first_that_is_needed(left: list[Step], expected: str) -> None:
+    assert next_action(steps(**{step.step: step for step in left})).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [yes("consumers"), yes("groups")],
+        [no("consumers", is_carried=True), no("groups", is_carried=True)],
+        [no("verification"), no("consumers", is_carried=True), yes("groups")],
+        [no("verification"), yes("consumers"), no("groups", is_carried=True)],
+    ],
+    ids=["stopped", "working", "not verified", "went on"],
+)
+def test_plan_behind_the_cutover_does_not_ask_for_it_again(changed: list[Step]) -> None:
+    seen = steps(**{step.step: step for step in changed})
+    assert next_action(seen).startswith("nothing to do but to start the consumers")
+    shown = after_cutover(seen)
+    assert all(step.is_ready for step in shown if step.step in CARRIED)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [yes("groups"), no("consumers")],  # members at the source
+        [yes("groups"), yes("consumers"), no("copy")],
+        [yes("groups"), yes("consumers"), no("producers")],
+        [yes("groups"), yes("consumers"), no("verification")],  # 'bridge run' carries them
+    ],
+    ids=["consumers", "copy", "producers", "verification"],
+)
+def test_groups_that_the_bridge_carries_are_no_cutover(changed: list[Step]) -> None:
+    seen = steps(**{step.step: step for step in changed})
+    assert not is_done(seen)
+    assert after_cutover(seen) == seen
