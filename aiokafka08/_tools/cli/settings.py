@@ -40,7 +40,9 @@ from aiokafka08._tools.cli import property_names
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 
 ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
-_OTHER_VARIABLES: Final = frozenset({"CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"})
+_OTHER_VARIABLES: Final = frozenset(
+    {"CACHE", "CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"}
+)
 """Variables with this prefix that aren't properties."""
 
 _CLIENT_ID: Final = "aiokafka08-cli"
