@@ -17,6 +17,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -191,8 +192,17 @@ def connection_options(function: Function) -> Function:
         **others: Any,
     ) -> Any:
         log_to_stderr(log_level)
-        flags = flag_source(bootstrap, zookeeper, properties, timeout)
-        merged = settings([*file_sources(config, profile), environment_source(os.environ), flags])
+        source = flag_source(bootstrap, zookeeper, properties, timeout)
+        merged = settings([*file_sources(config, profile), environment_source(os.environ), source])
+        given = [
+            ("-b", bootstrap),
+            ("--zookeeper", zookeeper),
+            *(("-X", text) for text in properties),
+            ("-F", config),
+            ("--profile", profile),
+        ]
+        flags = [word for name, text in given if text is not None for word in (name, text)]
+        merged = replace(merged, flags=tuple(flags))
         import logging
 
         logger = logging.getLogger("aiokafka08.cli")

@@ -10,7 +10,7 @@ members, or a part of the plan isn't possible. A plan that would be refused is r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka08._tools.cli.connection import admin_client
@@ -142,8 +142,18 @@ async def plan_and_move(
     rows: list[Row],
     *,
     to_nearest: bool = True,
+    save: Callable[[Sequence[GroupOffset]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
     """Return the plan, and add its rows; with `execute` those of each group once it is moved.
+
+    Args:
+        settings: the cluster.
+        moves: what each partition gets.
+        execute: False changes nothing.
+        rows: gets the rows.
+        to_nearest: True moves an offset outside the log to the nearest one inside (default True).
+        save: called before the first commit, with what is committed now for the partitions of the
+            plan (default: nothing).
 
     Raises:
         OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
@@ -159,6 +169,8 @@ async def plan_and_move(
             await _refuse_outside(admin, plan)
         for group, _ in plan:
             await admin.check_group_change(group)
+        if execute:
+            save(await _committed(admin, plan))
         for group, planned in plan:
             if execute:
                 await _commit(admin, group, planned)
@@ -174,6 +186,24 @@ async def plan_and_move(
                 for offset in planned
             ]
     return plan
+
+
+async def _committed(
+    admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
+) -> list[GroupOffset]:
+    """Return what is committed for the partitions of the plan."""
+    offsets = []
+    stored = await admin.list_stored_offsets([group for group, _ in plan])
+    for (group, planned), found in zip(plan, stored, strict=True):
+        if found.error is not None:
+            raise found.error
+        tps = [TopicPartition(offset.topic, offset.partition) for offset in planned]
+        offsets += [
+            GroupOffset(group.group, group.store, *tp, *found.offsets[tp])
+            for tp in tps
+            if tp in found.offsets
+        ]
+    return offsets
 
 
 async def _refuse_outside(

@@ -53,6 +53,7 @@ def folder_of_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let tests have profiles of their own; `tests/conftest.py` hides those of the user."""
     monkeypatch.delenv("AIOKAFKA08_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

@@ -95,6 +95,7 @@ def produce(
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.moving.benchmark import measure_produce
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
 
     row = run(
@@ -108,6 +109,7 @@ def produce(
         )
     )
     write_rows([row], THROUGHPUT_FIELDS, format)
+    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")
 
 
 @command(
@@ -160,7 +162,9 @@ def latency(
     """Send messages to TOPIC one after the other, and read each of them."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.moving.benchmark import measure_latency
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
 
     rows = run(measure_latency(settings, topic, messages=messages, size=size, partition=partition))
     write_rows(rows, LATENCY_FIELDS, format)
+    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")

@@ -190,7 +190,18 @@ def consume(
         headers=settings.headers == "embedded",
     )
     encoder = record_encoder(options)
-    run(
-        read(settings, job, lambda broker_of: encoder, open_stdout(), note=note),
-        end_with_stdout=True,
-    )
+    reading = read(settings, job, lambda broker_of: encoder, open_stdout(), note=note)
+    try:
+        run(reading, end_with_stdout=True)
+    except KeyboardInterrupt:
+        _note_commits(settings, group)
+        raise
+    _note_commits(settings, group)
+
+
+def _note_commits(settings: Settings, group: str | None) -> None:
+    """Say on stderr that a group was moved: the only change that reading makes."""
+    from aiokafka08._tools.cli.notes import note
+
+    if group is not None:
+        note(f"group {group!r} has committed what was written, {settings.cluster}")

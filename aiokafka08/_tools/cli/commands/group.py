@@ -369,10 +369,13 @@ def delete(
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("group delete needs --yes where nobody can be asked")
-        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+        question = f"Delete {', '.join(groups)} with all offsets, on {settings.cluster}?"
+        click.confirm(question, abort=True, err=True)
     with rows_so_far(DELETION_FIELDS, format) as rows:
         run(_delete(settings, groups, store, rows))
         missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    if rows:
+        note(f"{len(rows)} group{'s' * (len(rows) != 1)} deleted, on {settings.cluster}")
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
     return _note_missing(missing)

@@ -96,7 +96,8 @@ def produce(
 
     Each is sent as soon as it is complete. Delimiters may have several bytes, and the escapes
     \\n \\r \\t \\xNN. A message counts as sent when all in-sync replicas have it (-X acks=1: the
-    leader). Ctrl-C sends what was read, and prints how many messages were acknowledged.
+    leader). The end, or Ctrl-C after what was read is sent, prints on stderr how many
+    messages were acknowledged, and where.
     With -X acks=0 a message counts as sent when it is written to the connection. If a broker then
     closes the connection, a note says how many messages may be lost, and the exit code is 0.
 
@@ -137,4 +138,7 @@ def produce(
         keep_timestamp=keep_timestamp,
         max_bytes=max_message_bytes(settings),
     )
-    run(send(settings, job, files, options, tee=tee, note=note), end_with_stdout=tee)
+    counts = run(send(settings, job, files, options, tee=tee, note=note), end_with_stdout=tee)
+    number = counts.acknowledged
+    were = "message was" if number == 1 else "messages were"
+    note(f"{number} {were} {counts.done}: topic {topic!r}, {settings.cluster}")

@@ -75,12 +75,27 @@ def create(
     """Create a topic, and wait for its leaders."""
     from aiokafka08.admin import NewTopic
 
+    values = name_value("--set", configs)
     if assignment is None:
-        new = NewTopic(name, partitions, replicas, topic_configs=name_value("--set", configs))
+        new = NewTopic(name, partitions, replicas, topic_configs=values)
     else:
         placed = _assignment(assignment)
-        new = NewTopic(name, -1, -1, placed, topic_configs=name_value("--set", configs))
-    _change(settings, lambda admin: admin.create_topics([new], validate_only=dry_run))
+        new = NewTopic(name, -1, -1, placed, topic_configs=values)
+        partitions, replicas = len(placed), len(placed[0])
+    created = ", ".join(
+        [
+            f"{partitions} partition{'s' * (partitions != 1)}",
+            f"{replicas} replica{'s' * (replicas != 1)} of each",
+            *(f"{key}={value}" for key, value in values.items()),
+        ]
+    )
+    _change(
+        settings,
+        lambda admin: admin.create_topics([new], validate_only=dry_run),
+        "can be created" if dry_run else "was created",
+        f" with {created}",
+        dry_run=dry_run,
+    )
 
 
 def _assignment(text: str) -> dict[int, list[int]]:
@@ -119,7 +134,13 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
     from aiokafka08.admin import NewPartitions
 
     change = {name: NewPartitions(partitions)}
-    _change(settings, lambda admin: admin.create_partitions(change, validate_only=dry_run))
+    _change(
+        settings,
+        lambda admin: admin.create_partitions(change, validate_only=dry_run),
+        "can be grown" if dry_run else "was grown",
+        f" to {partitions} partitions",
+        dry_run=dry_run,
+    )
 
 
 CONFIG_FIELDS: Final = {
@@ -167,6 +188,7 @@ def config(
     Brokers apply a change at once.
     """
     from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
 
     changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
@@ -182,6 +204,12 @@ def config(
         {"topic": name, "name": key, "value": to} for key, to in overrides
     ]
     write_rows(rows, CONFIG_FIELDS, format)
+    if changes:
+        done = [
+            f"{key} was removed" if value is None else f"{key}={value} was set"
+            for key, value in changes.items()
+        ]
+        note(f"topic {name!r}: {', '.join(done)}, on {settings.cluster}")
 
 
 @command(
@@ -207,21 +235,45 @@ def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("topic delete needs --yes where nobody can be asked")
-        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
-    _change(settings, lambda admin: admin.delete_topics(list(names)))
+        question = f"Delete {', '.join(names)} with all messages, on {settings.cluster}?"
+        click.confirm(question, abort=True, err=True)
+    _change(settings, lambda admin: admin.delete_topics(list(names)), "was deleted")
 
 
 def _change(
-    settings: Settings, call: Callable[[AIOKafkaAdminClient], Awaitable[TopicErrors]]
+    settings: Settings,
+    call: Callable[[AIOKafkaAdminClient], Awaitable[TopicErrors]],
+    done: str,
+    result: str = "",
+    *,
+    dry_run: bool = False,
 ) -> None:
-    """Call the admin client; raise the first error of a topic."""
+    """Call the admin client, and say on stderr what was done; raise the first error of a topic.
+
+    Args:
+        settings: the cluster.
+        call: returns the error of each topic.
+        done: says what became of a topic, such as "was deleted".
+        result: what is known of the topic then (default "").
+        dry_run: True if nothing was changed (default False).
+    """
     from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08.errors import error_class
 
     async def work() -> TopicErrors:
         async with admin_client(settings) as admin:
             return await call(admin)
 
+    errors = []
     for name, code, text in run(work()).topic_errors:
         if code:
-            raise error_class(code)(text or f"topic {name!r}: {error_class(code).description}")
+            kind = error_class(code)
+            errors.append(kind(text or f"topic {name!r}: {kind.description}"))
+            continue
+        nothing = ". Nothing was changed" if dry_run else ""
+        note(f"topic {name!r} {done}{result}, on {settings.cluster}{nothing}")
+    for error in errors[1:]:
+        note(error.text)
+    if errors:
+        raise errors[0]

@@ -119,7 +119,7 @@ async def produce(
     *,
     tee: bool = False,
     note: Note,
-) -> None:
+) -> ProduceCounts:
     """Send the messages of files, or of stdin, and wait until all are acknowledged.
 
     Args:
@@ -184,6 +184,7 @@ async def produce(
                     f"acks=0: a broker closed the connection after {unknown} messages, which may "
                     "be stored or lost; use acks=1 or acks=all to know"
                 )
+    return counts
 
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
