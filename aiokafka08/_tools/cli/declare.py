@@ -13,8 +13,10 @@ cluster is `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the g
 
 from __future__ import annotations
 
+import codecs
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.output import FORMATS
 from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
 from aiokafka08.errors import IllegalArgumentError
@@ -86,7 +89,53 @@ class DeclaredCommand(NamedStdout):
                     formatter.write(f"{indent}  {example.command}\n")
 
 
-class CommandGroup(NamedStdout, click.Group):
+class CommandsGroup(NamedStdout, click.Group):
+    """A group of commands that says what was meant by a wrong name, or an option too early."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the command's name."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            command = self._command_behind(ctx, words)
+            if command is None:
+                raise
+            text = f"the option {error.option_name} belongs behind the command: {command}"
+            raise click.UsageError(text, ctx) from None
+
+    def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
+        """Return the command line with the options behind the command; None if that is wrong."""
+        named: list[str] = []
+        group: click.Command | None = self
+        at = start = next(
+            (index for index, word in enumerate(words) if word in self.list_commands(ctx)),
+            len(words),
+        )
+        while isinstance(group, click.Group) and at < len(words):
+            group = group.get_command(ctx, words[at])
+            named.append(words[at])
+            at += 1
+        if group is None or isinstance(group, click.Group):
+            return None
+        options = {name for one in group.params for name in (*one.opts, *one.secondary_opts)}
+        given = {word.partition("=")[0] for word in words[:start] if word.startswith("-")}
+        if not given <= options:
+            return None
+        return shlex.join([*ctx.command_path.split(), *named, *words[:start], *words[at:]])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            similar = did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {name!r}{similar}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class CommandGroup(CommandsGroup):
     """A group of commands, such as `topic`, whose help shows them in the order of the source."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -303,6 +352,9 @@ def _read(path: str) -> str:
         raise IllegalArgumentError(
             f"configuration file {path}: {error.strerror or error}; expected a readable file"
         ) from None
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise IllegalArgumentError(f"configuration file {path}: UTF-16; expected UTF-8: convert it")
+    data = data.removeprefix(codecs.BOM_UTF8)  # some editors write it
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.connection import admin_client
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.cli.similar_names import similar_groups
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,
@@ -68,7 +70,8 @@ class TargetMoves:
         for topic, partitions in self._topics.items():
             topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
             if not topic_partitions:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+                similar = did_you_mean(topic, sorted({tp.topic for tp in existing}))
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist{similar}")
             named += [
                 TopicPartition(topic, number) for number in sorted(partitions)
             ] or topic_partitions
@@ -130,7 +133,7 @@ async def _where_it_is(
     if not places:
         raise GroupIdNotFound(
             f"group {group!r} has no committed offsets. To commit its first ones, name the place "
-            "with --store"
+            f"with --store{await similar_groups(admin, [group])}"
         )
     return places
 

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from aiokafka08._core.names import visible
+
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
 
 Row = Mapping[str, Any]
@@ -140,13 +142,7 @@ def tsv_value(value: object) -> str:
 
 def table_value(value: object) -> str:
     """Return a value as a table shows it: "-" for null, escapes for what isn't printable."""
-    text = "-" if value is None else _plain(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    return "-" if value is None else visible(_plain(value))
 
 
 def _plain(value: object) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import aiokafka08
-from aiokafka08._tools.cli.declare import NamedStdout
+from aiokafka08._tools.cli.declare import CommandsGroup
 
 PROGRAM: Final = "aiokafka08"
 COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
@@ -71,7 +71,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
 }
 
 
-class RootCommand(NamedStdout, click.Group):
+class RootCommand(CommandsGroup):
     """A click group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -152,8 +152,8 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
 
     with rows_so_far(MEMBER_FIELDS, format) as rows:
         run(_describe(settings, groups, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
-    return _note_missing(missing)
+        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
+    return _note_missing(settings, missing)
 
 
 async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
@@ -255,13 +255,15 @@ def lag(
     if bool(groups) == all_groups:
         raise click.UsageError("group lag: name groups, or give --all")
     rows = run(_lag(settings, groups))
-    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
     without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
     wanted = [row for row in rows if not topics or row["topic"] in topics]
     if without_offsets and not wanted:
+        from aiokafka08._core.names import did_you_mean
         from aiokafka08.errors import UnknownTopicOrPartitionError
 
-        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
+        similar = did_you_mean(without_offsets[0], sorted({row["topic"] for row in rows}))
+        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets) + similar)
     write_rows(wanted, LAG_FIELDS, format)
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
@@ -276,7 +278,7 @@ def lag(
         )
     if without_offsets:
         note(_no_offsets_text(without_offsets))
-    return _note_missing(missing) or int(bool(without_offsets))
+    return _note_missing(settings, missing) or int(bool(without_offsets))
 
 
 def _is_beyond(row: Mapping[str, Any]) -> bool:
@@ -295,7 +297,7 @@ def _no_offsets_text(topics: Sequence[str]) -> str:
     return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
 
 
-def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
+def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection[str]) -> list[str]:
     """Return the groups that aren't known.
 
     Raises:
@@ -305,18 +307,32 @@ def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
     if missing and not known:
         from aiokafka08.errors import GroupIdNotFound
 
-        raise GroupIdNotFound(_missing_text(missing))
+        raise GroupIdNotFound(_missing_text(missing) + _similar(settings, missing))
     return missing
 
 
-def _note_missing(missing: Collection[str]) -> int:
+def _note_missing(settings: Settings, missing: Sequence[str]) -> int:
     """Print a line about groups that aren't known, and return the exit code."""
     if not missing:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(missing))
+    note(_missing_text(missing) + _similar(settings, missing))
     return 1
+
+
+def _similar(settings: Settings, missing: Sequence[str]) -> str:
+    from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.similar_names import similar_groups
+
+    async def work() -> str:
+        async with admin_client(settings) as admin:
+            return await similar_groups(admin, missing)
+
+    try:
+        return run(work())
+    except KafkaError:
+        return ""  # the error without it says enough
 
 
 def _missing_text(missing: Collection[str]) -> str:
@@ -373,12 +389,12 @@ def delete(
         click.confirm(question, abort=True, err=True)
     with rows_so_far(DELETION_FIELDS, format) as rows:
         run(_delete(settings, groups, store, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
+        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
     if rows:
         note(f"{len(rows)} group{'s' * (len(rows) != 1)} deleted, on {settings.cluster}")
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
-    return _note_missing(missing)
+    return _note_missing(settings, missing)
 
 
 async def _delete(

@@ -203,10 +203,6 @@ def export(
     if bool(groups) == all_groups:
         raise click.UsageError("group export: name groups, or give --all")
     offsets = run(_export(settings, groups, store))
-    if not offsets and groups:
-        from aiokafka08.errors import GroupIdNotFound
-
-        raise GroupIdNotFound(f"{', '.join(map(repr, groups))}: no committed offsets")
     if file_format in ("zookeeper", "csv"):
         _refuse_two_stores(offsets)
     write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
@@ -226,14 +222,22 @@ async def _export(
         stored = await admin.list_stored_offsets(
             [group for group in sorted(wanted) if store in (None, group.store)]
         )
-    offsets = []
-    for group in stored:
-        if group.error is not None:
-            raise group.error
-        offsets += [
-            GroupOffset(group.group, group.store, *tp, *committed)
-            for tp, committed in sorted(group.offsets.items())
-        ]
+        offsets = []
+        for group in stored:
+            if group.error is not None:
+                raise group.error
+            offsets += [
+                GroupOffset(group.group, group.store, *tp, *committed)
+                for tp, committed in sorted(group.offsets.items())
+            ]
+        if groups and not offsets:
+            from aiokafka08._tools.cli.similar_names import similar_groups
+            from aiokafka08.errors import GroupIdNotFound
+
+            raise GroupIdNotFound(
+                f"{', '.join(map(repr, groups))}: no committed offsets"
+                f"{await similar_groups(admin, groups)}"
+            )
     return offsets
 
 

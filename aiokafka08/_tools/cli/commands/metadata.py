@@ -142,7 +142,10 @@ async def describe_topics(
         if topic["error_code"] == UnknownTopicOrPartitionError.errno and topic["topic"] in topics
     ]
     if missing:
-        raise UnknownTopicOrPartitionError(_no_topic(missing))
+        from aiokafka08._core.names import did_you_mean
+
+        similar = did_you_mean(missing[0], await admin.list_topics())
+        raise UnknownTopicOrPartitionError(f"{_no_topic(missing)}{similar}")
     return sorted(described, key=lambda topic: topic["topic"])
 
 

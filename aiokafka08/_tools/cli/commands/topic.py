@@ -190,11 +190,12 @@ def config(
     from aiokafka08._tools.cli.connection import admin_client, run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.similar_names import naming_similar_topics
 
     changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
 
     async def work() -> Mapping[str, str]:
-        async with admin_client(settings) as admin:
+        async with admin_client(settings) as admin, naming_similar_topics(admin, [name]):
             if changes:
                 return await admin.alter_topic_overrides(name, changes)
             return (await admin.list_topic_overrides([name]))[name]
@@ -261,15 +262,18 @@ def _change(
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.errors import error_class
 
-    async def work() -> TopicErrors:
+    async def work() -> list[tuple[str, int, str]]:
         async with admin_client(settings) as admin:
-            return await call(admin)
+            results = await call(admin)
+            return [
+                (name, code, await _error_text(admin, name, code, text) if code else "")
+                for name, code, text in results.topic_errors
+            ]
 
     errors = []
-    for name, code, text in run(work()).topic_errors:
+    for name, code, text in run(work()):
         if code:
-            kind = error_class(code)
-            errors.append(kind(text or f"topic {name!r}: {kind.description}"))
+            errors.append(error_class(code)(text))
             continue
         nothing = ". Nothing was changed" if dry_run else ""
         note(f"topic {name!r} {done}{result}, on {settings.cluster}{nothing}")
@@ -277,3 +281,13 @@ def _change(
         note(error.text)
     if errors:
         raise errors[0]
+
+
+async def _error_text(admin: AIOKafkaAdminClient, name: str, code: int, text: str | None) -> str:
+    from aiokafka08._tools.cli.similar_names import similar_topics
+    from aiokafka08.errors import UnknownTopicOrPartitionError, error_class
+
+    text = text or f"topic {name!r}: {error_class(code).description}"
+    if code == UnknownTopicOrPartitionError.errno:
+        text += await similar_topics(admin, [name])
+    return text
