@@ -26,8 +26,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from aiokafka08._core.names import did_you_mean
+from aiokafka08._tools.cli.completing import profile_names
 from aiokafka08._tools.cli.output import FORMATS
-from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
+from aiokafka08._tools.cli.settings import (
+    Settings,
+    Source,
+    environment_source,
+    flag_source,
+    settings,
+)
 from aiokafka08.errors import IllegalArgumentError
 
 Function = Callable[..., Any]
@@ -205,7 +212,12 @@ _CONNECTION_OPTIONS: Final = (
         metavar="FILE",
         help="Properties: a .conf of kcat, a .properties of Java, or a .toml of profiles.",
     ),
-    click.option("--profile", metavar="NAME", help="A profile of the .toml file."),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=profile_names,
+        help="A profile of the .toml file.",
+    ),
     click.option(
         "--timeout",
         type=float,
@@ -241,17 +253,14 @@ def connection_options(function: Function) -> Function:
         **others: Any,
     ) -> Any:
         log_to_stderr(log_level)
-        source = flag_source(bootstrap, zookeeper, properties, timeout)
-        merged = settings([*file_sources(config, profile), environment_source(os.environ), source])
-        given = [
-            ("-b", bootstrap),
-            ("--zookeeper", zookeeper),
-            *(("-X", text) for text in properties),
-            ("-F", config),
-            ("--profile", profile),
-        ]
-        flags = [word for name, text in given if text is not None for word in (name, text)]
-        merged = replace(merged, flags=tuple(flags))
+        given = {
+            "bootstrap": bootstrap,
+            "zookeeper": zookeeper,
+            "properties": properties,
+            "config": config,
+            "profile": profile,
+        }
+        merged = merged_settings(given, timeout)
         import logging
 
         logger = logging.getLogger("aiokafka08.cli")
@@ -262,6 +271,44 @@ def connection_options(function: Function) -> Function:
     for option in reversed(_CONNECTION_OPTIONS):
         with_settings = option(with_settings)
     return with_settings
+
+
+def merged_settings(
+    given: Mapping[str, Any],
+    timeout_s: float | None = None,
+    *,
+    start_timeout_s: float | None = None,
+) -> Settings:
+    """Merge the values of the connection options with environment, profile and file.
+
+    Args:
+        given: the values by the names of the parameters: `bootstrap`, `zookeeper`, `properties`,
+            `config`, `profile`.
+        timeout_s: the value of `--timeout` (default None).
+        start_timeout_s: how long to wait for the first broker, whatever the settings say
+            (default None: as they say).
+
+    Raises:
+        IllegalArgumentError: an option, a variable or a file is wrong.
+    """
+    bootstrap, zookeeper = given.get("bootstrap"), given.get("zookeeper")
+    properties, config = given.get("properties") or (), given.get("config")
+    flags = [
+        ("-b", bootstrap),
+        ("--zookeeper", zookeeper),
+        *(("-X", text) for text in properties),
+        ("-F", config),
+        ("--profile", given.get("profile")),
+    ]
+    sources = [
+        *file_sources(config, given.get("profile")),
+        environment_source(os.environ),
+        flag_source(bootstrap, zookeeper, properties, timeout_s),
+    ]
+    if start_timeout_s is not None:
+        sources.append(Source("default", {"start.timeout.ms": str(round(start_timeout_s * 1000))}))
+    words = [word for name, text in flags if text is not None for word in (name, text)]
+    return replace(settings(sources), flags=tuple(words))
 
 
 def name_value(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -321,20 +368,18 @@ def file_sources(config: str | None, profile: str | None) -> list[Source]:
     config = config or os.environ.get("AIOKAFKA08_CONFIG")
     profile = profile or os.environ.get("AIOKAFKA08_PROFILE")
     sources: list[Source] = []
-    profiles = profiles_path()
-    if config is not None and config.endswith(".toml"):
-        profiles = Path(config)
-    elif config is not None:
+    profiles = profiles_file(config)
+    if config is not None and not config.endswith(".toml"):
         parse = (
             property_files.parse_java
             if config.endswith(".properties")
             else property_files.parse_conf
         )
-        sources.append(parse(_read(config), config))
+        sources.append(parse(read_text(config), config))
         if profile is None:
             return sources
     if profile is not None or config is not None or profiles.is_file():
-        text = _read(str(profiles))
+        text = read_text(str(profiles))
         sources.append(property_files.parse_profile(text, str(profiles), profile))
     return sources
 
@@ -345,7 +390,18 @@ def profiles_path() -> Path:
     return Path(folder, "aiokafka08", "config.toml")
 
 
-def _read(path: str) -> str:
+def profiles_file(config: str | None) -> Path:
+    """Return the file with the profiles: the one of `--config` or its variable, or the user's."""
+    config = config or os.environ.get("AIOKAFKA08_CONFIG")
+    return Path(config) if config is not None and config.endswith(".toml") else profiles_path()
+
+
+def read_text(path: str) -> str:
+    """Return the text of a configuration file, without a byte order mark.
+
+    Raises:
+        IllegalArgumentError: the file can't be read, or is UTF-16.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -43,9 +43,14 @@ def run_process() -> NoReturn:
     After a signal it doesn't wait for threads that are still busy, as Python's own end does.
     """
     code = main()
-    if code > WRONG_USAGE:
+    if code > WRONG_USAGE or is_completing():
         os._exit(code)  # main() has flushed what is left to print
     sys.exit(code)
+
+
+def is_completing() -> bool:
+    """Return True if the process answers a shell that completes a word."""
+    return "_AIOKAFKA08_COMPLETE" in os.environ
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

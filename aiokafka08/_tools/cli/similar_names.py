@@ -16,6 +16,7 @@ from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient
+    from aiokafka08.admin.group_lag import GroupStore
 
 _PATIENCE_S: Final = 3.0
 
@@ -36,18 +37,24 @@ async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
 
 async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
     """Return the same for groups, of those that the brokers and ZooKeeper list in time."""
-    found: set[str] = set()
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            for store in ("zookeeper", "kafka"):
-                try:
-                    listing = await admin.list_groups_of_store(store)  # type: ignore[arg-type]
-                except (KafkaError, OSError):
-                    continue
-                found |= {group.group for group in listing.groups}
+            return did_you_mean(names[0], sorted(await all_groups(admin)))
     except TimeoutError:
-        pass
-    return did_you_mean(names[0], sorted(found))
+        return ""
+
+
+async def all_groups(admin: AIOKafkaAdminClient) -> set[str]:
+    """Return the names of the groups in those stores that can be read."""
+    found: set[str] = set()
+    stores: tuple[GroupStore, ...] = ("zookeeper", "kafka")
+    for store in stores:
+        try:
+            listing = await admin.list_groups_of_store(store)
+        except (KafkaError, OSError):
+            continue
+        found |= {group.group for group in listing.groups}
+    return found
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -71,7 +72,7 @@ def bench() -> None:
         Example("A million messages", "aiokafka08 bench produce test -b kafka1:9092 -c 1000000")
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_message_options(1_000_000, min_size=0)
 @click.option(
     "-z",
@@ -118,7 +119,7 @@ def produce(
     fields=THROUGHPUT_FIELDS,
     examples=[Example("A whole topic", "aiokafka08 bench consume test -b kafka1:9092")],
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-c", "--messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many."
 )
@@ -144,7 +145,7 @@ def consume(
         Example("One message at a time", "aiokafka08 bench latency test -b kafka1:9092 -c 1000")
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_message_options(1000, min_size=24)
 @click.option(
     "-p",

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.main import INTERRUPTED
 from aiokafka08._tools.cli.settings import Settings
@@ -48,7 +49,7 @@ FIELDS: Final = {
         ),
     ],
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-p",
     "--partition",
@@ -89,6 +90,7 @@ FIELDS: Final = {
     "-g",
     "--group",
     metavar="NAME",
+    shell_complete=group_names,
     help="Read as a member of this group: begin at its offsets unless --from is given, and commit.",
 )
 @click.option(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from aiokafka08._tools.cli.commands.group_offsets import export, import_, reset
+from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -142,7 +143,7 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
         Example("The members of a group", "aiokafka08 group describe billing -b kafka1:9092"),
     ],
 )
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
 @connection_options
 @format_option
 def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
@@ -235,9 +236,15 @@ def _member_row(member: MemberDescription | None) -> dict[str, Any]:
         ),
     ],
 )
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.argument("groups", nargs=-1, metavar="[GROUP]...", shell_complete=group_names)
 @click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=topic_names,
+    help="Only this topic; may be repeated.",
+)
 @connection_options
 @format_option
 def lag(
@@ -358,7 +365,7 @@ for moving in (reset, export, import_):
         ),
     ],
 )
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
 @click.option(
     "--store",
     type=click.Choice(["kafka", "zookeeper"]),

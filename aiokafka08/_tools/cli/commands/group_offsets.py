@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import (
     Example,
     Function,
@@ -80,7 +81,7 @@ def _execute_options(function: Function) -> Function:
         ),
     ],
 )
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--to-earliest", is_flag=True, help="To the first message.")
 @click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
@@ -96,6 +97,7 @@ def _execute_options(function: Function) -> Function:
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P]",
+    shell_complete=topic_names,
     help="Only this topic, or partitions of it; may be repeated (default: all with an offset).",
 )
 @_store_option
@@ -173,7 +175,7 @@ def reset(
         ),
     ],
 )
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.argument("groups", nargs=-1, metavar="[GROUP]...", shell_complete=group_names)
 @click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
 @_store_option
 @click.option(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.settings import Settings
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         ),
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument(
     "files",
     metavar="[FILE]...",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -122,7 +123,7 @@ def _assignment(text: str) -> dict[int, list[int]]:
         )
     ],
 )
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.argument("partitions", type=int)
 @click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
 @connection_options
@@ -171,7 +172,7 @@ CONFIG_FIELDS: Final = {
         ),
     ],
 )
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @_set_option
 @click.option("--unset", "removed", multiple=True, metavar="NAME", help="A config to remove.")
 @connection_options
@@ -223,7 +224,7 @@ def config(
         )
     ],
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=topic_names)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @connection_options
 def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
