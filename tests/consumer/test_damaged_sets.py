@@ -15,6 +15,7 @@ from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
+from tests.conformance.contract.wire.requests import nested
 from tests.consumer.conftest import Consumer, MakeConsumer, tp
 from tests.support.waiting import until_raised
 
@@ -146,13 +147,6 @@ async def test_damage_at_the_end_of_a_wrapper_is_raised(
     assert error.next_offset == 3
     consumer.seek(tp(0), error.next_offset)
     assert await offsets_of(consumer, call) == [3]
-
-
-def nested(offset: int, count: int) -> bytes:
-    """Return a wrapper in a wrapper, as 0.9.0.1 stores it: one offset for all messages."""
-    inner = b"".join(encode_entry(number, None, b"%d" % number) for number in range(count))
-    wrapper = encode_entry(offset, None, compress(Codec.GZIP, inner), attributes=Codec.GZIP)
-    return encode_entry(offset, None, compress(Codec.GZIP, wrapper), attributes=Codec.GZIP)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -14,6 +14,7 @@ from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
+from tests.conformance.contract.wire.requests import nested
 
 EACH_LINE = [
     pytest.param(line, marks=pytest.mark.kafka_cluster(version=line, topics={"orders": 2}))
@@ -267,6 +268,20 @@ def test_group_continues_where_it_stopped(
         assert commit.offset == 4
     assert cli(*read).out == b""
     assert len(cli(*read, "--from", "1=2", "--from", "end").out.split()) == 2
+
+
+@pytest.mark.parametrize(("count", "first"), [(10, b"0"), (12, b"0"), (13, b"after")])
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+def test_group_continues_with_all_messages_of_an_offset(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str], count: int, first: bytes
+) -> None:
+    """At least once: a count may end between messages that share an offset."""
+    kafka_cluster.append("orders", 0, [b"before"] * 8)
+    kafka_cluster.append_raw("orders", 0, nested(8, 5), next_offset=9)
+    kafka_cluster.append("orders", 0, [b"after"])
+    read = ["consume", "orders", *at, "--group", "billing", "-e"]
+    assert len(cli(*read, "-c", str(count)).out.split()) == count
+    assert cli(*read).out.split()[0] == first
 
 
 # --- what is refused ------------------------------------------------------------------------------

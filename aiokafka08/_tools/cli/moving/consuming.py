@@ -286,7 +286,8 @@ class _Copied:
     """Writes records, and counts what was written.
 
     Attributes:
-        on_written: called with a partition and the offset after its last written record.
+        on_written: called with a partition and the offset in front of which all that was read is
+            written.
     """
 
     def __init__(
@@ -326,9 +327,9 @@ class _Copied:
         if isinstance(batch, Columns):
             assert self._columns_encoder is not None
             data = self._columns_encoder.encode_columns(batch)
-            await self._write(tp, data, len(batch), batch.last_offset)
+            await self._write(tp, data, len(batch), batch.last_offset, None)
             return
-        step = len(batch)
+        fetched, step = batch, len(batch)
         if self._limit is not None:
             size = sum(len(record.value or b"") for record in batch) // len(batch) + 1
             step = max(self._limit.block_bytes // size, 1)
@@ -342,11 +343,19 @@ class _Copied:
                 records, damaged = with_headers(records)
             if records:
                 data = self._encoder.encode(records)
-                await self._write(tp, data, len(records), records[-1].offset)
+                after = at + len(records)
+                following = fetched[after].offset if after < len(fetched) else None
+                await self._write(tp, data, len(records), records[-1].offset, following)
             if damaged is not None:
                 raise damaged
 
-    async def _write(self, tp: TopicPartition, data: bytes, count: int, last_offset: int) -> None:
+    async def _write(
+        self, tp: TopicPartition, data: bytes, count: int, last_offset: int, following: int | None
+    ) -> None:
+        """Write encoded records; `following` is the offset of the next one that was read, if any.
+
+        It may have the offset of the last one (docs/brokers.md 6.7), which isn't passed then.
+        """
         if self._output.is_terminal and not _is_text(data):
             raise RecordFormatError(
                 f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
@@ -354,7 +363,8 @@ class _Copied:
                 f"{self._text_options}"
             )
         await self._output.write(data)
-        self.on_written(tp, last_offset + 1)
+        next_offset = last_offset + 1
+        self.on_written(tp, next_offset if following is None else min(next_offset, following))
         self._progress.add(count)
         if self._limit is not None:
             delay_s = self._limit.delay_s(len(data), asyncio.get_running_loop().time())

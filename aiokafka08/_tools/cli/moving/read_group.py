@@ -53,6 +53,7 @@ class GroupReader(ConsumerRebalanceListener):
         self._to_seek = set(self._ranges) if seek else set[TopicPartition]()
         self._assigned: set[TopicPartition] | None = None
         self._written: dict[TopicPartition, int] = {}
+        self._read_to: dict[TopicPartition, int] = {}
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
@@ -82,6 +83,7 @@ class GroupReader(ConsumerRebalanceListener):
             missing.check(consumer)
             for tp, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
                 if self._assigned is not None and tp in self._assigned:
+                    self._read_to[tp] = await consumer.position(tp)
                     yield tp, records_before(records, self._stop(tp))
             loop = asyncio.get_running_loop()
             if loop.time() >= self._commit_at:
@@ -96,8 +98,11 @@ class GroupReader(ConsumerRebalanceListener):
                 return
 
     def written(self, tp: TopicPartition, offset: int) -> None:
-        """The output has all records of a partition before `offset`."""
-        self._written[tp] = offset
+        """The output has all records of a partition before `offset`, as far as they were read.
+
+        More with the offset of the last one may come: the consumer's position doesn't pass it then.
+        """
+        self._written[tp] = min(offset, self._read_to[tp])
 
     async def commit(self) -> None:
         """Commit what was written and is still assigned.

@@ -48,6 +48,12 @@ def wrapper(codec: Codec, inner: bytes, magic: int = 0, offset: int = 0) -> byte
     return encode_entry(offset, None, value, attributes=codec, magic=magic)
 
 
+def nested(offset: int, count: int) -> bytes:
+    """Return a wrapper in a wrapper, as 0.9.0.1 stores it: one offset for all messages."""
+    inner = b"".join(encode_entry(number, None, b"%d" % number) for number in range(count))
+    return wrapper(Codec.GZIP, wrapper(Codec.GZIP, inner, offset=offset), offset=offset)
+
+
 def bad_crc(message_set: bytes) -> bytes:
     """Return the set with a wrong CRC in its first message."""
     return message_set[:12] + bytes(byte ^ 0xFF for byte in message_set[12:16]) + message_set[16:]
