@@ -43,6 +43,11 @@ FIELDS: Final = {
             "aiokafka08 consume orders -b kafka1:9092 -p 0 --from -10 --exit -K ' '",
         ),
         Example(
+            "Find an order, and show where it is",
+            "aiokafka08 consume orders -b kafka1:9092 --exit --grep 'order-0*17\\b' "
+            "-f '%p/%o %k: %s\\n'",
+        ),
+        Example(
             "The records of the last hour, in a form of your own",
             "aiokafka08 consume orders -b kafka1:9092 --from -1h --exit "
             "-f '%d{strftime[%F %T]} %p/%o %k: %s\\n'",
@@ -85,6 +90,17 @@ FIELDS: Final = {
 )
 @click.option(
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records."
+)
+@click.option(
+    "--grep",
+    metavar="REGEX",
+    help="Write only records in whose value this regular expression is found.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Write only records with this key, or one that matches a regular expression, if KEY "
+    "begins with ^.",
 )
 @click.option(
     "-g",
@@ -132,6 +148,8 @@ def consume(
     ends: tuple[str, ...],
     exit_at_end: bool,
     count: int | None,
+    grep: str | None,
+    key: str | None,
     group: str | None,
     format: str | None,
     template: str | None,
@@ -149,6 +167,10 @@ def consume(
     \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl. With
     -X headers=embedded headers are read out of the values ('Headers on old brokers' in the
     documentation).
+
+    --grep and --key look at the bytes that were sent, with what is given in UTF-8. Null matches
+    nothing; a REGEX that begins with (?i) ignores case. --count counts the records that are
+    written; --group commits those that were read.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
@@ -160,6 +182,7 @@ def consume(
     from aiokafka08._tools.cli.records.delimiters import unescape
     from aiokafka08._tools.cli.records.formats import OutputOptions, parse_serdes, record_encoder
     from aiokafka08._tools.cli.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08._tools.cli.records.selection import RecordFilter
     from aiokafka08.errors import IllegalArgumentError
 
     start, end = parse_bounds(starts, ends, now_ms=int(time.time() * 1000))
@@ -178,6 +201,7 @@ def consume(
         end=end,
         exit_at_end=exit_at_end,
         count=count,
+        only=None if grep is None and key is None else RecordFilter(key, grep),
         group=group,
         bytes_per_s=None if rate is None else parse_rate(rate),
     )
