@@ -145,6 +145,7 @@ async def _execute(
 ) -> int:
     from contextlib import aclosing
 
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08.bridge.cutover.steps import cut_over
 
@@ -161,6 +162,7 @@ async def _execute(
             async for step in steps:
                 rows.append(_step_row(step))
                 is_ready = step.is_ready
+    note(f"from the source {config.source.bootstrap} to the target {config.target.bootstrap}")
     return READY if is_ready else NOT_READY
 
 
@@ -174,10 +176,11 @@ def _roll_back(config: BridgeConfig, dry_run: bool, rewind: bool, format: str | 
     moves = run(roll_back(config, execute=not dry_run, rewind=rewind))
     write_rows((_rollback_row(move) for move in moves), ROLLBACK_FIELDS, format)
     outcomes = [move.outcome for move in moves]
+    cluster = f"source {config.source.bootstrap}"
     if dry_run:
-        note("nothing changed; leave out --dry-run to commit")
+        note(f"nothing changed at the {cluster}; leave out --dry-run to commit")
     else:
-        note(committed_text(outcomes.count("move"), outcomes.count("same"), "source"))
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), cluster))
     done = all(outcome in ("move", "same") for outcome in outcomes)
     return READY if done else NOT_READY
 
