@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,7 @@ def test_member_in_zookeeper_protects_its_group(
     assert (blind.code, "--zookeeper host:2181" in blind.err) == (1, True)
     reset = cli("group", "reset", group, "--to-earliest", "--execute", *both)
     assert [(row["partition"], row["committed"], row["new"]) for row in reset.json] == [(0, 2, 0)]
+    command = reset.err.splitlines()[-1].partition(": aiokafka08 ")[2]
+    assert cli(*shlex.split(command)).code == 0
+    [row, *_] = cli("group", "lag", group, *both, "--format", "json").json
+    assert (row["partition"], row["committed"]) == (0, 2)

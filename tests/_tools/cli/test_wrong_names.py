@@ -17,7 +17,7 @@ from tests._tools.cli.test_group import T0, commit
     [
         ("topisc", "no such command 'topisc'. Did you mean 'topic"),
         ("group lgs", "no such command 'lgs'. Did you mean 'lag'?"),
-        ("bridge statu", "no such command 'statu'. Did you mean 'status'?"),
+        ("bridge cutovr", "no such command 'cutovr'. Did you mean 'cutover'?"),
         ("topics --bootstap x", "--bootstrap"),
     ],
 )
