@@ -60,7 +60,7 @@ def profile_names(context: click.Context, parameter: click.Parameter, typed: str
     """Return the profiles whose names begin with what is typed."""
     import tomllib
 
-    from aiokafka08._tools.cli.declare import profiles_file, read_text
+    from aiokafka08._tools.cli.configuration import profiles_file, read_text
     from aiokafka08.errors import IllegalArgumentError
 
     try:
@@ -89,8 +89,8 @@ def _names(
     def work() -> None:
         from contextlib import suppress
 
+        from aiokafka08._tools.cli.configuration import merged_settings
         from aiokafka08._tools.cli.connection import admin_client
-        from aiokafka08._tools.cli.declare import merged_settings
 
         async def names() -> None:
             settings = merged_settings(context.params, start_timeout_s=_PATIENCE_S)

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
 DONE: Final = 0
@@ -31,10 +32,6 @@ FENCED: Final = 3
 INTERRUPTED: Final = 130
 STDOUT_CLOSED: Final = 141
 TERMINATED: Final = 143
-
-
-class Terminated(Exception):
-    """SIGTERM has ended the command."""
 
 
 def run_process() -> NoReturn:

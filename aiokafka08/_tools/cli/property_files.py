@@ -1,6 +1,6 @@
 """Parse configuration files: kcat's and librdkafka's .conf, Java's .properties, TOML profiles.
 
-Pure: `declare` reads the files. Each function returns a `Source` for `settings`.
+Pure: `configuration` reads the files. Each function returns a `Source` for `settings`.
 
 Invariant: a line that doesn't fit the file's format raises an error with its number. An error never
 shows a value, because it may be a secret.

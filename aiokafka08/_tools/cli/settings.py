@@ -5,7 +5,7 @@ the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. The names of librdkafka and 
 are aliases (`property_names`). From the first to the last, flags, environment, profile and
 configuration file take precedence over what comes after them.
 
-Pure: `declare` reads the files and the environment.
+Pure: `configuration` reads the files and the environment.
 
 Invariants: an unknown property is an error that names similar ones. An error names the source of
 the property. No secret is in an error, a note or a `repr()`, and none is accepted from the command

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08._tools.cli import completing
-from aiokafka08._tools.cli.declare import profiles_path
+from aiokafka08._tools.cli.configuration import profiles_path
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 from tests._tools.cli.test_group import T0, commit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka08._tools.cli.declare import profiles_path
+from aiokafka08._tools.cli.configuration import profiles_path
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 

@@ -18,11 +18,11 @@ import click
 import pytest
 
 import aiokafka08
-from aiokafka08._tools.cli import main as main_module
 from aiokafka08._tools.cli.connection import run
 from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08._tools.cli.main import error_text, main
 from aiokafka08._tools.cli.root import COMMANDS, root
+from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08.errors import (
     KafkaTimeoutError,
     NotLeaderForPartitionError,
@@ -232,7 +232,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
         (OSError(28, "No space left on device", "stdout"), 1, "stdout: No space left on device"),
         (ExceptionGroup("", [ExceptionGroup("", [KafkaTimeoutError("a")])]), 1, "a"),
         (KeyboardInterrupt(), 130, None),
-        (main_module.Terminated(), 143, None),
+        (Terminated(), 143, None),
         (BrokenPipeError(), 141, None),
     ],
 )
