@@ -32,6 +32,7 @@ import nox
 # nox runs in this folder, but doesn't import from it.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from examples.demo.user_settings import forget_user_settings
 from tests.tools.sessions import (
     IN_UNITS,
     PARALLEL,
@@ -46,6 +47,8 @@ from tests.tools.sessions import (
     run_pytest,
     selection,
 )
+
+forget_user_settings()
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types"]

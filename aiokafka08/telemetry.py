@@ -159,7 +159,7 @@ class BatchFailed(Event):
     """A batch failed: the futures of its messages have the error."""
 
     name = "batches_failed"
-    level = logging.ERROR
+    level = logging.WARNING
     logger = "producer"
     partition: TopicPartition
     messages: int

@@ -22,6 +22,8 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
+from examples.demo.user_settings import forget_user_settings
+
 _NO_FRAME = traceback.FrameSummary("<stack not recorded>", 0, "", lookup_line=False, line="")
 _StackSummary = traceback.StackSummary
 
@@ -55,6 +57,9 @@ pytest_plugins = [
 ]
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+# Before tests import the client, and for the processes that they start.
+forget_user_settings()
 
 # For loops that pytest-asyncio doesn't create, too: in threads, and in processes of tests.
 os.environ["PYTHONASYNCIODEBUG"] = "1"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08._core.offset_store.responses import combined_error
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import (
+    KafkaError,
     KafkaTimeoutError,
     NotCoordinatorForGroupError,
     NotLeaderForPartitionError,
     broker_error,
 )
+from aiokafka08.protocol.api import Request as ApiRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.structs import TopicPartition
@@ -86,6 +91,60 @@ async def test_log_of_an_eventful_run_is_sentences_of_clients(
         "left: stopped",
     ):
         assert any(sentence in line for line in lines), f"{sentence!r} is in none of {lines}"
+
+
+async def send(server: dict[str, Any]) -> None:
+    async with AIOKafkaProducer(**server) as producer:
+        await producer.send_and_wait("t", b"v")
+
+
+async def read(server: dict[str, Any]) -> None:
+    async with AIOKafkaConsumer("t", auto_offset_reset="none", **server) as consumer:
+        await consumer.getone()
+
+
+async def commit(server: dict[str, Any]) -> None:
+    async with AIOKafkaConsumer(group_id="g", enable_auto_commit=False, **server) as consumer:
+        tp = TopicPartition("t", 0)
+        consumer.assign([tp])
+        await consumer.commit({tp: 0})
+
+
+async def describe(server: dict[str, Any]) -> None:
+    async with AIOKafkaAdminClient(**server) as admin:
+        await admin.describe_consumer_groups(["g"])
+
+
+@pytest.mark.parametrize(
+    ("call", "request_type", "code"),
+    [
+        (send, ProduceRequest, 2),
+        (send, ProduceRequest, 29),
+        (read, FetchRequest, 1),
+        (read, FetchRequest, 29),
+        (commit, OffsetCommitRequest, 12),
+        (commit, OffsetCommitRequest, 30),
+    ],
+)
+async def test_error_that_a_call_raises_is_a_warning_at_most(
+    call: Callable[[dict[str, Any]], Awaitable[None]],
+    request_type: type[ApiRequest],
+    code: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="aiokafka08")
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        cluster.fault(request_type, then=Answer(code), times=None)
+        with pytest.raises(KafkaError):
+            await call({"bootstrap_servers": cluster.bootstrap_servers})
+    assert [one.getMessage() for one in caplog.records if one.levelno > logging.WARNING] == []
+
+
+async def test_unreachable_brokers_are_a_warning_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    for call in (send, read, describe):
+        with pytest.raises(KafkaError):
+            await call({"bootstrap_servers": "127.0.0.1:1", "start_timeout_ms": 100})
+    assert [one.getMessage() for one in caplog.records if one.levelno > logging.WARNING] == []
 
 
 def test_nested_error_of_the_same_class_is_named_once() -> None:

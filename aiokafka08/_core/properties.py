@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from aiokafka08._core.names import visible
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 ParseProperty = Callable[[str, str], Any]
@@ -96,12 +97,12 @@ def unknown_option(option: str, known: str) -> IllegalArgumentError:
 
 def show_option(option: str, text: str) -> str:
     """Return an option for an error or a log line: shortened, and without secrets."""
-    return hide_value(option) if is_secret(option) else f"{option}={shorten(text)}"
+    return hide_value(option) if is_secret(option) else f"{visible(option)}={shorten(text)}"
 
 
 def hide_value(option: str) -> str:
     """Return an unknown option for an error or a log line: a misspelt name may be a secret's."""
-    return f"{option}=…"
+    return f"{visible(option)}=…"
 
 
 def is_secret(option: str) -> bool:

@@ -347,8 +347,8 @@ class AIOKafkaAdminClient:
         Raises:
             UnsupportedVersionError: there is no `zookeeper_connect`.
             KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaTimeoutError: a topic was created, but has no leaders in time; the topics after it
-                were not created.
+            KafkaTimeoutError: a topic was created (grown), but has no leaders in time; the topics
+                after it were not created (grown).
         """
         return await self._topic_changes.create_topics(new_topics, timeout_ms, validate_only)
 

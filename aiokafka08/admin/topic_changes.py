@@ -45,6 +45,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import join_names
 
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
@@ -90,7 +91,9 @@ class TopicChanges:
                 await self._connection.run_on_zookeeper(
                     nodes.create_topic, topic.name, assignment, topic.topic_configs
                 )
-                await self._wait_leaders(topic.name, len(assignment), limit_ms)
+                await self._wait_leaders(
+                    topic.name, range(len(assignment)), limit_ms, "was created"
+                )
 
         return TopicErrors(await _per_topic((topic.name, create(topic)) for topic in new_topics))
 
@@ -130,7 +133,9 @@ class TopicChanges:
                 new = {len(known) + index: replicas for index, replicas in checked.items()}
             if not validate_only:
                 await self._connection.run_on_zookeeper(nodes.add_partitions, topic, new)
-                await self._wait_leaders(topic, wanted.total_count, limit_ms)
+                await self._wait_leaders(
+                    topic, added, limit_ms, f"was grown to {wanted.total_count} partitions"
+                )
 
         work = ((name, grow(name, new)) for name, new in topic_partitions.items())
         return TopicErrors(await _per_topic(work))
@@ -207,15 +212,17 @@ class TopicChanges:
             return self._connection.request_timeout_ms
         return check_positive("timeout_ms", timeout_ms)
 
-    async def _wait_leaders(self, topic: str, partitions: int, limit_ms: int) -> None:
-        """Wait until the metadata shows a leader for every partition.
+    async def _wait_leaders(self, topic: str, partitions: range, limit_ms: int, done: str) -> None:
+        """Wait until the metadata shows a leader for each of these partitions.
+
+        `done` says for an error what was done to the topic.
 
         It requests the metadata of all topics, not of this one by name. After a request by name,
         each later refresh would name the topic too, and after the topic's deletion a refresh would
         auto-create it.
         """
         metadata = self._router.metadata
-        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
@@ -224,8 +231,10 @@ class TopicChanges:
                         return
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
+            leaderless = [tp for tp in wanted if metadata.snapshot.leader(tp) is None]
             raise KafkaTimeoutError(
-                f"topic {topic!r} was created, but has no leaders after {limit_ms} ms"
+                f"topic {topic!r} {done}, but has no leaders of {join_names(leaderless)} after "
+                f"{limit_ms} ms. A partition gets one when a broker of its replicas is alive"
             ) from None
 
 

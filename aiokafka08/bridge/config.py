@@ -360,7 +360,7 @@ def read_config(path: Path) -> BridgeConfig:
         IllegalArgumentError: it can't be read, isn't TOML, or a key or value is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise IllegalArgumentError(

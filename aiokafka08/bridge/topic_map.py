@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._core.names import glob_hint
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_new_topic_name
 from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import IllegalArgumentError, InvalidTopicError
@@ -152,5 +153,5 @@ def _compiled(option: str, pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise IllegalArgumentError(
-            f"{option}={pattern!r}: {error}; expected a regular expression"
+            f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
         ) from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from aiokafka08._core.names import glob_hint
+
 GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
 """What a copy guarantees."""
 NAMES: Final = 5
@@ -67,6 +69,7 @@ def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) ->
     return (
         f"{noun}s.include: {', '.join(map(repr, patterns))} matches no {noun} of the source. A "
         f"pattern must match the whole name. The {noun}s found: {shown}"
+        f"{''.join(map(glob_hint, patterns))}"
     )
 
 

@@ -14,6 +14,7 @@ import enum
 import re
 from collections.abc import Collection, Iterable
 
+from aiokafka08._core.names import glob_hint
 from aiokafka08._core.net.cluster import (
     ClusterSnapshot,
     TopicInfo,
@@ -96,6 +97,7 @@ class Subscription:
         except re.error as error:
             raise ValueError(
                 f"pattern={pattern!r}: {error}; expected a regular expression"
+                f"{glob_hint(str(pattern))}"
             ) from error
         if not isinstance(compiled.pattern, str):
             raise TypeError(f"pattern={compiled.pattern!r}: expected a string")

@@ -13,10 +13,12 @@ ranges into tasks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._core.names import did_you_mean
+from aiokafka08._core.net.cluster import is_topic_name
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
@@ -89,7 +91,7 @@ def choose_partitions(
     elif missing:
         raise UnknownTopicOrPartitionError(
             f"{topics}: the cluster has no topic {', '.join(map(repr, missing))}; expected "
-            "existing topics. Create the topic, or correct the option"
+            f"existing topics. {_advice(missing, existing)}"
         )
     if topics.assign is None:
         return tuple(
@@ -411,3 +413,13 @@ def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
 
 def _where(tp: TopicPartition) -> str:
     return f"topic {tp.topic!r}, partition {tp.partition}"
+
+
+def _advice(missing: Sequence[str], existing: Iterable[str]) -> str:
+    """Return what to do about topics that don't exist."""
+    impossible = [name for name in missing if not is_topic_name(name)]
+    if impossible:
+        names = ", ".join(map(repr, impossible))
+        return f"No topic can have the name {names}: correct the option"
+    similar = did_you_mean(missing[0], existing)
+    return f"Create the topic, or correct the option{similar}"

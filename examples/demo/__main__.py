@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from examples.demo.user_settings import forget_user_settings
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return the exit code."""
+    forget_user_settings()
     try:
         from examples.demo.command import run
 

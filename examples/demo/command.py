@@ -38,8 +38,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         SystemExit: the arguments are wrong.
     """
     options = parse(arguments)
-    # The client logs what it raises; the demo prints the exception only.
-    logging.getLogger("aiokafka08").setLevel(logging.CRITICAL)
+    # What the client logs below it is retried, or raised: then the demo prints the exception.
+    logging.getLogger("aiokafka08").setLevel(logging.ERROR)
     console = _console()
     try:
         _demo(options, console)

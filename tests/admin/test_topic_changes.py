@@ -41,6 +41,9 @@ class FakeTopicNodes:
     def assignment(self, topic: str) -> ReplicaAssignment:
         return {0: [0]}
 
+    def add_partitions(self, topic: str, added: ReplicaAssignment) -> None:
+        pass
+
     def request_deletion(self, topic: str) -> None:
         self._cluster.delete_topic(topic)
         self.topics.remove(topic)
@@ -120,5 +123,11 @@ async def test_topic_without_leaders_raises_at_timeout(
     cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
 ) -> None:
     cluster.fault(MetadataRequest, then=Answer(5), times=None)
-    with pytest.raises(KafkaTimeoutError, match="'x' was created, but has no leaders after 200 ms"):
+    with pytest.raises(KafkaTimeoutError, match="'x' was created, but has no leaders of x/0 after"):
         await admin.create_topics([NewTopic("x", 1, 1)], timeout_ms=200)
+
+
+async def test_grown_topic_without_new_leaders_is_called_grown(admin: AIOKafkaAdminClient) -> None:
+    grown = "'here' was grown to 3 partitions, but has no leaders of here/1, here/2 after 200 ms"
+    with pytest.raises(KafkaTimeoutError, match=grown):
+        await admin.create_partitions({"here": NewPartitions(3)}, timeout_ms=200)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests._tools.cli.conftest import cli, no_settings_of_the_user
+from tests._tools.cli.conftest import cli, folder_of_profiles
 from tests.bridge.clusters import TargetReader
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 
-__all__ = ["cli", "no_settings_of_the_user"]
+__all__ = ["cli", "folder_of_profiles"]
 
 
 @pytest.fixture

@@ -269,16 +269,20 @@ async def test_last_line_says_whether_offsets_were_committed(
     async def last_line(*arguments: str) -> str:
         return (await bridge(cli, config, *arguments)).err.splitlines()[-1]
 
-    assert await last_line("groups") == "aiokafka08: nothing changed; add --execute"
+    there, here = config.target.bootstrap, config.source.bootstrap
+    planned = await last_line("groups")
+    assert planned == f"aiokafka08: nothing changed at the target {there}; add --execute"
     assert await at_target(copied) == {}
-    assert await last_line("groups", "--execute") == "aiokafka08: 1 offset committed at the target"
+    done = await last_line("groups", "--execute")
+    assert done == f"aiokafka08: 1 offset committed at the target {there}"
     again = await last_line("groups", "--execute")
-    assert again == "aiokafka08: 0 offsets committed at the target (1 was there already)"
+    assert again == f"aiokafka08: 0 offsets committed at the target {there} (1 was there already)"
     await commit(source, copied.group, "zookeeper", copied.topic, 30)
     dry = await last_line("cutover", "--rollback", "--dry-run")
-    assert dry == "aiokafka08: nothing changed; leave out --dry-run to commit"
+    nothing = f"nothing changed at the source {here}; leave out --dry-run to commit"
+    assert dry == f"aiokafka08: {nothing}"
     back = await last_line("cutover", "--rollback")
-    assert back == "aiokafka08: 1 offset committed at the source"
+    assert back == f"aiokafka08: 1 offset committed at the source {here}"
 
 
 @pytest.mark.real

@@ -60,3 +60,11 @@ def test_name_that_kafka_refuses_is_refused(to: str) -> None:
 def test_rename_to_unknown_group_is_refused() -> None:
     with pytest.raises(IllegalArgumentError, match=r"to='x\.\\\\2': invalid group reference"):
         rename_rule("rename", "(a)", r"x.\2")
+
+
+def test_pattern_of_a_shell_is_answered_with_a_regular_expression() -> None:
+    with pytest.raises(IllegalArgumentError, match=r"include='\*': .*did you mean '\.\*'\?"):
+        topic_map(["*"])
+    mismatch = topic_map(["orders*"]).mismatch(["orders-eu"])
+    assert mismatch is not None
+    assert mismatch.endswith("did you mean 'orders.*'?")

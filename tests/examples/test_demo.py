@@ -38,7 +38,14 @@ NO_JAVA = str(ROOT / "no such folder")
 
 
 def environment(java: bool) -> dict[str, str]:
-    return {**os.environ} if java else {**os.environ, "JAVA_HOME": NO_JAVA}
+    """Return the variables of a user whose settings would break the demo, if it used them."""
+    variables = {name: value for name, value in os.environ.items() if name != "AIOKAFKA08_CONFIG"}
+    variables |= {
+        "AIOKAFKA08_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "AIOKAFKA08_PROFILE": "nowhere",
+        "AIOKAFKA08_HEADERS": "wrong",
+    }
+    return variables if java else variables | {"JAVA_HOME": NO_JAVA}
 
 
 def demo(*arguments: str, java: bool = False) -> subprocess.CompletedProcess[str]:

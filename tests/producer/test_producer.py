@@ -703,7 +703,7 @@ async def test_a_final_error_fails_the_batch_and_is_logged_once(
     results = await asyncio.gather(*futures, return_exceptions=True)
     assert {type(result).__name__ for result in results} == {"CorruptRecordException"}
     assert "produce to t/0" in str(results[0])
-    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    (record,) = [one for one in caplog.records if one.levelname == "WARNING"]
     assert "100 messages failed" in record.getMessage()
     assert producer.metrics()["batches_failed"] == 1
     assert producer.metrics()["buffer_used_bytes"] == 0

@@ -307,3 +307,13 @@ def test_thousand_partitions_of_a_trillion_offsets() -> None:
     assert len(stored) < 25_000
     assert from_checkpoint(json.loads(stored)) == end
     assert parse_offsets("startingOffsets", stored) == end
+
+
+def test_missing_topic_is_created_or_corrected_but_not_if_impossible() -> None:
+    existing = {"orders": [0]}
+    for name, advice in (
+        ("ordrs", r"Create the topic, or correct the option\. Did you mean 'orders'\?"),
+        ("a b", "No topic can have the name 'a b': correct the option"),
+    ):
+        with pytest.raises(UnknownTopicOrPartitionError, match=advice):
+            choose_partitions(TopicSelection(subscribe=(name,)), existing)

@@ -118,7 +118,7 @@ def sanitize(session: nox.Session) -> None:
         for name in ("libasan.so", "libubsan.so")
     ]
     with tempfile.TemporaryDirectory() as folder:  # other sessions use the modules built in place
-        for name in ("aiokafka08", "tests"):
+        for name in ("aiokafka08", "examples", "tests"):
             ignore = shutil.ignore_patterns("*.so", "__pycache__")
             shutil.copytree(name, Path(folder, name), ignore=ignore)
         for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -288,6 +288,11 @@ def has_only_errors(response: MetadataResponse) -> bool:
     )
 
 
+def is_topic_name(name: str) -> bool:
+    """Return True if a topic can have this name."""
+    return re.fullmatch(_TOPIC_NAME, name) is not None and name not in (".", "..")
+
+
 def check_topic_name(topic: object) -> str:
     """Return `topic` if it is a valid topic name.
 
@@ -296,7 +301,7 @@ def check_topic_name(topic: object) -> str:
     Raises:
         InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
     """
-    if not isinstance(topic, str) or not re.fullmatch(_TOPIC_NAME, topic) or topic in (".", ".."):
+    if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidTopicError(
             f"invalid topic name {_shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
             '. _ -, but not "." or ".."'

@@ -28,9 +28,9 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08._core.net.tls import ssl_context
-from aiokafka08._tools.cli.main import Terminated
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.cli.signals import Terminated
 
 if TYPE_CHECKING:
     from aiokafka08._core.net.router import Router

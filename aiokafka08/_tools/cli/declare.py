@@ -14,16 +14,17 @@ cluster is `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the g
 from __future__ import annotations
 
 import functools
-import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from aiokafka08._core.names import did_you_mean
+from aiokafka08._tools.cli.completing import profile_names
+from aiokafka08._tools.cli.configuration import merged_settings
 from aiokafka08._tools.cli.output import FORMATS
-from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
 from aiokafka08._tools.cli.terminal import encodable
 from aiokafka08.errors import IllegalArgumentError
 
@@ -90,7 +91,53 @@ class DeclaredCommand(NamedStdout):
                     formatter.write(f"{indent}  {example.command}\n")
 
 
-class CommandGroup(NamedStdout, click.Group):
+class CommandsGroup(NamedStdout, click.Group):
+    """A group of commands that says what was meant by a wrong name, or an option too early."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the command's name."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            command = self._command_behind(ctx, words)
+            if command is None:
+                raise
+            text = f"the option {error.option_name} belongs behind the command: {command}"
+            raise click.UsageError(text, ctx) from None
+
+    def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
+        """Return the command line with the options behind the command; None if that is wrong."""
+        named: list[str] = []
+        group: click.Command | None = self
+        at = start = next(
+            (index for index, word in enumerate(words) if word in self.list_commands(ctx)),
+            len(words),
+        )
+        while isinstance(group, click.Group) and at < len(words):
+            group = group.get_command(ctx, words[at])
+            named.append(words[at])
+            at += 1
+        if group is None or isinstance(group, click.Group):
+            return None
+        options = {name for one in group.params for name in (*one.opts, *one.secondary_opts)}
+        given = {word.partition("=")[0] for word in words[:start] if word.startswith("-")}
+        if not given <= options:
+            return None
+        return shlex.join([*ctx.command_path.split(), *named, *words[:start], *words[at:]])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            similar = did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {name!r}{similar}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class CommandGroup(CommandsGroup):
     """A group of commands, such as `topic`, whose help shows them in the order of the source."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -160,7 +207,12 @@ _CONNECTION_OPTIONS: Final = (
         metavar="FILE",
         help="Properties: a .conf of kcat, a .properties of Java, or a .toml of profiles.",
     ),
-    click.option("--profile", metavar="NAME", help="A profile of the .toml file."),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=profile_names,
+        help="A profile of the .toml file.",
+    ),
     click.option(
         "--timeout",
         type=float,
@@ -196,8 +248,14 @@ def connection_options(function: Function) -> Function:
         **others: Any,
     ) -> Any:
         log_to_stderr(log_level)
-        flags = flag_source(bootstrap, zookeeper, properties, timeout)
-        merged = settings([*file_sources(config, profile), environment_source(os.environ), flags])
+        given = {
+            "bootstrap": bootstrap,
+            "zookeeper": zookeeper,
+            "properties": properties,
+            "config": config,
+            "profile": profile,
+        }
+        merged = merged_settings(given, timeout)
         import logging
 
         logger = logging.getLogger("aiokafka08.cli")
@@ -259,56 +317,3 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
         logger.removeHandler(handler)
         for name, logger_level in before.items():
             logging.getLogger(name).setLevel(logger_level)
-
-
-def file_sources(config: str | None, profile: str | None) -> list[Source]:
-    """Read the configuration file and the profile, the one with priority last.
-
-    Without `--config` and `--profile`, the variables AIOKAFKA08_CONFIG and AIOKAFKA08_PROFILE name
-    them. The profiles are in the `--config` file if that is a .toml file, otherwise in
-    ~/.config/aiokafka08/config.toml. The default profile of that file is only used without
-    `--config`.
-
-    Raises:
-        IllegalArgumentError: a file can't be read, has a wrong line, or lacks the profile.
-    """
-    from aiokafka08._tools.cli import property_files
-
-    config = config or os.environ.get("AIOKAFKA08_CONFIG")
-    profile = profile or os.environ.get("AIOKAFKA08_PROFILE")
-    sources: list[Source] = []
-    profiles = profiles_path()
-    if config is not None and config.endswith(".toml"):
-        profiles = Path(config)
-    elif config is not None:
-        parse = (
-            property_files.parse_java
-            if config.endswith(".properties")
-            else property_files.parse_conf
-        )
-        sources.append(parse(_read(config), config))
-        if profile is None:
-            return sources
-    if profile is not None or config is not None or profiles.is_file():
-        text = _read(str(profiles))
-        sources.append(property_files.parse_profile(text, str(profiles), profile))
-    return sources
-
-
-def profiles_path() -> Path:
-    """Return where the profiles are without `--config`."""
-    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(folder, "aiokafka08", "config.toml")
-
-
-def _read(path: str) -> str:
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise IllegalArgumentError(
-            f"configuration file {path}: {error.strerror or error}; expected a readable file"
-        ) from None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")  # the encoding of .properties files before Java 9

@@ -10,12 +10,14 @@ members, or a part of the plan isn't possible. A plan that would be refused is r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.connection import admin_client
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.cli.similar_names import similar_groups
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,
@@ -68,7 +70,8 @@ class TargetMoves:
         for topic, partitions in self._topics.items():
             topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
             if not topic_partitions:
-                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+                similar = did_you_mean(topic, sorted({tp.topic for tp in existing}))
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist{similar}")
             named += [
                 TopicPartition(topic, number) for number in sorted(partitions)
             ] or topic_partitions
@@ -130,7 +133,7 @@ async def _where_it_is(
     if not places:
         raise GroupIdNotFound(
             f"group {group!r} has no committed offsets. To commit its first ones, name the place "
-            "with --store"
+            f"with --store{await similar_groups(admin, [group])}"
         )
     return places
 
@@ -142,8 +145,18 @@ async def plan_and_move(
     rows: list[Row],
     *,
     to_nearest: bool = True,
+    save: Callable[[Sequence[GroupOffset]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
     """Return the plan, and add its rows; with `execute` those of each group once it is moved.
+
+    Args:
+        settings: the cluster.
+        moves: what each partition gets.
+        execute: False changes nothing.
+        rows: gets the rows.
+        to_nearest: True moves an offset outside the log to the nearest one inside (default True).
+        save: called before the first commit, with what is committed now for the partitions of the
+            plan (default: nothing).
 
     Raises:
         OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
@@ -159,6 +172,8 @@ async def plan_and_move(
             await _refuse_outside(admin, plan)
         for group, _ in plan:
             await admin.check_group_change(group)
+        if execute:
+            save(await _committed(admin, plan))
         for group, planned in plan:
             if execute:
                 await _commit(admin, group, planned)
@@ -174,6 +189,24 @@ async def plan_and_move(
                 for offset in planned
             ]
     return plan
+
+
+async def _committed(
+    admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
+) -> list[GroupOffset]:
+    """Return what is committed for the partitions of the plan."""
+    offsets = []
+    stored = await admin.list_stored_offsets([group for group, _ in plan])
+    for (group, planned), found in zip(plan, stored, strict=True):
+        if found.error is not None:
+            raise found.error
+        tps = [TopicPartition(offset.topic, offset.partition) for offset in planned]
+        offsets += [
+            GroupOffset(group.group, group.store, *tp, *found.offsets[tp])
+            for tp in tps
+            if tp in found.offsets
+        ]
+    return offsets
 
 
 async def _refuse_outside(

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from aiokafka08._tools.cli.notes import note
+from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08._tools.cli.terminal import prepare_streams, printable
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
@@ -35,19 +36,20 @@ STDOUT_CLOSED: Final = 141
 TERMINATED: Final = 143
 
 
-class Terminated(Exception):
-    """SIGTERM has ended the command."""
-
-
 def run_process() -> NoReturn:
     """Run the command line of the process and end the process.
 
     After a signal it doesn't wait for threads that are still busy, as Python's own end does.
     """
     code = main()
-    if code > WRONG_USAGE:
+    if code > WRONG_USAGE or is_completing():
         os._exit(code)  # main() has flushed what is left to print
     sys.exit(code)
+
+
+def is_completing() -> bool:
+    """Return True if the process answers a shell that completes a word."""
+    return "_AIOKAFKA08_COMPLETE" in os.environ
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

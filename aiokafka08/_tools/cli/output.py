@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08._core.names import visible
 from aiokafka08._tools.cli import terminal
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def redraw(heading: str, text: str, *, is_first: bool) -> None:
     lines, room = text.splitlines(), max(terminal.height() - 2, 1)
     if len(lines) > room:
         lines[room - 1 :] = [f"({len(lines) - room + 1} more lines)"]
-    lines = [terminal.one_line(heading)[: terminal.width()], *lines]
+    lines = [visible(heading)[: terminal.width()], *lines]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     clear = "\x1b[2J" if is_first else ""
     write_shown(f"{clear}\x1b[H{shown}\x1b[J", flush=True)

@@ -1,6 +1,6 @@
 """Parse configuration files: kcat's and librdkafka's .conf, Java's .properties, TOML profiles.
 
-Pure: `declare` reads the files. Each function returns a `Source` for `settings`.
+Pure: `configuration` reads the files. Each function returns a `Source` for `settings`.
 
 Invariant: a line that doesn't fit the file's format raises an error with its number. An error never
 shows a value, because it may be a secret.
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.settings import Source
 from aiokafka08.errors import IllegalArgumentError
 
@@ -123,6 +124,7 @@ def parse_profile(text: str, path: str, profile: str | None) -> Source:
     if not isinstance(name, str) or not isinstance(profiles.get(name), dict):
         raise IllegalArgumentError(
             f"{where}: no profile {name!r}; it has {', '.join(sorted(profiles)) or 'none'}"
+            f"{did_you_mean(str(name), profiles)}"
         )
     return Source(f"{path}, profile {name}", dict(_flatten(profiles[name], "", where)))
 

@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple
 import click
 
 import aiokafka08
-from aiokafka08._tools.cli.declare import NamedStdout
+from aiokafka08._tools.cli.completing import COMPLETION_VARIABLE, complete
+from aiokafka08._tools.cli.declare import CommandsGroup
 
 PROGRAM: Final = "aiokafka08"
-COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
-"""The environment variable in which a shell's completion script asks for words."""
 
 
 class CommandEntry(NamedTuple):
@@ -71,7 +70,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
 }
 
 
-class RootCommand(NamedStdout, click.Group):
+class RootCommand(CommandsGroup):
     """A click group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -118,10 +117,7 @@ def run_command(arguments: Sequence[str]) -> int:
     """
     words: list[str] = list(arguments)
     if COMPLETION_VARIABLE in os.environ:
-        from click.shell_completion import shell_complete
-
-        wanted = os.environ[COMPLETION_VARIABLE]
-        return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, wanted)
+        return complete(root, PROGRAM)
     with root.make_context(PROGRAM, words) as context:
         code: Any = root.invoke(context)
     return code if isinstance(code, int) else 0

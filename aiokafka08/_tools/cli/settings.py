@@ -5,7 +5,7 @@ the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. The names of librdkafka and 
 are aliases (`property_names`). From the first to the last, flags, environment, profile and
 configuration file take precedence over what comes after them.
 
-Pure: `declare` reads the files and the environment.
+Pure: `configuration` reads the files and the environment.
 
 Invariants: an unknown property is an error that names similar ones. An error names the source of
 the property. No secret is in an error, a note or a `repr()`, and none is accepted from the command
@@ -40,7 +40,9 @@ from aiokafka08._tools.cli import property_names
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 
 ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
-_OTHER_VARIABLES: Final = frozenset({"CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"})
+_OTHER_VARIABLES: Final = frozenset(
+    {"CACHE", "CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"}
+)
 """Variables with this prefix that aren't properties."""
 
 _CLIENT_ID: Final = "aiokafka08-cli"
@@ -74,6 +76,19 @@ class Settings:
     """"refuse" or "warn", as the clients' option."""
     unused_zookeeper: str | None = None
     """A sentence if a ZooKeeper was given elsewhere than the brokers on the command line."""
+    origin: str | None = None
+    """Where the addresses come from, such as a file and its profile; None: the command line."""
+    flags: tuple[str, ...] = ()
+    """The options that name the cluster, as given, for a command that repeats this one."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster as messages name it: its addresses, and where they come from."""
+        zookeeper = (
+            "" if self.zookeeper_connect is None else f", ZooKeeper {self.zookeeper_connect}"
+        )
+        origin = "" if self.origin is None else f" ({self.origin})"
+        return f"cluster {self.bootstrap_servers}{zookeeper}{origin}"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -246,6 +261,7 @@ def settings(sources: Sequence[Source]) -> Settings:
             "AIOKAFKA08_BOOTSTRAP_SERVERS, or bootstrap.servers in a profile or configuration file"
         )
     zookeeper, check = merged.get(_ZOOKEEPER), merged.get(_ZOOKEEPER_CHECK)
+    origin = merged["bootstrap.servers"].origin
     return Settings(
         network=network,
         producer=arguments["producer"],
@@ -255,6 +271,7 @@ def settings(sources: Sequence[Source]) -> Settings:
         notes=tuple(notes),
         zookeeper_check=None if check is None else _zookeeper_check(check.name, check.text),
         unused_zookeeper=unused_zookeeper,
+        origin=None if origin == _COMMAND_LINE else origin,
     )
 
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from aiokafka08._tools.cli.terminal import Paint, one_line, plain
+from aiokafka08._core.names import visible
+from aiokafka08._tools.cli.terminal import Paint, plain
 
 Row = Mapping[str, Any]
 
@@ -385,8 +386,8 @@ def cell_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return one_line(_list_text(value))
-    return one_line(str(value))
+        return visible(_list_text(value))
+    return visible(str(value))
 
 
 def _list_text(values: Sequence[object]) -> str:

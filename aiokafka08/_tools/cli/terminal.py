@@ -82,15 +82,6 @@ def printable(text: str) -> str:
     )
 
 
-def one_line(text: str) -> str:
-    """Return a value for one line: as `printable`, with escapes for newlines and tabs too."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else _escape(character) for character in text
-    )
-
-
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 

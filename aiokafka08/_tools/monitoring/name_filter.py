@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from aiokafka08._core.names import glob_hint
 from aiokafka08.errors import IllegalArgumentError
 
 
@@ -35,5 +36,5 @@ def _compiled(option: str, pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise IllegalArgumentError(
-            f"{option}={pattern!r}: expected a regular expression; {error}"
+            f"{option}={pattern!r}: expected a regular expression; {error}{glob_hint(pattern)}"
         ) from None

@@ -283,11 +283,14 @@ class BrokerGroup:
                     await self._notifier.wait(search.next_look(self._topics_to_watch()))
         except Exception as error:
             if not (self._is_starting and isinstance(error, KafkaError)):  # `start()` raises it
-                _log.error(
-                    "%s: group %r: the membership failed",
+                is_reported = isinstance(error, KafkaError)  # the next call raises it
+                _log.log(
+                    logging.WARNING if is_reported else logging.ERROR,
+                    "%s: group %r: the membership failed: %s",
                     self._router.config.client_id,
                     self._coordinator.group,
-                    exc_info=error,
+                    error,
+                    exc_info=None if is_reported else error,
                 )
             self._fail(error)
         finally:

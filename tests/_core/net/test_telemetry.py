@@ -78,7 +78,7 @@ def test_events_go_to_the_logger_of_their_part(caplog: pytest.LogCaptureFixture)
     told.emit(OffsetReset(partition, 7, 9))
     assert [(record.name, record.levelname) for record in caplog.records] == [
         ("aiokafka08.net", "INFO"),
-        ("aiokafka08.producer", "ERROR"),
+        ("aiokafka08.producer", "WARNING"),
         ("aiokafka08.consumer", "WARNING"),
     ]
     assert "kafka1:9092" in caplog.records[0].getMessage()

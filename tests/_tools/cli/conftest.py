@@ -49,14 +49,11 @@ def command_line(*arguments: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hide the settings of the user who runs the tests."""
-    import os
-
-    for name in os.environ:
-        if name.startswith("AIOKAFKA08_") and name != "AIOKAFKA08_IMPL":
-            monkeypatch.delenv(name)
+def folder_of_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let tests have profiles of their own; `tests/conftest.py` hides those of the user."""
+    monkeypatch.delenv("AIOKAFKA08_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

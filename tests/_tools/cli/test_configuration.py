@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka08._tools.cli.declare import profiles_path
+from aiokafka08._tools.cli.configuration import profiles_path
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 
@@ -141,3 +141,15 @@ def test_brokers_of_the_command_line_take_no_zookeeper_of_a_profile(
     done = cli("topics", "-q", "-b", cluster.bootstrap_servers)
     assert (done.code, done.lines) == (0, ["orders"])
     assert "zookeeper.connect='zk:2181' (environment) isn't used beside" in done.err
+
+
+def test_what_was_changed_names_the_profile_of_the_cluster(
+    cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = cluster.bootstrap_servers
+    path = write(profiles_path(), f'[profiles.test]\nbootstrap.servers = "{address}"\n')
+    sent = "aiokafka08: 1 message was acknowledged: topic 'orders', cluster"
+    done = cli("produce", "orders", "--profile", "test", stdin=b"tea\n")
+    assert done == (0, b"", f"{sent} {address} ({path}, profile test)\n")
+    monkeypatch.setenv("AIOKAFKA08_BOOTSTRAP_SERVERS", address)
+    assert cli("produce", "orders", stdin=b"tea\n").err == f"{sent} {address} (environment)\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,46 @@ def test_reset_shows_a_plan_and_carries_it_out(modern: EmbeddedCluster, cli: Run
             assert committed(modern, group, "orders", partition) == offset
 
 
+def test_reset_prints_the_command_that_takes_it_back(
+    modern: EmbeddedCluster, cli: RunCommand, tmp_path: Path
+) -> None:
+    """The file is private, and names that a file can't have are in it all the same."""
+    commit(modern, "a/b é", {T0: 4})
+    server = ("-b", modern.bootstrap_servers)
+    move = ("group", "reset", "a/b é", "--to-earliest", "--topic", "orders:0,1", *server)
+    cluster = f"cluster {modern.bootstrap_servers}"
+    assert f"this is the plan for {cluster}; nothing was changed" in cli(*move).err
+    assert not list(tmp_path.rglob("offsets-*"))
+    done = cli(*move, "--execute")
+    saved, result, back = done.err.splitlines()
+    [path] = tmp_path.rglob("offsets-*")
+    assert saved == f"aiokafka08: 1 present offset saved in {path}"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert result == f"aiokafka08: 2 offsets committed: group 'a/b é', {cluster}"
+    why, _, command = back.partition(": aiokafka08 ")
+    assert why == "aiokafka08: to go back (1 partition had no offset, and keeps the new one)"
+    assert committed(modern, "a/b é", "orders", 0) == 0
+    assert cli(*shlex.split(command)).code == 0
+    assert committed(modern, "a/b é", "orders", 0) == 4
+    assert len(list(tmp_path.rglob("offsets-*"))) == 2
+
+
+def test_reset_changes_nothing_if_the_offsets_cant_be_saved(
+    modern: EmbeddedCluster, cli: RunCommand, tmp_path: Path
+) -> None:
+    commit(modern, "g", {T0: 4})
+    move = ("group", "reset", "g", "--to-earliest", "-b", modern.bootstrap_servers)
+    taken = tmp_path / "taken"
+    taken.write_text("kept")
+    for path, text in ((taken, "exists; expected a new one"), (tmp_path / "no" / "x", "No such")):
+        done = cli(*move, "--execute", "--backup", str(path))
+        assert (done.code, text in done.err, "Nothing was committed" in done.err) == (2, True, True)
+    assert (cli(*move, "--backup", str(tmp_path / "x")).code, taken.read_text()) == (2, "kept")
+    assert committed(modern, "g", "orders", 0) == 4
+    assert cli(*move, "--execute", "--backup", str(tmp_path / "x")).code == 0
+    assert json.loads((tmp_path / "x").read_text())[0]["offset"] == 4
+
+
 def test_reset_moves_named_partitions(modern: EmbeddedCluster, cli: RunCommand) -> None:
     server = ("-b", modern.bootstrap_servers, "--format", "json", "--execute")
     commit(modern, "g", {T0: 4, T1: 5, V0: 0})
@@ -479,7 +520,9 @@ def test_deletion_says_that_zookeeper_is_left_out(
     told = cli("group", "delete", "g", *server)
     assert told.json == [{"group": "g", "store": "kafka", "outcome": "expiring"}]
     assert (told.code, "offsets in ZooKeeper were not looked for" in told.err) == (0, True)
-    assert cli("group", "delete", "h", "--store", "kafka", *server).err == ""
+    assert cli("group", "delete", "h", "--store", "kafka", *server).err == (
+        f"aiokafka08: 1 group deleted, on cluster {kafka_cluster.bootstrap_servers}\n"
+    )
 
 
 @pytest.mark.kafka_cluster(version="0.8.0", topics={"orders": 1})

@@ -289,6 +289,7 @@ def test_configuration_of_kcat_is_read(
     home.parent.mkdir(exist_ok=True)
     home.write_text("metadata.broker.list=home:1\n")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KCAT_CONFIG")
     assert b"= home:1\n" in cli("kcat", "-X", "dump").out
     named = tmp_path / "named.conf"
     named.write_text("# comment\nbootstrap.servers=named:1\nclient.id=me\n")

@@ -18,11 +18,11 @@ import click
 import pytest
 
 import aiokafka08
-from aiokafka08._tools.cli import main as main_module
 from aiokafka08._tools.cli.connection import run
 from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08._tools.cli.main import error_text, main
 from aiokafka08._tools.cli.root import COMMANDS, root
+from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -92,7 +92,15 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
     loaded = modules_after(code) - modules_after("import click, tempfile")
     assert not loaded & {"asyncio", "ssl", "rich", "json", "prometheus_client", "logging"}
     loaded = {name.removeprefix("aiokafka08.") for name in loaded if "aiokafka08." in name}
-    allowed = ("cli", "_tools.cli", "_core.lazy", "_core.properties", "errors", "structs")
+    allowed = (
+        "cli",
+        "_tools.cli",
+        "_core.lazy",
+        "_core.names",
+        "_core.properties",
+        "errors",
+        "structs",
+    )
     assert {name for name in loaded if not name.startswith(allowed)} <= {"_core", "_tools"}
 
 
@@ -225,7 +233,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
         (OSError(28, "No space left on device", "stdout"), 1, "stdout: No space left on device"),
         (ExceptionGroup("", [ExceptionGroup("", [KafkaTimeoutError("a")])]), 1, "a"),
         (KeyboardInterrupt(), 130, None),
-        (main_module.Terminated(), 143, None),
+        (Terminated(), 143, None),
         (BrokenPipeError(), 141, None),
     ],
 )

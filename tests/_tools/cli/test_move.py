@@ -34,6 +34,11 @@ def values(
     return [one.value for one in cluster.log(topic, partition)]
 
 
+def acknowledged(number: int, topic: str, at: tuple[str, str]) -> str:
+    """Return what `produce` says on stderr."""
+    return f"aiokafka08: {number} messages were acknowledged: topic {topic!r}, cluster {at[1]}\n"
+
+
 # --- there and back -------------------------------------------------------------------------------
 
 
@@ -56,7 +61,8 @@ def test_jsonl_is_read_back_byte_by_byte(
     assert times == ({None, 1234} if has_times else {None})
     flags = ["--keep-partition", *(["--keep-timestamp"] if has_times else [])]
     done = cli("produce", "copy", *at, "--format", "jsonl", *flags, stdin=read.out)
-    assert (done.code, done.out, done.err) == (0, b"", "")
+    number = len(read.lines)
+    assert (done.code, done.out, done.err) == (0, b"", acknowledged(number, "copy", at))
     for partition in (0, 1):
         original, copy = (kafka_cluster.log(one, partition) for one in ("orders", "copy"))
         assert [(one.key, one.value) for one in copy] == [(one.key, one.value) for one in original]
@@ -90,7 +96,7 @@ def test_raw_lines_with_keys_go_there_and_back(
 ) -> None:
     text = b"k1=tea\n=milk\nk3=\n"
     done = cli("produce", "orders", *at, "-K", "=", "-Z", stdin=text)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, acknowledged(3, "orders", at))
     assert [(one.key, one.value) for one in kafka_cluster.log("orders", 0)] == [
         (b"k1", b"tea"),
         (None, b"milk"),
@@ -136,7 +142,7 @@ def test_files_are_messages_and_messages_files(
     assert again.code == 1
     assert again.err == f"aiokafka08: {paths[0]}: File exists\n"
     done = cli("produce", "orders", *at, "--format", "files", *map(str, paths))
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, acknowledged(2, "orders", at))
     assert values(kafka_cluster) == [b"a\nb", None, b"a\nb", None]
     done = cli("produce", "orders", *at, *map(str, paths[:1]))
     assert values(kafka_cluster)[4:] == [b"a", b"b"]
@@ -148,7 +154,8 @@ def test_key_partition_count_codec_and_tee_of_produce(
 ) -> None:
     flags = ["-k", "k", "-p", "1", "-c", "2", "-z", "gzip", "--tee", "--rate", "1MB/s"]
     done = cli("produce", "orders", *at, *flags, stdin=b"a\nb\nc\n")
-    assert (done.code, done.out, done.err) == (0, b"a\nb\n", "")
+    assert (done.code, done.out) == (0, b"a\nb\n")
+    assert done.err == acknowledged(2, "orders", at)
     assert [(one.key, one.value) for one in kafka_cluster.log("orders", 1)] == [
         (b"k", b"a"),
         (b"k", b"b"),
@@ -247,7 +254,8 @@ def test_group_continues_where_it_stopped(
         kafka_cluster.append("orders", partition, [b"%d" % number for number in range(4)])
     read = ["consume", "orders", *at, "--group", "billing", "-e", "-f", "%p%s "]
     first = cli(*read, "-c", "3")
-    assert (first.code, first.err) == (0, "")
+    moved = f"group 'billing' has committed what was written, cluster {at[1]}"
+    assert (first.code, first.err) == (0, f"aiokafka08: {moved}\n")
     assert len(first.out.split()) == 3
     second = cli(*read)
     assert len(second.out.split()) == 5

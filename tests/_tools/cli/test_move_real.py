@@ -35,7 +35,9 @@ def test_move_messages_on_each_line(
     ]
     text = b"\n".join(lines)
     flags = ("--format", "jsonl")
-    assert cli("produce", topic, *at, *flags, "--keep-partition", stdin=text) == (0, b"", "")
+    sent = cli("produce", topic, *at, *flags, "--keep-partition", stdin=text)
+    said = f"messages were acknowledged: topic {topic!r}, cluster {at[1]}, ZooKeeper {at[3]}\n"
+    assert sent == (0, b"", f"aiokafka08: 5 {said}")
     rows = [json.loads(line) for line in cli("consume", topic, *at, "--exit", *flags).lines]
     assert [(one["partition"], one["offset"]) for one in rows] == [(1, at) for at in range(5)]
     assert [(one["key"], one["value"]) for one in rows] == list(
@@ -45,7 +47,8 @@ def test_move_messages_on_each_line(
     assert all((one["timestamp"] is not None) == has_times for one in rows)
 
     raw = b"".join(b"%0100d\n" % number for number in range(20_000))
-    assert cli("produce", topic, *at, "-p", "0", "-z", "snappy", stdin=raw) == (0, b"", "")
+    sent = cli("produce", topic, *at, "-p", "0", "-z", "snappy", stdin=raw)
+    assert sent == (0, b"", f"aiokafka08: 20000 {said}")
     assert cli("consume", topic, *at, "-p", "0", "--exit").out == raw
     last = cli("consume", topic, *at, "-p", "0", "--from=-2", "--exit", "-f", "%o ")
     assert last.out == b"19998 19999 "

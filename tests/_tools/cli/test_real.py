@@ -77,7 +77,9 @@ def test_look_and_change_on_each_line(
     zookeeper = (*server, "--zookeeper", cluster.zookeeper_connect)
     topic, missing = unique_topic("cli"), unique_topic("missing")
     made = cli("topic", "create", topic, "--partitions", "3", *zookeeper)
-    assert made == (0, b"", "")
+    name = f"cluster {cluster.bootstrap_servers}, ZooKeeper {cluster.zookeeper_connect}"
+    how = "with 3 partitions, 1 replica of each"
+    assert made == (0, b"", f"aiokafka08: topic {topic!r} was created {how}, on {name}\n")
     send(cluster, topic, 1, b"a", b"b", b"c")
 
     # Reading shows what Kafka's own tools show, and creates no topic.
@@ -110,7 +112,8 @@ def test_look_and_change_on_each_line(
     again = cli("topic", "create", topic, *zookeeper)
     assert again.code == 1
     assert again.err == f"aiokafka08: topic {topic!r} exists already\n"
-    assert cli("topic", "grow", topic, "5", *zookeeper).code == 0
+    grown = cli("topic", "grow", topic, "5", *zookeeper)
+    assert grown == (0, b"", f"aiokafka08: topic {topic!r} was grown to 5 partitions, on {name}\n")
     assert len(cli("offsets", topic, *server).lines) == 6
     less = cli("topic", "grow", topic, "2", *zookeeper)
     assert (less.code, "expected more than its 5 partitions" in less.err) == (1, True)
@@ -125,7 +128,7 @@ def test_look_and_change_on_each_line(
     if version == "0.8.1.1":
         assert (gone.code, "can't delete topics" in gone.err) == (1, True)
     else:
-        assert gone == (0, b"", "")
+        assert gone == (0, b"", f"aiokafka08: topic {topic!r} was deleted, on {name}\n")
         assert topic not in cli("topics", "-q", *server).lines
     unknown = cli("topic", "config", missing, *zookeeper)
     assert (unknown.code, unknown.err) == (1, f"aiokafka08: topic {missing!r} doesn't exist\n")
@@ -139,7 +142,8 @@ def assert_config_is_applied(
         *("topic", "config", topic, *zookeeper, "--format", "json"),
         *("--set", "max.message.bytes=200", "--set", "cleanup.policy=delete"),
     )
-    assert (changed.code, changed.err) == (0, "")
+    done = f"topic {topic!r}: max.message.bytes=200 was set, cleanup.policy=delete was set, on "
+    assert (changed.code, changed.err.startswith(f"aiokafka08: {done}")) == (0, True)
     assert {one["name"]: one["value"] for one in changed.json} == {
         "max.message.bytes": "200",
         "cleanup.policy": "delete",
@@ -186,7 +190,8 @@ def test_wrong_changes_are_one_line(
         assert (done.code, done.out) == (code, b""), done
         assert part in done.err
         assert done.err.count("\n") == 1
-    assert cli("topic", "create", topic, *zookeeper, "--dry-run").code == 0
+    tried = cli("topic", "create", topic, *zookeeper, "--dry-run")
+    assert (tried.code, tried.err.endswith(". Nothing was changed\n")) == (0, True)
     assert topic not in cli("topics", "-q", *server).lines
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests._tools.cli.conftest import cli, no_settings_of_the_user
+from tests._tools.cli.conftest import cli, folder_of_profiles
 
-__all__ = ["cli", "no_settings_of_the_user"]
+__all__ = ["cli", "folder_of_profiles"]

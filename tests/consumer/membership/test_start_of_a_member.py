@@ -217,7 +217,7 @@ def test_error_of_the_start_is_only_raised(
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-def test_error_that_ends_a_started_member_is_logged(
+def test_error_that_ends_a_started_member_is_a_warning(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller may read for minutes before the next call raises it."""
@@ -230,7 +230,10 @@ def test_error_that_ends_a_started_member_is_logged(
                 await asyncio.wait_for(member.getone(), 60)
 
     world.run(scenario)
-    assert "group 'g': the membership failed" in caplog.text
+    [line] = [one for one in caplog.records if "the membership failed" in one.getMessage()]
+    assert "group 'g'" in line.getMessage()
+    assert "GroupAuthorizationFailedError" in line.getMessage()
+    assert (line.levelno, line.exc_info) == (logging.WARNING, None)
 
 
 def test_coordinator_that_comes_in_time_is_joined(world: World) -> None:

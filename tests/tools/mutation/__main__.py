@@ -74,7 +74,7 @@ MOST_PLACES = 1000
 
 def prepare(folder: Path) -> None:
     """Copy package and tests, without compiled modules, and run the tests with coverage."""
-    for name in ("aiokafka08", "tests"):
+    for name in ("aiokafka08", "examples", "tests"):
         ignore = shutil.ignore_patterns("__pycache__", "*.so", "build")
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     shutil.copytree(folder / "aiokafka08", folder / ORIGINAL)

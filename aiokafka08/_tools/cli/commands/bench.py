@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -71,7 +72,7 @@ def bench() -> None:
         Example("A million messages", "aiokafka08 bench produce test -b kafka1:9092 -c 1000000")
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_message_options(1_000_000, min_size=0)
 @click.option(
     "-z",
@@ -95,6 +96,7 @@ def produce(
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.moving.benchmark import measure_produce
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
 
     row = run(
@@ -108,6 +110,7 @@ def produce(
         )
     )
     write_rows([row], THROUGHPUT_FIELDS, format)
+    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")
 
 
 @command(
@@ -116,7 +119,7 @@ def produce(
     fields=THROUGHPUT_FIELDS,
     examples=[Example("A whole topic", "aiokafka08 bench consume test -b kafka1:9092")],
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-c", "--messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many."
 )
@@ -142,7 +145,7 @@ def consume(
         Example("One message at a time", "aiokafka08 bench latency test -b kafka1:9092 -c 1000")
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_message_options(1000, min_size=24)
 @click.option(
     "-p",
@@ -160,7 +163,9 @@ def latency(
     """Send messages to TOPIC one after the other, and read each of them."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.moving.benchmark import measure_latency
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
 
     rows = run(measure_latency(settings, topic, messages=messages, size=size, partition=partition))
     write_rows(rows, LATENCY_FIELDS, format)
+    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")

@@ -152,6 +152,7 @@ async def _execute(
 ) -> int:
     from contextlib import aclosing
 
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08.bridge.cutover.steps import cut_over
 
@@ -168,6 +169,7 @@ async def _execute(
             async for step in steps:
                 rows.append(_step_row(step))
                 is_ready = step.is_ready
+    note(f"from the source {config.source.bootstrap} to the target {config.target.bootstrap}")
     return READY if is_ready else NOT_READY
 
 
@@ -191,10 +193,11 @@ def _roll_back(
             "target has. Copy these to the source first, or give --beyond-copy: then the groups go "
             "on at the end of what the source has"
         )
+    cluster = f"source {config.source.bootstrap}"
     if dry_run:
-        note("nothing changed; leave out --dry-run to commit")
+        note(f"nothing changed at the {cluster}; leave out --dry-run to commit")
     else:
-        note(committed_text(outcomes.count("move"), outcomes.count("same"), "source"))
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), cluster))
     done = all(outcome in ("move", "same") for outcome in outcomes)
     return READY if done else NOT_READY
 

@@ -83,13 +83,13 @@ async def _groups(
         await transfer.close()
     if nothing is not None:
         note(nothing)
-    code = show_moves(moves, format, execute)
+    code = show_moves(moves, format, execute, f"target {config.target.bootstrap}")
     is_done = nothing is None and (moves or not config.groups.include)
     return code if is_done else NOT_MOVED
 
 
-def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) -> int:
-    """Print the rows and what was done, and return the exit code."""
+def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool, cluster: str) -> int:
+    """Print the rows and what was done to the cluster, and return the exit code."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
@@ -101,9 +101,9 @@ def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool) ->
         note("no group of [groups] has committed offsets in the topics of the bridge")
     outcomes = [move.outcome for move in moves]
     if execute:
-        note(committed_text(outcomes.count("move"), outcomes.count("same"), "target"))
+        note(committed_text(outcomes.count("move"), outcomes.count("same"), cluster))
     else:
-        note("nothing changed; add --execute")
+        note(f"nothing changed at the {cluster}; add --execute")
     done = all(outcome in ("move", "same") for outcome in outcomes)
     return MOVED if done else NOT_MOVED
 
@@ -137,7 +137,7 @@ def file_offsets(config: BridgeConfig) -> FileOffsets:
     if path is None:
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise IllegalArgumentError(f"groups.file={str(path)!r}: {detail}") from None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_option, log_to_stderr
-from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, Terminated, fail
+from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, fail
 from aiokafka08._tools.cli.notes import erase_status, note, show_status
+from aiokafka08._tools.cli.signals import Terminated
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page

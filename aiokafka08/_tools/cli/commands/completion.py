@@ -11,16 +11,25 @@ from aiokafka08._tools.cli.declare import Example, command
     "completion",
     examples=[
         Example("In ~/.bashrc", 'eval "$(aiokafka08 completion bash)"'),
-        Example("A file for fish's completions", "aiokafka08 completion fish > aiokafka08.fish"),
+        Example("For zsh, in a folder of fpath", "aiokafka08 completion zsh > _aiokafka08"),
+        Example(
+            "For fish, in ~/.config/fish/completions",
+            "aiokafka08 completion fish > aiokafka08.fish",
+        ),
     ],
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a SHELL."""
+    """Print the completion script of a SHELL.
+
+    It completes commands, options and profiles; and topics and groups of the cluster that the
+    options before them name, else of the configured one, if that answers within 2 seconds.
+    """
     from click.shell_completion import get_completion_class
 
+    from aiokafka08._tools.cli.completing import COMPLETION_VARIABLE
     from aiokafka08._tools.cli.output import write_text
-    from aiokafka08._tools.cli.root import COMPLETION_VARIABLE, PROGRAM, root
+    from aiokafka08._tools.cli.root import PROGRAM, root
 
     script = get_completion_class(shell)
     assert script is not None

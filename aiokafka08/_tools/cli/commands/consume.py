@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.main import INTERRUPTED
 from aiokafka08._tools.cli.settings import Settings
@@ -42,13 +43,18 @@ FIELDS: Final = {
             "aiokafka08 consume orders -b kafka1:9092 -p 0 --from -10 --exit -K ' '",
         ),
         Example(
+            "Find an order, and show where it is",
+            "aiokafka08 consume orders -b kafka1:9092 --exit --grep 'order-0*17\\b' "
+            "-f '%p/%o %k: %s\\n'",
+        ),
+        Example(
             "The records of the last hour, in a form of your own",
             "aiokafka08 consume orders -b kafka1:9092 --from -1h --exit "
             "-f '%d{strftime[%F %T]} %p/%o %k: %s\\n'",
         ),
     ],
 )
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-p",
     "--partition",
@@ -86,9 +92,21 @@ FIELDS: Final = {
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records."
 )
 @click.option(
+    "--grep",
+    metavar="REGEX",
+    help="Write only records in whose value this regular expression is found.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Write only records with this key, or one that matches a regular expression, if KEY "
+    "begins with ^.",
+)
+@click.option(
     "-g",
     "--group",
     metavar="NAME",
+    shell_complete=group_names,
     help="Read as a member of this group: begin at its offsets unless --from is given, and commit.",
 )
 @click.option(
@@ -130,6 +148,8 @@ def consume(
     ends: tuple[str, ...],
     exit_at_end: bool,
     count: int | None,
+    grep: str | None,
+    key: str | None,
     group: str | None,
     format: str | None,
     template: str | None,
@@ -147,6 +167,10 @@ def consume(
     \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl. With
     -X headers=embedded headers are read out of the values ('Headers on old brokers' in the
     documentation).
+
+    --grep and --key look at the bytes that were sent, with what is given in UTF-8. Null matches
+    nothing; a REGEX that begins with (?i) ignores case. --count counts the records that are
+    written; --group commits those that were read.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
@@ -158,6 +182,7 @@ def consume(
     from aiokafka08._tools.cli.records.delimiters import unescape
     from aiokafka08._tools.cli.records.formats import OutputOptions, parse_serdes, record_encoder
     from aiokafka08._tools.cli.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08._tools.cli.records.selection import RecordFilter
     from aiokafka08.errors import IllegalArgumentError
 
     start, end = parse_bounds(starts, ends, now_ms=int(time.time() * 1000))
@@ -176,6 +201,7 @@ def consume(
         end=end,
         exit_at_end=exit_at_end,
         count=count,
+        only=None if grep is None and key is None else RecordFilter(key, grep),
         group=group,
         bytes_per_s=None if rate is None else parse_rate(rate),
     )
@@ -190,7 +216,18 @@ def consume(
         headers=settings.headers == "embedded",
     )
     encoder = record_encoder(options)
-    run(
-        read(settings, job, lambda broker_of: encoder, open_stdout(), note=note),
-        end_with_stdout=True,
-    )
+    reading = read(settings, job, lambda broker_of: encoder, open_stdout(), note=note)
+    try:
+        run(reading, end_with_stdout=True)
+    except KeyboardInterrupt:
+        _note_commits(settings, group)
+        raise
+    _note_commits(settings, group)
+
+
+def _note_commits(settings: Settings, group: str | None) -> None:
+    """Say on stderr that a group was moved: the only change that reading makes."""
+    from aiokafka08._tools.cli.notes import note
+
+    if group is not None:
+        note(f"group {group!r} has committed what was written, {settings.cluster}")

@@ -109,10 +109,11 @@ def _printable(finding: Finding) -> Finding:
     """Return the finding with escapes for what stdout can't show of foreign names."""
     from dataclasses import replace
 
-    from aiokafka08._tools.cli.terminal import encodable, one_line
+    from aiokafka08._core.names import visible
+    from aiokafka08._tools.cli.terminal import encodable
 
     where, why, action = (
-        encodable(one_line(text), sys.stdout)
+        encodable(visible(text), sys.stdout)
         for text in (finding.where, finding.why, finding.action)
     )
     return replace(finding, where=where, why=why, action=action)

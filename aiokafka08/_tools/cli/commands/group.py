@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from aiokafka08._tools.cli.commands.group_offsets import export, import_, reset
+from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -143,7 +144,7 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
         Example("The members of a group", "aiokafka08 group describe billing -b kafka1:9092"),
     ],
 )
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
 @connection_options
 @format_option
 def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
@@ -155,8 +156,8 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
     grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
     with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
         run(_describe(settings, groups, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
-    return _note_missing(missing)
+        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
+    return _note_missing(settings, missing)
 
 
 async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
@@ -238,9 +239,15 @@ def _member_row(member: MemberDescription | None) -> dict[str, Any]:
         ),
     ],
 )
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.argument("groups", nargs=-1, metavar="[GROUP]...", shell_complete=group_names)
 @click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=topic_names,
+    help="Only this topic; may be repeated.",
+)
 @click.option(
     "--watch",
     metavar="DURATION",
@@ -267,13 +274,15 @@ def lag(
     if watch is not None:
         _watch_lag(settings, groups, topics, watch, format)
     rows = run(_lag(settings, groups))
-    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
     without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
     wanted = [row for row in rows if not topics or row["topic"] in topics]
     if without_offsets and not wanted:
+        from aiokafka08._core.names import did_you_mean
         from aiokafka08.errors import UnknownTopicOrPartitionError
 
-        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets))
+        similar = did_you_mean(without_offsets[0], sorted({row["topic"] for row in rows}))
+        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets) + similar)
     write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*_LAG_GROUPING))
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
@@ -288,7 +297,7 @@ def lag(
         )
     if without_offsets:
         note(_no_offsets_text(without_offsets))
-    return _note_missing(missing) or int(bool(without_offsets))
+    return _note_missing(settings, missing) or int(bool(without_offsets))
 
 
 def _watch_lag(
@@ -348,7 +357,7 @@ async def _redraw_lag(
             else:
                 rows = [group_lag._asdict() for group_lag in lags]
                 if is_first:
-                    _refuse_unknown(groups, {row["group"] for row in rows})
+                    _refuse_unknown(settings, groups, {row["group"] for row in rows})
                 wanted = [row for row in rows if not topics or row["topic"] in topics]
                 table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
             now = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -373,7 +382,7 @@ def _no_offsets_text(topics: Sequence[str]) -> str:
     return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
 
 
-def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
+def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection[str]) -> list[str]:
     """Return the groups that aren't known.
 
     Raises:
@@ -383,18 +392,32 @@ def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
     if missing and not known:
         from aiokafka08.errors import GroupIdNotFound
 
-        raise GroupIdNotFound(_missing_text(missing))
+        raise GroupIdNotFound(_missing_text(missing) + _similar(settings, missing))
     return missing
 
 
-def _note_missing(missing: Collection[str]) -> int:
+def _note_missing(settings: Settings, missing: Sequence[str]) -> int:
     """Print a line about groups that aren't known, and return the exit code."""
     if not missing:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(missing))
+    note(_missing_text(missing) + _similar(settings, missing))
     return 1
+
+
+def _similar(settings: Settings, missing: Sequence[str]) -> str:
+    from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.similar_names import similar_groups
+
+    async def work() -> str:
+        async with admin_client(settings) as admin:
+            return await similar_groups(admin, missing)
+
+    try:
+        return run(work())
+    except KafkaError:
+        return ""  # the error without it says enough
 
 
 def _missing_text(missing: Collection[str]) -> str:
@@ -420,7 +443,7 @@ for moving in (reset, export, import_):
         ),
     ],
 )
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
 @click.option(
     "--store",
     type=click.Choice(["kafka", "zookeeper"]),
@@ -447,13 +470,16 @@ def delete(
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("group delete needs --yes where nobody can be asked")
-        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+        question = f"Delete {', '.join(groups)} with all offsets, on {settings.cluster}?"
+        click.confirm(question, abort=True, err=True)
     with rows_so_far(DELETION_FIELDS, format) as rows:
         run(_delete(settings, groups, store, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
+        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
+    if rows:
+        note(f"{len(rows)} group{'s' * (len(rows) != 1)} deleted, on {settings.cluster}")
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
-    return _note_missing(missing)
+    return _note_missing(settings, missing)
 
 
 async def _delete(

@@ -11,6 +11,7 @@ what was committed before it.
 from __future__ import annotations
 
 import datetime
+import shlex
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -19,7 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
+from aiokafka08._tools.cli.completing import group_names, topic_names
+from aiokafka08._tools.cli.declare import (
+    Example,
+    Function,
+    command,
+    connection_options,
+    format_option,
+)
 from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,9 +47,23 @@ PLAN_FIELDS: Final = {
 _store_option = click.option(
     "--store", type=click.Choice(["kafka", "zookeeper"]), help="Only in this store."
 )
-_execute_option = click.option(
-    "--execute", is_flag=True, help="Carry the plan out; without it nothing is changed."
+_EXECUTE_OPTIONS: Final = (
+    click.option(
+        "--execute", is_flag=True, help="Carry the plan out; without it nothing is changed."
+    ),
+    click.option(
+        "--backup",
+        metavar="FILE",
+        help="The new file in which --execute first saves the present offsets (default: one in "
+        "~/.local/state/aiokafka08).",
+    ),
 )
+
+
+def _execute_options(function: Function) -> Function:
+    for option in reversed(_EXECUTE_OPTIONS):
+        function = option(function)
+    return function
 
 
 @command(
@@ -59,7 +81,7 @@ _execute_option = click.option(
         ),
     ],
 )
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--to-earliest", is_flag=True, help="To the first message.")
 @click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
@@ -75,10 +97,11 @@ _execute_option = click.option(
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P]",
+    shell_complete=topic_names,
     help="Only this topic, or partitions of it; may be repeated (default: all with an offset).",
 )
 @_store_option
-@_execute_option
+@_execute_options
 @connection_options
 @format_option
 def reset(
@@ -95,15 +118,17 @@ def reset(
     topics: tuple[str, ...],
     store: str | None,
     execute: bool,
+    backup: str | None,
     format: str | None,
 ) -> None:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
     All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
     and for offsets in ZooKeeper, the plan too needs --zookeeper. A group that is in both stores is
-    reset in both. An offset outside the log becomes the nearest one inside, with a note. On brokers
-    below 0.10.1, which don't know the time of a message, a time means the start of the segment with
-    it: never later than asked.
+    reset in both. --execute first saves the present offsets in a file, and prints the command that
+    commits them again. An offset outside the log becomes the nearest one inside, with a note. On
+    brokers below 0.10.1, which don't know the time of a message, a time means the start of the
+    segment with it: never later than asked.
     """
     from aiokafka08._tools.cli.group_files import offsets_of
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
@@ -131,10 +156,10 @@ def reset(
                 "group reset: --from-file names the partitions; leave --topic out"
             )
         offsets = offsets_of(group, _read_offsets(from_file), from_file)
-        _move(settings, FileMoves(offsets, store), execute, format)
+        _move(settings, FileMoves(offsets, store), execute, backup, format)
         return
     target = _target(targets[0], chosen[targets[0]])
-    _move(settings, TargetMoves(group, target, selected, store), execute, format)
+    _move(settings, TargetMoves(group, target, selected, store), execute, backup, format)
 
 
 @command(
@@ -150,7 +175,7 @@ def reset(
         ),
     ],
 )
-@click.argument("groups", nargs=-1, metavar="[GROUP]...")
+@click.argument("groups", nargs=-1, metavar="[GROUP]...", shell_complete=group_names)
 @click.option("--all", "all_groups", is_flag=True, help="All groups of the cluster.")
 @_store_option
 @click.option(
@@ -180,10 +205,6 @@ def export(
     if bool(groups) == all_groups:
         raise click.UsageError("group export: name groups, or give --all")
     offsets = run(_export(settings, groups, store))
-    if not offsets and groups:
-        from aiokafka08.errors import GroupIdNotFound
-
-        raise GroupIdNotFound(f"{', '.join(map(repr, groups))}: no committed offsets")
     if file_format in ("zookeeper", "csv"):
         _refuse_two_stores(offsets)
     write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
@@ -203,14 +224,22 @@ async def _export(
         stored = await admin.list_stored_offsets(
             [group for group in sorted(wanted) if store in (None, group.store)]
         )
-    offsets = []
-    for group in stored:
-        if group.error is not None:
-            raise group.error
-        offsets += [
-            GroupOffset(group.group, group.store, *tp, *committed)
-            for tp, committed in sorted(group.offsets.items())
-        ]
+        offsets = []
+        for group in stored:
+            if group.error is not None:
+                raise group.error
+            offsets += [
+                GroupOffset(group.group, group.store, *tp, *committed)
+                for tp, committed in sorted(group.offsets.items())
+            ]
+        if groups and not offsets:
+            from aiokafka08._tools.cli.similar_names import similar_groups
+            from aiokafka08.errors import GroupIdNotFound
+
+            raise GroupIdNotFound(
+                f"{', '.join(map(repr, groups))}: no committed offsets"
+                f"{await similar_groups(admin, groups)}"
+            )
     return offsets
 
 
@@ -256,7 +285,7 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
     is_flag=True,
     help="Commit the nearest offset inside for one outside the log (default: refuse).",
 )
-@_execute_option
+@_execute_options
 @connection_options
 @format_option
 def import_(
@@ -266,6 +295,7 @@ def import_(
     store: str | None,
     to_nearest: bool,
     execute: bool,
+    backup: str | None,
     format: str | None,
 ) -> None:
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
@@ -285,26 +315,38 @@ def import_(
     ]
     if any(offset.group is None for offset in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
-    _move(settings, FileMoves(offsets, store), execute, format, to_nearest=to_nearest)
+    _move(settings, FileMoves(offsets, store), execute, backup, format, to_nearest=to_nearest)
 
 
 def _move(
     settings: Settings,
     moves: TargetMoves | FileMoves,
     execute: bool,
+    backup: str | None,
     format: str | None,
     *,
     to_nearest: bool = True,
 ) -> None:
+    """Print the plan, carry it out with `execute`, and say what was done and how to go back."""
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.group_backup import save_offsets
     from aiokafka08._tools.cli.group_moves import plan_and_move
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08._tools.cli.table import Grouping
 
+    if backup is not None and not execute:
+        raise click.UsageError("--backup without --execute: nothing would be changed")
+    saved: list[str] = []
+
+    def save(offsets: Sequence[GroupOffset]) -> None:
+        if offsets:
+            saved.append(str(save_offsets(offsets, backup)))
+            note(f"{_count(len(offsets), 'present offset')} saved in {saved[0]}")
+
     grouping = Grouping(("group", "store"))
     with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
-        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest))
+        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest, save=save))
     for group, planned in plan:
         for offset in planned:
             if offset.new != offset.wanted:
@@ -313,7 +355,27 @@ def _move(
                     f"{offset.wanted} is outside the log, {offset.new} is the nearest one inside"
                 )
     if not execute:
-        note("this is the plan, nothing was changed. Carry it out with --execute")
+        note(
+            f"this is the plan for {settings.cluster}; nothing was changed. Carry it out with "
+            "--execute"
+        )
+        return
+    groups = ", ".join(dict.fromkeys(repr(group.group) for group, _ in plan))
+    number = _count(sum(len(planned) for _, planned in plan), "offset")
+    note(f"{number} committed: group {groups}, {settings.cluster}")
+    if saved:
+        words = ["aiokafka08", "group", "import", saved[0], "--execute", *settings.flags]
+        new = sum(offset.current is None for _, planned in plan for offset in planned)
+        keep = (
+            f" ({_count(new, 'partition')} had no offset, and keep{'s' * (new == 1)} the new one)"
+            if new
+            else ""
+        )
+        note(f"to go back{keep}: {shlex.join(words)}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _target(option: str, value: Any) -> PlanTarget:

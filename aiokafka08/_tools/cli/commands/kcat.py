@@ -97,7 +97,7 @@ def kcat_settings(options: KcatOptions) -> Settings:
     Raises:
         IllegalArgumentError: a property or the file is wrong.
     """
-    from aiokafka08._tools.cli.declare import file_sources
+    from aiokafka08._tools.cli.configuration import file_sources
     from aiokafka08._tools.cli.settings import Source, environment_source, flag_source, settings
 
     path = options.config

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
 from aiokafka08._tools.cli.settings import Settings
 
@@ -57,7 +58,7 @@ TOPIC_FIELDS: Final = {
         ),
     ],
 )
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--brokers", "only_brokers", is_flag=True, help="Print the brokers only.")
 @connection_options
 @format_option
@@ -143,7 +144,10 @@ async def describe_topics(
         if topic["error_code"] == UnknownTopicOrPartitionError.errno and topic["topic"] in topics
     ]
     if missing:
-        raise UnknownTopicOrPartitionError(_no_topic(missing))
+        from aiokafka08._core.names import did_you_mean
+
+        similar = did_you_mean(missing[0], await admin.list_topics())
+        raise UnknownTopicOrPartitionError(f"{_no_topic(missing)}{similar}")
     return sorted(described, key=lambda topic: topic["topic"])
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
 from aiokafka08._tools.cli.settings import Settings
 
@@ -49,7 +50,7 @@ AT_FIELDS: Final = {
         ),
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option(
     "-p", "--partition", "partitions", type=int, multiple=True, help="Only this; may be repeated."
 )

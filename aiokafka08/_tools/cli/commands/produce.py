@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from aiokafka08._tools.cli.moving.producing import ProduceCounts
 
 
 @command(
@@ -25,7 +33,7 @@ from aiokafka08._tools.cli.settings import Settings
         ),
     ],
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument(
     "files",
     metavar="[FILE]...",
@@ -96,7 +104,8 @@ def produce(
 
     Each is sent as soon as it is complete. Delimiters may have several bytes, and the escapes
     \\n \\r \\t \\xNN. A message counts as sent when all in-sync replicas have it (-X acks=1: the
-    leader). Ctrl-C sends what was read, and prints how many messages were acknowledged.
+    leader). The end, or Ctrl-C after what was read is sent, prints on stderr how many
+    messages were acknowledged, and where.
     With -X acks=0 a message counts as sent when it is written to the connection. If a broker then
     closes the connection, a note says how many messages may be lost, and the exit code is 0.
 
@@ -137,4 +146,24 @@ def produce(
         keep_timestamp=keep_timestamp,
         max_bytes=max_message_bytes(settings),
     )
-    run(send(settings, job, files, options, tee=tee, note=note), end_with_stdout=tee)
+    sending = send(settings, job, files, options, tee=tee, note=note)
+    counts = run(_with_similar(settings, topic, sending), end_with_stdout=tee)
+    number = counts.acknowledged
+    were = "message was" if number == 1 else "messages were"
+    note(f"{number} {were} {counts.done}: topic {topic!r}, {settings.cluster}")
+
+
+async def _with_similar(
+    settings: Settings, topic: str, sending: Coroutine[Any, Any, ProduceCounts]
+) -> ProduceCounts:
+    """Await the messages' delivery; add similar names to an error about the topic."""
+    from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.similar_names import similar_topics
+    from aiokafka08.errors import UnknownTopicOrPartitionError
+
+    try:
+        return await sending
+    except UnknownTopicOrPartitionError as error:
+        async with admin_client(settings) as admin:
+            error.args = (f"{error.text}{await similar_topics(admin, [topic])}",)
+        raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
     Example,
@@ -75,12 +76,27 @@ def create(
     """Create a topic, and wait for its leaders."""
     from aiokafka08.admin import NewTopic
 
+    values = name_value("--set", configs)
     if assignment is None:
-        new = NewTopic(name, partitions, replicas, topic_configs=name_value("--set", configs))
+        new = NewTopic(name, partitions, replicas, topic_configs=values)
     else:
         placed = _assignment(assignment)
-        new = NewTopic(name, -1, -1, placed, topic_configs=name_value("--set", configs))
-    _change(settings, lambda admin: admin.create_topics([new], validate_only=dry_run))
+        new = NewTopic(name, -1, -1, placed, topic_configs=values)
+        partitions, replicas = len(placed), len(placed[0])
+    created = ", ".join(
+        [
+            f"{partitions} partition{'s' * (partitions != 1)}",
+            f"{replicas} replica{'s' * (replicas != 1)} of each",
+            *(f"{key}={value}" for key, value in values.items()),
+        ]
+    )
+    _change(
+        settings,
+        lambda admin: admin.create_topics([new], validate_only=dry_run),
+        "can be created" if dry_run else "was created",
+        f" with {created}",
+        dry_run=dry_run,
+    )
 
 
 def _assignment(text: str) -> dict[int, list[int]]:
@@ -107,7 +123,7 @@ def _assignment(text: str) -> dict[int, list[int]]:
         )
     ],
 )
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.argument("partitions", type=int)
 @click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
 @connection_options
@@ -119,7 +135,13 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
     from aiokafka08.admin import NewPartitions
 
     change = {name: NewPartitions(partitions)}
-    _change(settings, lambda admin: admin.create_partitions(change, validate_only=dry_run))
+    _change(
+        settings,
+        lambda admin: admin.create_partitions(change, validate_only=dry_run),
+        "can be grown" if dry_run else "was grown",
+        f" to {partitions} partitions",
+        dry_run=dry_run,
+    )
 
 
 CONFIG_FIELDS: Final = {
@@ -150,7 +172,7 @@ CONFIG_FIELDS: Final = {
         ),
     ],
 )
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @_set_option
 @click.option("--unset", "removed", multiple=True, metavar="NAME", help="A config to remove.")
 @connection_options
@@ -167,12 +189,14 @@ def config(
     Brokers apply a change at once.
     """
     from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.cli.similar_names import naming_similar_topics
 
     changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
 
     async def work() -> Mapping[str, str]:
-        async with admin_client(settings) as admin:
+        async with admin_client(settings) as admin, naming_similar_topics(admin, [name]):
             if changes:
                 return await admin.alter_topic_overrides(name, changes)
             return (await admin.list_topic_overrides([name]))[name]
@@ -182,6 +206,12 @@ def config(
         {"topic": name, "name": key, "value": to} for key, to in overrides
     ]
     write_rows(rows, CONFIG_FIELDS, format)
+    if changes:
+        done = [
+            f"{key} was removed" if value is None else f"{key}={value} was set"
+            for key, value in changes.items()
+        ]
+        note(f"topic {name!r}: {', '.join(done)}, on {settings.cluster}")
 
 
 @command(
@@ -194,7 +224,7 @@ def config(
         )
     ],
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=topic_names)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @connection_options
 def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
@@ -207,21 +237,58 @@ def delete(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("topic delete needs --yes where nobody can be asked")
-        click.confirm(f"Delete {', '.join(names)} with all messages?", abort=True, err=True)
-    _change(settings, lambda admin: admin.delete_topics(list(names)))
+        question = f"Delete {', '.join(names)} with all messages, on {settings.cluster}?"
+        click.confirm(question, abort=True, err=True)
+    _change(settings, lambda admin: admin.delete_topics(list(names)), "was deleted")
 
 
 def _change(
-    settings: Settings, call: Callable[[AIOKafkaAdminClient], Awaitable[TopicErrors]]
+    settings: Settings,
+    call: Callable[[AIOKafkaAdminClient], Awaitable[TopicErrors]],
+    done: str,
+    result: str = "",
+    *,
+    dry_run: bool = False,
 ) -> None:
-    """Call the admin client; raise the first error of a topic."""
+    """Call the admin client, and say on stderr what was done; raise the first error of a topic.
+
+    Args:
+        settings: the cluster.
+        call: returns the error of each topic.
+        done: says what became of a topic, such as "was deleted".
+        result: what is known of the topic then (default "").
+        dry_run: True if nothing was changed (default False).
+    """
     from aiokafka08._tools.cli.connection import admin_client, run
+    from aiokafka08._tools.cli.notes import note
     from aiokafka08.errors import error_class
 
-    async def work() -> TopicErrors:
+    async def work() -> list[tuple[str, int, str]]:
         async with admin_client(settings) as admin:
-            return await call(admin)
+            results = await call(admin)
+            return [
+                (name, code, await _error_text(admin, name, code, text) if code else "")
+                for name, code, text in results.topic_errors
+            ]
 
-    for name, code, text in run(work()).topic_errors:
+    errors = []
+    for name, code, text in run(work()):
         if code:
-            raise error_class(code)(text or f"topic {name!r}: {error_class(code).description}")
+            errors.append(error_class(code)(text))
+            continue
+        nothing = ". Nothing was changed" if dry_run else ""
+        note(f"topic {name!r} {done}{result}, on {settings.cluster}{nothing}")
+    for error in errors[1:]:
+        note(error.text)
+    if errors:
+        raise errors[0]
+
+
+async def _error_text(admin: AIOKafkaAdminClient, name: str, code: int, text: str | None) -> str:
+    from aiokafka08._tools.cli.similar_names import similar_topics
+    from aiokafka08.errors import UnknownTopicOrPartitionError, error_class
+
+    text = text or f"topic {name!r}: {error_class(code).description}"
+    if code == UnknownTopicOrPartitionError.errno:
+        text += await similar_topics(admin, [name])
+    return text

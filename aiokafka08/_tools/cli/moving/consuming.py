@@ -35,6 +35,7 @@ from aiokafka08._tools.cli.moving.read_records import RecordBatchSource, follow,
 from aiokafka08._tools.cli.progress import Progress
 from aiokafka08._tools.cli.records.formats import BrokerOf
 from aiokafka08._tools.cli.records.headers import with_headers
+from aiokafka08._tools.cli.records.selection import RecordFilter
 from aiokafka08._tools.cli.records.types import (
     BytesRecord,
     ColumnsEncoder,
@@ -80,7 +81,9 @@ class ConsumeJob:
     exit_at_end: bool = False
     """Stop at the ends that the logs have at the start."""
     count: int | None = None
-    """Stop after so many records."""
+    """Stop after so many records, of those that `only` accepts."""
+    only: RecordFilter | None = None
+    """Write only these records; the others count as read."""
     group: str | None = None
     """Read as a member of this group."""
     reset: AutoOffsetReset = "earliest"
@@ -307,6 +310,7 @@ class _Copied:
         now = asyncio.get_running_loop().time()
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
+        self._only = job.only
         self._text_options = job.text_options
         self._encoder = encoder
         takes_columns = isinstance(encoder, ColumnsEncoder) and not embedded_headers
@@ -324,37 +328,50 @@ class _Copied:
     @property
     def takes_columns(self) -> bool:
         """Return True if `add` takes columns: all of a batch is written at once then."""
-        is_cut = self._left is not None or self._limit is not None or self._output.is_terminal
+        is_cut = self._left is not None or self._limit is not None or self._only is not None
+        is_cut = is_cut or self._output.is_terminal
         return self._columns_encoder is not None and not is_cut
 
     async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
-        """Write records of one partition, up to the count."""
+        """Write records of one partition that are wanted, up to the count."""
         if isinstance(batch, Columns):
             assert self._columns_encoder is not None
             data = self._columns_encoder.encode_columns(batch)
             await self._write(tp, data, len(batch), batch.last_offset, None)
             return
-        fetched, step = batch, len(batch)
+        step = len(batch)
         if self._limit is not None:
-            size = sum(len(record.value or b"") for record in batch) // len(batch) + 1
+            size = _size(batch) // len(batch) + 1
             step = max(self._limit.block_bytes // size, 1)
-        if self._left is not None:
-            batch = batch[: self._left]
-            self._left -= len(batch)
-        for at in range(0, len(batch), step):
-            records = batch[at : at + step]
+        at = 0
+        while at < len(batch) and not self.is_complete:
+            end = at + step
+            if self._left is not None and self._only is None:
+                end = min(end, at + self._left)
+            records = batch[at:end]
             damaged: RecordFormatError | None = None
             if self._embedded_headers:
                 records, damaged = with_headers(records)
+            wanted: Sequence[BytesRecord] = records
+            if self._only is not None:
+                read, wanted = self._only.select(records, self._left)
+                records = records[:read]
+            if self._left is not None:
+                self._left -= len(wanted)
             if records:
-                data = self._encoder.encode(records)
+                data = self._encoder.encode(wanted) if wanted else b""
                 if self._output.is_terminal:
-                    self._check_keys(tp, records, data)
+                    self._check_keys(tp, wanted, data)
                 after = at + len(records)
-                following = fetched[after].offset if after < len(fetched) else None
+                following = batch[after].offset if after < len(batch) else None
                 await self._write(tp, data, len(records), records[-1].offset, following)
-            if damaged is not None:
+                if self._limit is not None:
+                    size = len(data) if self._only is None else _size(records)
+                    delay_s = self._limit.delay_s(size, asyncio.get_running_loop().time())
+                    await asyncio.sleep(delay_s)
+            if damaged is not None and not self.is_complete:
                 raise damaged
+            at = end
 
     def _check_keys(self, tp: TopicPartition, records: Sequence[BytesRecord], data: bytes) -> None:
         """Refuse keys with escape sequences, which name things and have no colours."""
@@ -369,9 +386,10 @@ class _Copied:
     async def _write(
         self, tp: TopicPartition, data: bytes, count: int, last_offset: int, following: int | None
     ) -> None:
-        """Write encoded records; `following` is the offset of the next one that was read, if any.
+        """Write what `count` records up to an offset were encoded to.
 
-        It may have the offset of the last one (docs/brokers.md 6.7), which isn't passed then.
+        `following` is the offset of the next one that was read, if any. It may have the offset of
+        the last one (docs/brokers.md 6.7), which isn't passed then.
         """
         if self._output.is_terminal and not _is_text(data):
             raise RecordFormatError(
@@ -383,9 +401,10 @@ class _Copied:
         next_offset = last_offset + 1
         self.on_written(tp, next_offset if following is None else min(next_offset, following))
         self._progress.add(count)
-        if self._limit is not None:
-            delay_s = self._limit.delay_s(len(data), asyncio.get_running_loop().time())
-            await asyncio.sleep(delay_s)
+
+
+def _size(records: Sequence[BytesRecord]) -> int:
+    return sum(len(record.value or b"") for record in records)
 
 
 def _is_text(data: bytes) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import sys
 import time
@@ -46,9 +45,6 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.telemetry import BatchFailed
-
-_log: Final = logging.getLogger("aiokafka08.producer")
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
@@ -114,7 +110,7 @@ async def produce(
     *,
     tee: bool = False,
     note: Note,
-) -> None:
+) -> ProduceCounts:
     """Send the messages of files, or of stdin, and wait until all are acknowledged.
 
     Args:
@@ -148,7 +144,6 @@ async def produce(
         source = delimited_messages(paths, stdin, record_decoder(options), block_bytes)
     output = open_stdout() if tee else None
     async with producer(settings, **producer_arguments(settings, job)) as sending:
-        _log.addFilter(_leave_out_failures)
         try:
             with Progress("produced", total, "bytes", is_shown=not tee) as progress:
                 await send_all(
@@ -173,12 +168,12 @@ async def produce(
             text = f"{error.strerror}. {_describe(counts)}"
             raise OSError(error.errno, text, error.filename) from None
         finally:
-            _log.removeFilter(_leave_out_failures)
             if unknown := int(sending.metrics()["acks0_unknown"]):
                 note(
                     f"acks=0: a broker closed the connection after {unknown} messages, which may "
                     "be stored or lost; use acks=1 or acks=all to know"
                 )
+    return counts
 
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
@@ -191,15 +186,6 @@ def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
     if job.compression is not None:
         arguments["compression_type"] = None if job.compression == "none" else job.compression
     return arguments
-
-
-def _leave_out_failures(record: logging.LogRecord) -> bool:
-    """Drop the log lines of failed batches, unless more than errors are logged.
-
-    `ProduceFailed` and the counts say the same, in one line.
-    """
-    is_failure = isinstance(record.args, tuple) and isinstance(record.args[-1], BatchFailed)
-    return not is_failure or _log.getEffectiveLevel() < logging.ERROR
 
 
 def _describe(counts: ProduceCounts) -> str:

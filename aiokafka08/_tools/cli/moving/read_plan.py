@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aiokafka08._core.names import did_you_mean, glob_hint
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
@@ -67,16 +68,18 @@ def select_topics(names: Iterable[str], snapshot: ClusterSnapshot) -> list[str]:
             except re.error as error:
                 raise IllegalArgumentError(
                     f"topic {name!r}: {error}; expected a regular expression after ^"
+                    f"{glob_hint(name.removeprefix('^'))}"
                 ) from None
             internal = INTERNAL_TOPICS
             matches = [
                 topic for topic in snapshot.topics if pattern.match(topic) and topic not in internal
             ]
             if not matches:
-                raise UnknownTopicOrPartitionError(f"no topic matches {name!r}")
+                raise UnknownTopicOrPartitionError(f"no topic matches {name!r}{glob_hint(name)}")
         elif name not in snapshot.topics:
             raise UnknownTopicOrPartitionError(
                 f"topic {name!r} doesn't exist. See the existing ones with 'aiokafka08 topics'"
+                f"{did_you_mean(name, snapshot.topics)}"
             )
         else:
             matches = [name]

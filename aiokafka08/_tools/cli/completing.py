@@ -1,0 +1,120 @@
+"""Complete the names of topics, groups and profiles in a shell.
+
+`shell_complete=topic_names` of an argument or option of click calls these functions while the user
+types. They ask the cluster that the options typed before name, else the configured one.
+
+Invariant: they create nothing, print nothing and raise nothing; what fails, or takes longer than
+`_PATIENCE_S`, completes to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient
+
+COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
+"""The environment variable in which a shell's completion script asks for words."""
+
+_PATIENCE_S: Final = 2.0
+
+
+def complete(root: click.Command, program: str) -> int:
+    """Print the words for the shell that asks, and return the exit code; nothing goes to stderr."""
+    import logging
+
+    from click.shell_completion import shell_complete
+
+    logging.disable(logging.CRITICAL)
+    before = sys.stderr
+    with open(os.devnull, "w") as nowhere:
+        sys.stderr = nowhere
+        try:
+            return shell_complete(
+                root, {}, program, COMPLETION_VARIABLE, os.environ[COMPLETION_VARIABLE]
+            )
+        except Exception:
+            return 1
+        finally:
+            sys.stderr = before
+            logging.disable(logging.NOTSET)
+
+
+def topic_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the topics whose names begin with what is typed."""
+    return _names(context, parameter, typed, _topics)
+
+
+def group_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the groups whose names begin with what is typed, of Kafka and of ZooKeeper."""
+    return _names(context, parameter, typed, _groups)
+
+
+def profile_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the profiles whose names begin with what is typed."""
+    import tomllib
+
+    from aiokafka08._tools.cli.configuration import profiles_file, read_text
+    from aiokafka08.errors import IllegalArgumentError
+
+    try:
+        text = read_text(str(profiles_file(context.params.get("config"))))
+        profiles = tomllib.loads(text).get("profiles", {})
+    except (IllegalArgumentError, tomllib.TOMLDecodeError):
+        return []
+    return _beginning(profiles, typed) if isinstance(profiles, dict) else []
+
+
+def _beginning(names: Iterable[str], typed: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(typed) and name.isprintable())
+
+
+def _names(
+    context: click.Context,
+    parameter: click.Parameter,
+    typed: str,
+    ask: Callable[[AIOKafkaAdminClient], Awaitable[set[str]]],
+) -> list[str]:
+    import asyncio
+    import threading
+
+    found: set[str] = set()
+
+    def work() -> None:
+        from contextlib import suppress
+
+        from aiokafka08._tools.cli.configuration import merged_settings
+        from aiokafka08._tools.cli.connection import admin_client
+
+        async def names() -> None:
+            settings = merged_settings(context.params, start_timeout_s=_PATIENCE_S)
+            async with admin_client(settings) as admin:
+                found.update(await ask(admin))
+
+        with suppress(Exception):
+            asyncio.run(names())
+
+    # The shell waits. A thread that is busy, such as one of kazoo, is left behind: the process
+    # ends at once behind the last word.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    given = context.params.get(parameter.name or "")
+    given = given if isinstance(given, tuple) else ()
+    return [name for name in _beginning(set(found), typed) if name not in given]
+
+
+async def _topics(admin: AIOKafkaAdminClient) -> set[str]:
+    return set(await admin.list_topics())
+
+
+async def _groups(admin: AIOKafkaAdminClient) -> set[str]:
+    from aiokafka08._tools.cli.similar_names import all_groups
+
+    return await all_groups(admin)

@@ -1,0 +1,69 @@
+"""Find topics and groups of a cluster whose names are like one that doesn't exist, for errors.
+
+Invariant: what fails here, or takes longer than `_PATIENCE_S`, leaves the error as it is. Nothing
+is created.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from aiokafka08._core.names import did_you_mean
+from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from aiokafka08.admin import AIOKafkaAdminClient
+    from aiokafka08.admin.group_lag import GroupStore
+
+_PATIENCE_S: Final = 3.0
+
+
+async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
+    """Return a question for the end of an error, or "".
+
+    Args:
+        admin: a started client.
+        names: those that don't exist; the first is compared.
+    """
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return did_you_mean(names[0], sorted(await admin.list_topics()))
+    except (KafkaError, OSError, TimeoutError):
+        return ""
+
+
+async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
+    """Return the same for groups, of those that the brokers and ZooKeeper list in time."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return did_you_mean(names[0], sorted(await all_groups(admin)))
+    except TimeoutError:
+        return ""
+
+
+async def all_groups(admin: AIOKafkaAdminClient) -> set[str]:
+    """Return the names of the groups in those stores that can be read."""
+    found: set[str] = set()
+    stores: tuple[GroupStore, ...] = ("zookeeper", "kafka")
+    for store in stores:
+        try:
+            listing = await admin.list_groups_of_store(store)
+        except (KafkaError, OSError):
+            continue
+        found |= {group.group for group in listing.groups}
+    return found
+
+
+@asynccontextmanager
+async def naming_similar_topics(
+    admin: AIOKafkaAdminClient, names: Sequence[str]
+) -> AsyncIterator[None]:
+    """Add similar names to an error of the block that says that a topic doesn't exist."""
+    try:
+        yield
+    except UnknownTopicOrPartitionError as error:
+        error.args = (f"{error.text}{await similar_topics(admin, names)}",)
+        raise
