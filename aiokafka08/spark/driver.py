@@ -38,6 +38,7 @@ from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_ran
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
+    NoBrokersAvailable,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
@@ -78,6 +79,14 @@ def network_config(client: ClientProperties) -> NetConfig:
             **client.network,
             "ssl_context": executor_ssl_context(client.tls),
         }
+    )
+
+
+def name_start_options(error: NoBrokersAvailable, limit_s: float) -> None:
+    """Let the error of a start say which of Spark's options to correct."""
+    error.args = (
+        f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or raise "
+        f"kafka.request.timeout.ms={limit_s * 1000:.0f}, which limits the wait for a first broker",
     )
 
 
@@ -122,6 +131,10 @@ class BlockingClient:
         self._runner = asyncio.Runner(loop_factory=_PausingLoop)
         try:
             self.router = self._runner.run(_start_router(config, leaders))
+        except NoBrokersAvailable as error:
+            self._runner.close()
+            name_start_options(error, config.start_timeout_s)
+            raise
         except BaseException:
             self._runner.close()
             raise
@@ -145,11 +158,16 @@ class BlockingClient:
 
 
 class DriverClient:
-    """The driver's view of the cluster. It retries as `fetchOffset.*` says."""
+    """The driver's view of the cluster. It retries as `fetchOffset.*` says.
+
+    The first connection isn't retried: its start has tried each address again and again, for as
+    long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
+        self._was_connected = False  # so the addresses are right, whatever fails
         self._has_warned = False  # that the pattern matches no topic
 
     def close(self) -> None:
@@ -307,9 +325,10 @@ class DriverClient:
             try:
                 if self._client is None:
                     self._client = BlockingClient(self._options.client)
+                    self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
-                if not error.retriable or not retries_left:
+                if not (error.retriable and retries_left and self._was_connected):
                     raise
                 _log.warning(
                     "%s: request to the cluster failed, %d retries left: %s",

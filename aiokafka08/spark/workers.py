@@ -2,8 +2,8 @@
 
 Spark plans and reads a Python data source in processes of their own: by the Python that
 `PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without the
-package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And Spark looks
-for a zip of the package (`--py-files`) in the wrong folder when it plans a stream (seen with 4.3.0).
+package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip of
+the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
 Invariant: an error is raised only where queries of the format would fail.
 

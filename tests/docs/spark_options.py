@@ -131,7 +131,8 @@ PROPERTIES: Mapping[str, str] = {
     "metadata.max.age.ms": "",
     "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner and UniformStickyPartitioner "
     "by name; other classes need Java and are refused",
-    "request.timeout.ms": "",
+    "request.timeout.ms": "30000 reading, 40000 writing. It also limits how long a query, or a "
+    "task that writes, tries to reach a first broker",
     "retry.backoff.ms": "",
     "security.protocol": "PLAINTEXT, SSL; SASL is refused",
     "ssl.endpoint.identification.algorithm": "https, or empty: the host name isn't checked",
