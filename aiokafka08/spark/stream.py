@@ -170,14 +170,14 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == stop:
             return []
         if not stop.keys() <= self._existing:
-            self._existing = frozenset(self._driver.partitions(known=stop.keys()))
+            self._existing = self._driver.existing(stop.keys())
         existing = [tp for tp in stop if tp in self._existing]
         earliest = self._driver.earliest(existing, missing_ok=True)
         latest = self._latest
         if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
             latest = self._driver.latest(list(earliest), stop, missing_ok=True)
             earliest = {tp: offset for tp, offset in earliest.items() if tp in latest}
-        plan = plan_micro_batch(begin, stop, earliest, latest)
+        plan = plan_micro_batch(begin, stop, earliest, latest, self._options.topics)
         return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
     def commit(self, end: OffsetDict) -> None:
