@@ -12,7 +12,7 @@ accessing a class of `__all__` does.
 
 Spark calls the classes in `source`, `reader`, `stream` and `writer`. In Spark's driver process they
 send requests to the cluster through the module `driver`; in tasks, `reader` and `writer` use a
-router and a producer of their own.
+router and a producer of their own. `workers` lets these processes import the package.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.spark.workers import prepare_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,28 +48,35 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
             queries that push none, which then miss rows without an error. This sets
             `spark.sql.python.filterPushdown.enabled` for the session.
 
+    Spark runs the data source in Python processes of its own. If the package is imported from a
+    zip, or Spark sends one (`--py-files`), it is put on the path of these processes.
+
     Raises:
-        KafkaConfigurationError: pyspark or pyarrow is not installed, or too old.
+        KafkaConfigurationError: pyspark or pyarrow is not installed, or too old; or the Python that
+            Spark runs can't import this package or pyarrow, or is of another version.
     """
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    if context is not None:
+        _source()  # its error is about this Python
+        prepare_workers(context)
     if filter_pushdown:
         data_source = _source().Kafka08PushdownDataSource
         spark.conf.set(PUSHDOWN_CONF, "true")
     else:
         data_source = _source().Kafka08DataSource
-    parallelism = _default_parallelism(spark)
+    parallelism = _default_parallelism(spark, context)
     if parallelism is not None:
         # Spark's planner process doesn't know it. The class is pickled with this attribute.
         data_source = type(data_source.__name__, (data_source,), {"parallelism": parallelism})
     spark.dataSource.register(data_source)
 
 
-def _default_parallelism(spark: SparkSession) -> int | None:
+def _default_parallelism(spark: SparkSession, context: Any) -> int | None:
     """Return how many tasks Spark runs at the same time; None if only the server knows."""
     for name in PARALLELISM_CONFS:
         value = spark.conf.get(name, None)
         if value is not None and value.isdecimal() and int(value) > 0:
             return int(value)
-    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
     return None if context is None else int(context.defaultParallelism)
 
 

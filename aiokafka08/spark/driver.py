@@ -38,13 +38,19 @@ from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_ran
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
+    NoBrokersAvailable,
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.spark.offsets import PartitionOffsets
 from aiokafka08.spark.options import NoMatchStrategy, ReadOptions, TimestampBound
-from aiokafka08.spark.planning import ResolvedOffsets, choose_partitions, find_ends_below
+from aiokafka08.spark.planning import (
+    ResolvedOffsets,
+    choose_partitions,
+    find_ends_below,
+    is_selected,
+)
 from aiokafka08.spark.properties import ClientProperties
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
@@ -78,6 +84,14 @@ def network_config(client: ClientProperties) -> NetConfig:
             **client.network,
             "ssl_context": executor_ssl_context(client.tls),
         }
+    )
+
+
+def name_start_options(error: NoBrokersAvailable, limit_s: float) -> None:
+    """Let the error of a start say which of Spark's options to correct."""
+    error.args = (
+        f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or raise "
+        f"kafka.request.timeout.ms={limit_s * 1000:.0f}, which limits the wait for a first broker",
     )
 
 
@@ -122,6 +136,10 @@ class BlockingClient:
         self._runner = asyncio.Runner(loop_factory=_PausingLoop)
         try:
             self.router = self._runner.run(_start_router(config, leaders))
+        except NoBrokersAvailable as error:
+            self._runner.close()
+            name_start_options(error, config.start_timeout_s)
+            raise
         except BaseException:
             self._runner.close()
             raise
@@ -145,12 +163,17 @@ class BlockingClient:
 
 
 class DriverClient:
-    """The driver's view of the cluster. It retries as `fetchOffset.*` says."""
+    """The driver's view of the cluster. It retries as `fetchOffset.*` says.
+
+    The first connection isn't retried: its start has tried each address again and again, for as
+    long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
-        self._has_warned = False  # that the pattern matches no topic
+        self._was_connected = False  # so the addresses are right, whatever fails
+        self._has_warned = False  # that no partition is selected
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -164,28 +187,44 @@ class DriverClient:
         """Return the partitions that the options select, from one Metadata request.
 
         Args:
-            known: the partitions of earlier batches, or None in a new query. While one of them is
-                missing, the request is retried: a broker that has just started may not know all
-                topics yet. A partition that stays missing is left out.
+            known: the partitions of earlier batches, or None in a new query. While one of them that
+                the options still select is missing, the request is retried: a broker that has just
+                started may not know all topics yet. A partition that stays missing is left out.
 
         Raises:
             UnknownTopicOrPartitionError: a selected topic or partition doesn't exist, in a new
                 query.
             KafkaError: no broker responded, or the request failed.
         """
+        expected = {tp for tp in known or () if is_selected(self._options.topics, tp)}
         for retries_left in self._attempts():
             selected = self._fetch_partitions(missing_ok=known is not None)
-            if not retries_left or set(known or ()) <= set(selected):
-                if not selected and self._options.topics.pattern is not None:
-                    self._warn_no_match()
+            if not retries_left or expected <= set(selected):
+                if not selected:
+                    self._warn_no_partitions()
                 return selected
         raise AssertionError("not reached")
 
-    def _warn_no_match(self) -> None:
+    def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return those partitions that exist, also if the options don't select them any more.
+
+        While one is missing, the request is retried, as in `partitions`.
+        """
+        for retries_left in self._attempts():
+            found = self._fetch_existing(partitions)
+            if not retries_left or len(found) == len(partitions):
+                return found
+        raise AssertionError("not reached")
+
+    def _fetch_existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        snapshot = self._call(lambda router: router.metadata.refresh())
+        return frozenset(tp for tp in partitions if tp.partition in snapshot.partitions(tp.topic))
+
+    def _warn_no_partitions(self) -> None:
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "%s: %s matches no topic of the cluster",
+                "%s: %s selects no partition of the cluster: nothing is read",
                 self._options.client.client_id,
                 self._options.topics,
             )
@@ -296,10 +335,10 @@ class DriverClient:
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:
-            selected = set(self._fetch_partitions(missing_ok=True))
-            if not missing_ok or selected.issuperset(partitions):
+            existing = self._fetch_existing(partitions)
+            if not missing_ok or len(existing) == len(partitions):
                 raise
-        return self._call_for_existing([tp for tp in partitions if tp in selected], work, True)
+        return self._call_for_existing([tp for tp in partitions if tp in existing], work, True)
 
     def _call(self, work: Callable[[Router], Coroutine[Any, Any, T]]) -> T:
         """Run `work`, again after retriable errors, each time with new connections."""
@@ -307,9 +346,10 @@ class DriverClient:
             try:
                 if self._client is None:
                     self._client = BlockingClient(self._options.client)
+                    self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
-                if not error.retriable or not retries_left:
+                if not (error.retriable and retries_left and self._was_connected):
                     raise
                 _log.warning(
                     "%s: request to the cluster failed, %d retries left: %s",

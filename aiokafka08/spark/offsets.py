@@ -36,6 +36,8 @@ _MAX_INT64: Final = 2**63 - 1
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     """Return the partitions of the option `assign`: {"topicA":[0,1],"topicB":[2,4]}.
 
+    There may be none, as in {"topicA":[]}: Spark's own source then reads nothing, too.
+
     Raises:
         IllegalArgumentError: `text` has another form.
     """
@@ -49,8 +51,6 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
             if not _is_int(partition, 0, _MAX_INT32):
                 raise wrong_value("assign", text, f"{shorten(partition)} is no partition", expected)
             assigned.append(TopicPartition(topic, partition))
-    if not assigned:
-        raise wrong_value("assign", text, "no partition is named", expected)
     return tuple(sorted(set(assigned)))
 
 

@@ -98,6 +98,8 @@ class TopicSelection:
 
     def __str__(self) -> str:
         if self.assign is not None:
+            if not self.assign:
+                return "assign={}"
             return "assign=" + ",".join(f"{topic}/{number}" for topic, number in self.assign)
         if self.subscribe is not None:
             return f"subscribe={','.join(self.subscribe)!r}"

@@ -111,6 +111,13 @@ def choose_partitions(
     return topics.assign
 
 
+def is_selected(topics: TopicSelection, tp: TopicPartition) -> bool:
+    """Return True if the options select a partition, whether it exists or not."""
+    if topics.pattern is not None:
+        return compile_java_pattern(topics.pattern).search(tp.topic) is not None
+    return tp in (topics.assign or ()) or tp.topic in (topics.subscribe or ())
+
+
 def check_bound_partitions(
     bound: OffsetBound | TimestampBound, partitions: Collection[TopicPartition]
 ) -> None:
@@ -119,7 +126,12 @@ def check_bound_partitions(
     Raises:
         IllegalArgumentError: the partitions differ.
     """
-    entries = bound.offsets if isinstance(bound, OffsetBound) else bound.timestamps_ms
+    if isinstance(bound, OffsetBound):
+        entries: Mapping[TopicPartition, int] | None = bound.offsets
+        expected = "an offset (-1: latest, -2: earliest)"
+    else:
+        entries = bound.timestamps_ms
+        expected = "a timestamp in milliseconds since the epoch"
     if entries is None:
         return
     read = set(partitions)
@@ -135,8 +147,7 @@ def check_bound_partitions(
             raise IllegalArgumentError(
                 f"{bound.option}: {detail} {shown}"
                 + (f" and {rest} more" if rest > 0 else "")
-                + "; expected an entry for each partition of the query (-1 for latest, -2 for "
-                "earliest)"
+                + f"; expected {expected} for each partition of the query"
             )
 
 
@@ -181,6 +192,7 @@ def plan_micro_batch(
     end: PartitionOffsets,
     earliest: PartitionOffsets,
     latest: PartitionOffsets,
+    topics: TopicSelection,
 ) -> QueryPlan:
     """Return the ranges of a micro-batch.
 
@@ -189,10 +201,14 @@ def plan_micro_batch(
         end: the end of this batch; without partitions that were deleted before it was planned.
         earliest: the first offsets of those partitions of `end` that still exist.
         latest: the offsets after their last messages.
+        topics: what the query selects now; at an earlier start its options may have selected more.
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
-    losses += describe_deleted_partitions(start.keys() - end.keys())
+    missing = start.keys() - end.keys()
+    deselected = {tp for tp in missing if not is_selected(topics, tp)}
+    losses += describe_deleted_partitions(missing - deselected)
+    losses += describe_deselected_partitions(deselected, topics)
     for tp in sorted(end):
         last = end[tp]
         if tp not in earliest:
@@ -376,8 +392,21 @@ def describe_losses(losses: Iterable[str], fail: bool) -> str:
 
 def describe_deleted_partitions(partitions: Collection[TopicPartition]) -> list[str]:
     """Return one text that names the deleted partitions; no text if there are none."""
-    names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
-    return [f"the partitions {names} were deleted"] if names else []
+    names = _name_partitions(partitions)
+    text = f"the partitions {names} were deleted, or not selected at an earlier start"
+    return [text] if names else []
+
+
+def describe_deselected_partitions(
+    partitions: Collection[TopicPartition], topics: TopicSelection
+) -> list[str]:
+    """Return one text that names partitions of a checkpoint that the query doesn't select now."""
+    names = _name_partitions(partitions)
+    return [f"{topics} doesn't select {names} of the checkpoint any more"] if names else []
+
+
+def _name_partitions(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
 
 
 def describe_unread_range(tp: TopicPartition, start: int, end: int) -> list[str]:

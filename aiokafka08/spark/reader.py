@@ -72,6 +72,7 @@ from aiokafka08.spark.planning import (
     plan_batch_query,
     resolve_log_ends,
 )
+from aiokafka08.spark.reasons import ReasonFirst
 from aiokafka08.spark.task_plan import divide_into_tasks
 from aiokafka08.structs import TopicPartition
 
@@ -179,6 +180,7 @@ class Kafka08Reader(DataSourceReader):
         self._parallelism = parallelism
         self._filters: list[ColumnFilter] = []
 
+    @ReasonFirst()
     def partitions(self) -> list[InputPartition]:
         """Fetch the offsets from the cluster and return the tasks."""
         options = self._options
@@ -286,7 +288,7 @@ def read_task(
     """
     if not isinstance(partition, ReadTask):
         return  # Spark passes a task of its own if `partitions` returned none
-    with BlockingClient(options.client, partition.leaders) as client:
+    with ReasonFirst(), BlockingClient(options.client, partition.leaders) as client:
         batches = _read_batches(client.router, options, partition.value, max_rows)
         try:
             while (batch := client.run(_next_batch(batches))) is not None:

@@ -60,6 +60,7 @@ from aiokafka08.spark.planning import (
     plan_micro_batch,
 )
 from aiokafka08.spark.reader import plan_tasks, read_task, resolve_bound
+from aiokafka08.spark.reasons import ReasonFirst
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.spark")
@@ -88,6 +89,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- called on the driver ---------------------------------------------------------------------
 
+    @ReasonFirst()
     def initialOffset(self) -> OffsetDict:
         """Return where a new query starts: the same at each call of this object.
 
@@ -129,6 +131,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End the query where the log ends at the first call of `latestOffset`."""
         self._is_available_now = True
 
+    @ReasonFirst()
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Return where the next batch ends.
 
@@ -148,6 +151,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the last known end of the log."""
         return to_checkpoint(self._latest) if self._latest else None
 
+    @ReasonFirst()
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
         """Return the tasks of a batch; the same after a restart, unless messages aged out.
 
@@ -166,14 +170,14 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == stop:
             return []
         if not stop.keys() <= self._existing:
-            self._existing = frozenset(self._driver.partitions(known=stop.keys()))
+            self._existing = self._driver.existing(stop.keys())
         existing = [tp for tp in stop if tp in self._existing]
         earliest = self._driver.earliest(existing, missing_ok=True)
         latest = self._latest
         if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
             latest = self._driver.latest(list(earliest), stop, missing_ok=True)
             earliest = {tp: offset for tp, offset in earliest.items() if tp in latest}
-        plan = plan_micro_batch(begin, stop, earliest, latest)
+        plan = plan_micro_batch(begin, stop, earliest, latest, self._options.topics)
         return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
     def commit(self, end: OffsetDict) -> None:
@@ -229,14 +233,17 @@ class RefusingStreamReader(DataSourceStreamReader):
     def __init__(self, reason: Exception) -> None:
         self._reason = reason
 
+    @ReasonFirst()
     def initialOffset(self) -> OffsetDict:
         """Raise the reason: a new query."""
         raise self._reason
 
+    @ReasonFirst()
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Raise the reason: a restart after a committed batch."""
         raise self._reason
 
+    @ReasonFirst()
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
         """Raise the reason: a restart that repeats a batch."""
         raise self._reason

@@ -18,6 +18,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,19 +38,22 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from aiokafka08._core.net.config import NETWORK_DEFAULTS
 from aiokafka08._core.properties import expected_one_of, wrong_value
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
     MessageSizeTooLargeError,
+    NoBrokersAvailable,
     UnsupportedVersionError,
 )
 from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.spark.driver import executor_ssl_context
+from aiokafka08.spark.driver import executor_ssl_context, name_start_options
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
+from aiokafka08.spark.reasons import ReasonFirst
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.spark")
@@ -126,6 +130,7 @@ class Kafka08Writer(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @ReasonFirst()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)
@@ -145,6 +150,7 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @ReasonFirst()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)
@@ -192,17 +198,27 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Task
 async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
     written = TaskCommitMessage()
     unacknowledged: deque[list[Deliveries]] = deque()
-    settings: dict[str, Any] = {"acks": "all", **options.client.network, **options.client.settings}
-    settings["headers"] = options.headers
+    settings: dict[str, Any] = {
+        "request_timeout_ms": NETWORK_DEFAULTS["request_timeout_ms"],
+        "acks": "all",
+        **options.client.network,
+        **options.client.settings,
+        "headers": options.headers,
+    }
     if options.partitioner is not None:
         settings["partitioner"] = options.partitioner
     # Spark's iterator blocks. It runs in a thread, so that the producer can send meanwhile.
     batch = await asyncio.to_thread(next, batches, None)
     if batch is None:
         return written
-    async with AIOKafkaProducer(
-        **settings, ssl_context=executor_ssl_context(options.client.tls)
-    ) as producer:
+    async with AsyncExitStack() as stack:
+        try:
+            producer = await stack.enter_async_context(
+                AIOKafkaProducer(**settings, ssl_context=executor_ssl_context(options.client.tls))
+            )
+        except NoBrokersAvailable as error:
+            name_start_options(error, settings["request_timeout_ms"] / 1000)
+            raise
         rows = 0
         while batch is not None:
             unacknowledged.append(await _send(producer, options, batch, rows))

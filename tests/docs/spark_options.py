@@ -28,12 +28,16 @@ READING: Sentences = {
         "matches a whole name; with `spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true` "
         "that source takes whole names only), and has Java's syntax as far as Python shares it: no "
         "classes in classes and `&&` in them, `\\p{…}`, back-references, or flags in the middle. "
-        "What isn't shared is refused by name. A pattern that matches nothing is logged once. "
-        "Reading never creates a topic",
+        "What isn't shared is refused by name. A pattern that matches nothing is logged once, and "
+        'so is `assign` without a partition (`{}`, `{"t":[]}`). Reading never creates a topic. Of '
+        "a partition that the topic hasn't, and of −1, that source reads nothing; this one refuses "
+        "them. JSON: see `startingOffsets`",
     ),
     ("startingOffsets",): (
         "{streaming} in streams, {batch} in batches",
-        "same; JSON must have an entry for each partition",
+        "same; JSON must have an entry for each partition, and no other. All options refuse some "
+        "JSON that Spark's reader takes: fractions (`0.0`), `null`, numbers like `00`, a name that "
+        "occurs twice, text behind the JSON",
     ),
     ("endingOffsets",): ("", "same; in batches only"),
     (
@@ -41,7 +45,10 @@ READING: Sentences = {
         "startingOffsetsByTimestamp",
         "endingTimestamp",
         "endingOffsetsByTimestamp",
-    ): ("", "same precedence; see [Timestamps](#timestamps-as-bounds)"),
+    ): (
+        "",
+        "same precedence; a timestamp below 0 is refused; see [Timestamps](#timestamps-as-bounds)",
+    ),
     ("startingOffsetsByTimestampStrategy",): (
         "",
         "`error` and `latest` are the same; `segment` is new; see "
@@ -131,7 +138,8 @@ PROPERTIES: Mapping[str, str] = {
     "metadata.max.age.ms": "",
     "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner and UniformStickyPartitioner "
     "by name; other classes need Java and are refused",
-    "request.timeout.ms": "",
+    "request.timeout.ms": "30000 reading, 40000 writing. It also limits how long a query, or a "
+    "task that writes, tries to reach a first broker",
     "retry.backoff.ms": "",
     "security.protocol": "PLAINTEXT, SSL; SASL is refused",
     "ssl.endpoint.identification.algorithm": "https, or empty: the host name isn't checked",

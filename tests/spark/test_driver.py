@@ -42,16 +42,26 @@ def driver(cluster: EmbeddedCluster) -> Iterator[DriverClient]:
     client.close()
 
 
-def test_pattern_without_match_is_logged_once(
-    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("topics", "shown"),
+    [
+        (TopicSelection(pattern="x"), "subscribePattern='x'"),
+        (TopicSelection(assign=()), "assign={}"),
+    ],
+)
+def test_selection_of_no_partition_is_logged_once(
+    cluster: EmbeddedCluster,
+    caplog: pytest.LogCaptureFixture,
+    topics: TopicSelection,
+    shown: str,
 ) -> None:
-    options = replace(batch_options(cluster), topics=TopicSelection(pattern="x"))
+    options = replace(batch_options(cluster), topics=topics)
     driver = DriverClient(options)
     try:
         assert driver.partitions() == driver.partitions() == ()
     finally:
         driver.close()
-    assert caplog.text.count("subscribePattern='x' matches no topic of the cluster") == 1
+    assert caplog.text.count(f"{shown} selects no partition of the cluster") == 1
 
 
 def test_call_sends_one_request_per_broker(cluster: EmbeddedCluster, driver: DriverClient) -> None:

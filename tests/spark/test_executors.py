@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from aiokafka08.spark.options import read_options
 from aiokafka08.spark.reader import Kafka08Reader
 from aiokafka08.testing import EmbeddedCluster
 from tests.spark.conftest import SHORT_JVM, cluster_home
+from tests.spark.packaging import pip, python_with, wheel, zipped
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -34,39 +33,6 @@ def filled() -> Iterator[EmbeddedCluster]:
                 values = [str(number).encode() for number in range(start, start + 500)]
                 cluster.append("t", partition, values, codec=Codec.SNAPPY)
         yield cluster
-
-
-def zipped(folder: Path) -> Path:
-    """Return a zip of the package, with its pure Python files only."""
-    package = folder / "aiokafka08.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        for path in (ROOT / "aiokafka08").rglob("*.py"):
-            archive.write(path, path.relative_to(ROOT))
-    return package
-
-
-def wheel(folder: Path) -> Path:
-    """Build a wheel of the package, in a copy: other tests use the extensions built here."""
-    source = folder / "source"
-    ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
-    shutil.copytree(ROOT / "aiokafka08", source / "aiokafka08", ignore=ignore)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"), str(source))
-    [built] = (folder / "wheels").iterdir()
-    return built
-
-
-def python_with(folder: Path, *packages: str) -> str:
-    """Create a virtual environment with only these packages, and return its Python."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    python = str(folder / "venv" / "bin" / "python")
-    pip(python, "install", *packages)
-    return python
-
-
-def pip(python: str, *arguments: str) -> None:
-    subprocess.run([python, "-m", "pip", "--quiet", *arguments], check=True)
 
 
 def run(

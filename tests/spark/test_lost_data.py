@@ -127,6 +127,29 @@ def test_deleted_partition_is_returned_then_raises(
     assert lenient.partitions(begin, without) == []
 
 
+def test_topic_left_out_at_a_restart_is_read_to_the_end_of_its_batch(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """A journaled batch is repeated exactly. The next one says what the option left out."""
+    cluster.create_topic("other", 1)
+    one = reader(subscribe="t,other")
+    begin = one.initialOffset()
+    one.latestOffset(begin, ReadAllAvailable())  # batch 0
+    fill(cluster, [2], "other")
+    fill(cluster, [3], "t")
+    end = one.latestOffset(begin, ReadAllAvailable())
+    again = reader(subscribe="t", startingOffsets="earliest")
+    found = {(part.topic, part.end) for task in again.partitions(begin, end) for part in task.value}
+    assert found == {("other", 2), ("t", 3)}
+    without = again.latestOffset(end, ReadAllAvailable())
+    assert without == {"t": end["t"]}
+    with pytest.raises(
+        OffsetOutOfRangeError, match="subscribe='t' doesn't select other/0 of the checkpoint any"
+    ) as caught:
+        again.partitions(end, without)
+    assert "deleted" not in str(caught.value)
+
+
 def test_partition_deleted_before_planning_raises_or_is_skipped(
     reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

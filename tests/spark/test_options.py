@@ -113,7 +113,8 @@ def test_topics_are_selected_in_three_ways(given: dict[str, str], expected: Any)
         ({"assign": '{"a":0}'}, "topic 'a' has 0, not a list"),
         ({"assign": '{"a":[-1]}'}, "-1 is no partition"),
         ({"assign": '{"a":[true]}'}, "True is no partition"),
-        ({"assign": '{"a":[]}'}, "no partition is named"),
+        ({"assign": '{"a":[0.0]}'}, "0.0 is no partition"),
+        ({"assign": '{"a":null}'}, "topic 'a' has None, not a list"),
         ({"assign": '{"a":[0],"a":[1]}'}, "a name occurs twice"),
     ],
 )

@@ -74,12 +74,16 @@ def test_missing_topic_or_partition_raises(topics: TopicSelection, message: str)
 def test_bound_must_have_an_entry_for_each_partition() -> None:
     bound = OffsetBound("startingOffsets", {tp(0): 1, tp(1): -2})
     check_bound_partitions(bound, [tp(0), tp(1)])
-    with pytest.raises(IllegalArgumentError, match="startingOffsets: no entry for t/2"):
+    with pytest.raises(IllegalArgumentError, match=r"startingOffsets: no entry for t/2.* -2: earl"):
         check_bound_partitions(bound, [tp(0), tp(1), tp(2)])
     with pytest.raises(IllegalArgumentError, match="startingOffsets: entries for partitions"):
         check_bound_partitions(bound, [tp(0)])
-    with pytest.raises(IllegalArgumentError, match="endingOffsetsByTimestamp: no entry for t/0"):
+    with pytest.raises(
+        IllegalArgumentError,
+        match="endingOffsetsByTimestamp: no entry for t/0; expected a timestamp in milliseconds",
+    ) as caught:
         check_bound_partitions(TimestampBound("endingOffsetsByTimestamp", None, {}), [tp(0)])
+    assert "latest" not in str(caught.value)
     check_bound_partitions(TimestampBound("startingTimestamp", 5), [tp(0)])
 
 
@@ -91,6 +95,7 @@ def test_minus_1_and_minus_2_are_the_ends_of_the_log() -> None:
 
 
 EARLIEST, LATEST = {tp(0): 10}, {tp(0): 100}
+SELECTION = TopicSelection(subscribe=("t",))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ def test_plan_has_existing_ranges_and_the_losses(
 ) -> None:
     for plan in (
         plan_batch_query({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
-        plan_micro_batch({tp(0): start}, {tp(0): end}, EARLIEST, LATEST),
+        plan_micro_batch({tp(0): start}, {tp(0): end}, EARLIEST, LATEST, SELECTION),
     ):
         assert [(one.start, one.end) for one in plan.ranges] == ranges
         assert len(plan.losses) == len(losses)
@@ -124,14 +129,14 @@ def test_query_that_starts_after_its_end_raises() -> None:
 
 
 def test_batch_that_ends_before_its_start_is_a_loss() -> None:
-    plan = plan_micro_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST)
+    plan = plan_micro_batch({tp(0): 60}, {tp(0): 50}, EARLIEST, LATEST, SELECTION)
     assert plan.ranges == ()
     assert "the end of the log went back from offset 60 to 50" in plan.losses[0]
 
 
 def test_added_partition_is_read_from_its_earliest_offset() -> None:
     plan = plan_micro_batch(
-        {}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5}
+        {}, {tp(0): 100, tp(1): 5}, {tp(0): 10, tp(1): 0}, {tp(0): 100, tp(1): 5}, SELECTION
     )
     assert plan.ranges == (OffsetRange("t", 0, 10, 100), OffsetRange("t", 1, 0, 5))
     [loss] = plan.losses
@@ -139,10 +144,28 @@ def test_added_partition_is_read_from_its_earliest_offset() -> None:
 
 
 def test_deleted_partition_is_a_loss() -> None:
-    [loss] = plan_micro_batch({tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST).losses
-    assert loss == "the partitions t/3 were deleted"
-    [loss] = plan_micro_batch({tp(0): 20}, {tp(0): 30}, {}, {}).losses
+    [loss] = plan_micro_batch(
+        {tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST, SELECTION
+    ).losses
+    assert loss == "the partitions t/3 were deleted, or not selected at an earlier start"
+    [loss] = plan_micro_batch({tp(0): 20}, {tp(0): 30}, {}, {}, SELECTION).losses
     assert "was deleted; the batch would end at offset 30" in loss
+
+
+@pytest.mark.parametrize(
+    ("selection", "shown"),
+    [
+        (TopicSelection(subscribe=("t",)), "subscribe='t' doesn't select gone/0, gone/1"),
+        (TopicSelection(pattern="^t$"), "subscribePattern='^t$' doesn't select gone/0, gone/1"),
+        (TopicSelection(assign=(tp(0),)), "assign=t/0 doesn't select gone/0, gone/1"),
+    ],
+)
+def test_partition_that_the_options_leave_out_is_not_called_deleted(
+    selection: TopicSelection, shown: str
+) -> None:
+    start = {tp(0): 20, tp(0, "gone"): 1, tp(1, "gone"): 1}
+    [loss] = plan_micro_batch(start, {tp(0): 20}, EARLIEST, LATEST, selection).losses
+    assert loss == f"{shown} of the checkpoint any more"
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -297,7 +320,7 @@ def test_thousand_partitions_of_a_trillion_offsets() -> None:
     end = limit_batch(start, latest, earliest, 10**9)
     assert 10**9 - 1000 <= count_available(start, end, earliest) <= 10**9
     assert max(end[one] - start[one] for one in partitions) <= 10**6
-    plan = plan_micro_batch(start, end, earliest, latest)
+    plan = plan_micro_batch(start, end, earliest, latest, TopicSelection(pattern="."))
     assert plan.losses == ()
     tasks = split_ranges(plan.ranges, min_partitions=20_000, max_records=None)
     assert len(tasks) == 20_000

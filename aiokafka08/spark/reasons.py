@@ -1,0 +1,47 @@
+"""Put the reason of an error first, where Spark shows the traceback of its Python process.
+
+Spark shows an error of a data source as the text of its traceback, and behind it a hundred lines of
+Java. Some of its processes leave out their own frames, and then the cause of the error, too; others
+print all, as Python does: the cause first. So each error of this package leaves the data source
+without its inner frames, and with a copy of itself as its cause.
+
+Invariant: only the package's own errors, whose texts say what to do, lose their inner frames. Those
+are in the log of `aiokafka08.spark`, at level DEBUG. Any other exception is left as it is.
+
+`source`, `reader`, `stream` and `writer` use it in each method that Spark calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Final
+
+from aiokafka08.errors import KafkaError
+
+_log: Final = logging.getLogger("aiokafka08.spark")
+
+
+class ReasonFirst(ContextDecorator):
+    """A Kafka error that leaves this context, or decorated function, shows its reason first."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        if isinstance(error, KafkaError):
+            _log.debug("an error leaves the data source", exc_info=error)
+            raise error.with_traceback(None) from _without_frames(error)
+
+
+def _without_frames(error: KafkaError) -> KafkaError:
+    """Return an error of the same class and text. No `__init__` is called: it may need more."""
+    copied = type(error).__new__(type(error))
+    copied.args = error.args
+    return copied

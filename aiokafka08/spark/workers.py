@@ -1,0 +1,155 @@
+"""Let Spark's Python processes import this package, or say what to set so that they can.
+
+Spark plans and reads a Python data source in processes of their own: by the Python that
+`PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without the
+package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip of
+the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
+
+Invariant: an error is raised only where queries of the format would fail.
+
+`aiokafka08.spark.register` calls `prepare_workers`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+import zipimport
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka08.errors import KafkaConfigurationError
+
+_PACKAGE: Final = "aiokafka08"
+_NEEDED: Final = (_PACKAGE, "pyarrow")
+_PROBE: Final = f"""
+import importlib.util, json, sys
+missing = [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]
+print(json.dumps([list(sys.version_info[:2]), sys.prefix, missing]))
+"""
+_PROBE_LIMIT_S: Final = 60.0
+
+
+def prepare_workers(context: Any) -> None:
+    """Put a zip of the package on the path of Spark's Python processes, and check their Python.
+
+    Args:
+        context: the `SparkContext`. Its `environment` gets a PYTHONPATH, if a zip is needed.
+
+    Raises:
+        KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
+            this package or pyarrow. The text has what to set.
+    """
+    archives = dict.fromkeys(_archives(context))
+    if archives:
+        given = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+        paths = dict.fromkeys([*archives, *filter(None, given)])
+        context.environment["PYTHONPATH"] = os.pathsep.join(paths)
+    name = context.pythonExec
+    system = context._jvm.java.lang.System  # of the process that starts the others
+    python = shutil.which(name, path=system.getenv("PATH"))
+    if python is None:
+        raise _unusable(name, "which isn't found")
+    if archives or not (_is_this_python(python) and _is_installed()):
+        _check(name, python, _environment(context, system), system.getProperty("user.dir"))
+
+
+def _archives(context: Any) -> Iterator[str]:
+    """Yield the zips with the package: the one that was imported, and those that Spark sends."""
+    from pyspark import SparkFiles
+
+    spec = find_spec(_PACKAGE)
+    loader: object = None if spec is None else spec.loader
+    if isinstance(loader, zipimport.zipimporter):
+        yield os.path.abspath(loader.archive)
+    folder = Path(SparkFiles.getRootDirectory())
+    for name in context._python_includes:
+        if zipfile.is_zipfile(folder / name):
+            with zipfile.ZipFile(folder / name) as archive:
+                if f"{_PACKAGE}/__init__.py" in archive.namelist():
+                    yield str(folder / name)
+
+
+def _is_this_python(python: str) -> bool:
+    # Links aren't followed: those of all virtual environments may lead to the same file.
+    return os.path.abspath(python) == os.path.abspath(sys.executable)
+
+
+def _is_installed() -> bool:
+    return _package_folder() in map(
+        Path, (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    )
+
+
+def _package_folder() -> Path:
+    """Return the folder, or the zip, from which this program imports the package."""
+    return Path(__file__).absolute().parents[2]
+
+
+def _environment(context: Any, system: Any) -> dict[str, str]:
+    """Return the environment in which Spark starts a Python process, without Spark's own paths."""
+    paths = (context.environment.get("PYTHONPATH"), system.getenv("PYTHONPATH"))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _check(name: str, python: str, environment: dict[str, str], folder: str) -> None:
+    """Raise if this Python can't run the data source."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,  # the exit status is in the error
+            timeout=_PROBE_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:  # the machine is busy: nothing is known
+        return
+    except OSError as error:
+        raise _unusable(name, f"which doesn't start ({error})") from error
+    lines = done.stderr.strip().splitlines()
+    try:
+        version, prefix, missing = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        reason = lines[-1] if lines else f"exit status {done.returncode}"
+        raise _unusable(name, f"which doesn't start ({reason})", python) from None
+    if version != list(sys.version_info[:2]):
+        raise _unusable(name, f"Python {version[0]}.{version[1]} instead of {_version()}", python)
+    if missing:
+        detail = f"which can't import {' and '.join(missing)}"
+        if prefix != sys.prefix:
+            raise _unusable(name, detail, python)
+        folder = str(_package_folder())
+        raise KafkaConfigurationError(
+            f"data source kafka08: Spark runs its Python processes with {name!r} ({python}), "
+            f"{detail}; this program imports {_PACKAGE} from {folder}. Install it there: pip "
+            f"install 'aiokafka08[spark]'; or set the environment variable PYTHONPATH to {folder} "
+            f"before the session starts. {_RUNNING}"
+        )
+
+
+_RUNNING: Final = "A session that runs already ends with spark.stop()"
+
+
+def _version() -> str:
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _unusable(name: str, detail: str, python: str | None = None) -> KafkaConfigurationError:
+    shown = repr(name) if python is None or python == name else f"{name!r} ({python})"
+    return KafkaConfigurationError(
+        f"data source kafka08: Spark runs its Python processes with {shown}, {detail}; expected "
+        f"the Python of this program, {sys.executable}. Set the environment variable "
+        "PYSPARK_PYTHON to it before the session starts: os.environ['PYSPARK_PYTHON'] = "
+        f"sys.executable. {_RUNNING}"
+    )

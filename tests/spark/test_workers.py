@@ -1,0 +1,280 @@
+"""Spark's Python processes import the package, or `register` says what to set."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.spark import register
+from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.waiting import wait_for
+from tests.spark.conftest import PACKAGES, QUICK_START, SHORT_JVM, cluster_home, quick_home
+from tests.spark.packaging import bare_python, pip, zipped
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+SET_PYTHON = (
+    f"expected the Python of this program, {sys.executable}. Set the environment variable "
+    "PYSPARK_PYTHON to it before the session starts: os.environ['PYSPARK_PYTHON'] = sys.executable"
+)
+
+
+def program(path: Path, text: str) -> str:
+    """Write a program that stands for another Python."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "which doesn't start (exit status 0)"),
+        ("echo 'no licence' >&2; exit 3", "which doesn't start (no licence)"),
+        ("echo '[[3, 9], \"/usr\", []]'", f"Python 3.9 instead of 3.{sys.version_info[1]}"),
+        (
+            f'exec {sys.executable} -I -S "$@"',
+            "which can't import aiokafka08 and pyarrow",
+        ),
+    ],
+)
+def test_register_with_another_python_says_what_to_set(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    """Such as the python3 of PATH, in a notebook or outside an activated environment."""
+    python = program(tmp_path / "python3", text)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    with pytest.raises(KafkaConfigurationError) as caught:
+        register(spark)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert f"Spark runs its Python processes with '{python}'" in message
+    assert problem in message
+    assert SET_PYTHON in message
+
+
+def test_register_with_a_missing_python_says_what_to_set(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python-of-nobody")
+    with pytest.raises(KafkaConfigurationError) as caught:
+        register(spark)
+    assert "'python-of-nobody', which isn't found; " + SET_PYTHON in str(caught.value)
+
+
+def test_register_without_the_package_on_the_path_says_what_to_set(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same Python, to which the program added a folder that Spark doesn't know."""
+    text = f'unset PYTHONPATH; cd /; exec {bare_python(tmp_path)} "$@"'
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", program(tmp_path / "python3", text))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    with pytest.raises(KafkaConfigurationError) as caught:
+        register(spark)
+    assert f"which can't import aiokafka08; this program imports aiokafka08 from {ROOT}." in str(
+        caught.value
+    )
+    assert f"set the environment variable PYTHONPATH to {ROOT} before" in str(caught.value)
+
+
+# --- a zip of the package -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(topics={"t": 2, "copy": 2}) as cluster:
+        for partition in (0, 1):
+            cluster.append("t", partition, [b"%d" % number for number in range(50)])
+        yield cluster
+
+
+def clean_environment(folder: Path, home: str) -> dict[str, str]:
+    """Return an environment in which nothing says where the package is."""
+    left_out = {"AIOKAFKA08_IMPL", "PYTHONASYNCIODEBUG", "PYTHONPATH"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in left_out and not name.startswith(("PYSPARK", "SPARK"))
+    }
+    return kept | {
+        "SPARK_HOME": home,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder} {SHORT_JVM}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Djava.io.tmpdir={folder} {SHORT_JVM}",
+    }
+
+
+def spark_class(home: str, name: str) -> list[str]:
+    """Return the beginning of a command that runs one of Spark's programs, as its scripts do."""
+    return ["bash", f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}"]
+
+
+def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str) -> dict[str, Any]:
+    """Run the job where only the zip has the package, check the copy, return what it printed."""
+    environment = clean_environment(folder, home)
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": QUICK_START,
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.python.authenticate.socketTimeout": "120s",
+    }
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [
+            *spark_class(home, "SparkSubmit"),
+            *("--master", master, *given, "--py-files", str(zipped(folder))),
+            *(str(ROOT / "tests" / "spark" / "zip_job.py"), cluster.bootstrap_servers, str(folder)),
+        ],
+        cwd=folder,
+        env=environment | {"PYSPARK_PYTHON": bare_python(folder)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    for partition in (0, 1):
+        values = sorted(int(one.value or b"") for one in cluster.log("copy", partition))
+        assert values == list(range(50))
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert all(".zip" in file for file in [found["driver"], *found["files"]])
+    return found
+
+
+def test_zip_of_the_package_streams_on_local_cores(filled: EmbeddedCluster, tmp_path: Path) -> None:
+    """Spark looks for the zip in the wrong folder when it plans a stream (4.3.0)."""
+    copy_with_zip(filled, tmp_path, quick_home(), "local[2]")
+
+
+@contextmanager
+def standalone_cluster(folder: Path, home: str) -> Iterator[str]:
+    """Start Spark's master and two workers of one core each, and return the master's address."""
+    environment = clean_environment(folder, home)
+    log = folder / "master.log"
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(output: Path, name: str, *arguments: str) -> None:
+        command = [*spark_class(home, name), "--host", "127.0.0.1"]
+        with output.open("wb") as file:
+            running.append(
+                subprocess.Popen(
+                    [*command, "--webui-port", "0", *arguments],
+                    cwd=folder,
+                    env=environment,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+
+    try:
+        start(log, "master.Master", "--port", "0")
+        address = wait_for(
+            lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()),
+            60,
+            "the master",
+        )[1]
+        for number in ("1", "2"):
+            work = ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work{number}")]
+            start(folder / f"worker{number}.log", "worker.Worker", *work, address)
+        wait_for(lambda: log.read_text().count("Registering worker") == 2 or None, 60, "workers")
+        yield address
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.full
+def test_zip_of_the_package_streams_on_a_standalone_cluster(
+    filled: EmbeddedCluster, tmp_path: Path
+) -> None:
+    home = cluster_home(tmp_path)
+    with standalone_cluster(tmp_path, home) as master:
+        assert copy_with_zip(filled, tmp_path, home, master)["executors"] == 2
+
+
+# --- a notebook -----------------------------------------------------------------------------------
+
+NOTEBOOK = '''
+import json, os, sys
+import nbformat
+from nbclient import NotebookClient
+
+cells = [
+    """
+from pyspark.sql import SparkSession
+from aiokafka08.spark import register
+
+def session():
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+spark = session()
+try:
+    register(spark)
+except Exception as error:
+    print(error)
+""",
+    """
+import os, sys
+spark.stop()
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = session()
+register(spark)
+reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", "SERVERS")
+print(reader.option("subscribe", "t").load().count())
+spark.stop()
+""".replace("SERVERS", sys.argv[1]),
+]
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
+texts = [
+    "".join(output.text for output in cell.outputs if output.get("name") == "stdout")
+    for cell in notebook.cells
+]
+print(json.dumps(texts))
+'''
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_notebook_in_an_inactive_environment_reads_as_the_error_says(
+    filled: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """The kernel's environment has the package; PATH has another python3, without it."""
+    python = bare_python(tmp_path, *PACKAGES.split(os.pathsep))
+    pip(python, "install", "nbclient", "ipykernel")
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin" / "python3", f'exec {sys.executable} -I -S "$@"')
+    environment = clean_environment(tmp_path, quick_home())
+    environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        [python, "-c", NOTEBOOK, filled.bootstrap_servers],
+        cwd=tmp_path,
+        env=environment | {"HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    refused, read = json.loads(done.stdout.splitlines()[-1])
+    assert "which can't import aiokafka08 and pyarrow" in refused
+    assert "os.environ['PYSPARK_PYTHON'] = sys.executable" in refused
+    assert read.split()[-1] == "100"
