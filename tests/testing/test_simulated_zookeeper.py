@@ -9,11 +9,12 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from aiokafka08 import AIOKafkaConsumer, TopicPartition, environment
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
+from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
 from tests.conformance.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
 
@@ -232,7 +233,7 @@ def test_address_leads_to_another_zookeeper_and_back() -> None:
     elsewhere = {"/brokers": b"", "/brokers/topics": b"", "/brokers/topics/other": b"{}"}
 
     async def scenario() -> None:
-        client = environment.zookeeper_client(timeout=SESSION_S)
+        client = SimulatedKazooClient(world.zookeeper, timeout=SESSION_S)
         client.start()
         client.create("/mine", ephemeral=True)
         session = client.client_id

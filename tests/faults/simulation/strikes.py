@@ -352,7 +352,9 @@ class Strikes:
         dns = self._world.network.dns
         host, port = self._cluster.nodes[node].host, self._cluster.nodes[node].port
         silent: list[asyncio.StreamWriter] = []
-        talkers = {ip: partial(_send_and_close, sent) for ip, sent in p.HALF_DEAD.items()}
+        talkers: dict[str, Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]] = {
+            ip: partial(_send_and_close, sent) for ip, sent in p.HALF_DEAD.items()
+        }
         talkers[p.MUTE] = lambda _, writer: silent.append(writer)
         servers = [
             await asyncio.start_server(talker, ip, port)
@@ -363,8 +365,10 @@ class Strikes:
         self._cluster.drop_connections(node)
         await asyncio.sleep(for_s)
         dns[host] = ["127.0.0.1"]
-        for one in (*servers, *silent):
-            one.close()
+        for server in servers:
+            server.close()
+        for writer in silent:
+            writer.close()
 
     async def _strike_zookeeper(self, fault: p.Fault) -> None:
         zookeeper = self._world.zookeeper

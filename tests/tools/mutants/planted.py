@@ -272,6 +272,7 @@ MUTANTS = (
         "consumer/cursor.py",
         "        error, self.error = self.error, None\n",
         "        error = self.error\n",
+        "tests/consumer/test_cursor.py::test_failed_cursor_raises_any_exception_once",
     ),
     Mutant(
         "messages are returned after the revocation has begun",
