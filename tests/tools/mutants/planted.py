@@ -288,6 +288,7 @@ MUTANTS = (
         "                self._emit_failure(cursor, broker_error(error_code))\n"
         "                if error_code != 6:\n"
         "                    self._router.metadata.request_refresh()\n",
+        "tests/consumer/test_fetcher.py::test_moved_leader_is_followed",
     ),
     Mutant(
         "partitions begin at the end of the log",
