@@ -63,6 +63,13 @@ class _Block:
         else:
             self.data += data
 
+    def sets(self) -> Iterator[tuple[int, bytes]]:
+        """Iterate over the last offset and the bytes of each set."""
+        data = bytes(self.data)
+        ends = [*self.starts[1:], len(data)]
+        for last_offset, start, end in zip(self.lasts, self.starts, ends, strict=True):
+            yield last_offset, data[start:end]
+
     def position_of(self, offset: int) -> int:
         """Return the position of the first entry with an offset >= `offset`.
 
@@ -123,22 +130,29 @@ class _Segment:
 
     def entries(self) -> Iterator[tuple[int, memoryview]]:
         for block in self.blocks:
-            try:
-                yield from walk_entries(bytes(block.data))
-            except MessageSetRejected:  # raw bytes without a message: skip the rest of the block
-                continue
+            for _, data in block.sets():
+                yield from _split(data)[0]
 
-    def rewrite(self, edit: Callable[[int, memoryview], tuple[int, Buffer] | None]) -> None:
+    def rewrite(
+        self,
+        edit: Callable[[int, memoryview], tuple[int, Buffer] | None],
+        keeps: Callable[[int], bool] = lambda last_offset: True,
+    ) -> None:
         """Replace each entry by the result of `edit(offset, message)`.
 
-        The result is the entry's last offset and its bytes, or None to remove the entry.
+        The result is the entry's last offset and its bytes, or None to remove the entry. Bytes of a
+        set that are no entry stay as they are if `keeps(last offset of the set)`.
         """
         blocks, first_ms = self.blocks, self.first_ms
         self.blocks, self.size_bytes = [], 0
         for block in blocks:
-            for offset, message in walk_entries(block.data):
-                if (edited := edit(offset, message)) is not None:
-                    self.append(edited[1], edited[0], self.written_ms)
+            for last_offset, data in block.sets():
+                entries, rest = _split(data)
+                for offset, message in entries:
+                    if (edited := edit(offset, message)) is not None:
+                        self.append(edited[1], edited[0], self.written_ms)
+                if rest and keeps(last_offset):
+                    self.append(rest, last_offset, self.written_ms)
         self.first_ms = first_ms
 
 
@@ -370,7 +384,8 @@ class PartitionLog:
         self._segments[0].base_offset = offset
         # A wrapper is kept if its last message is; clients drop its messages below `offset`.
         self._segments[0].rewrite(
-            lambda at, message: (at, _entry(at, message)) if at >= offset else None
+            lambda at, message: (at, _entry(at, message)) if at >= offset else None,
+            lambda last_offset: last_offset >= offset,
         )
 
     def truncate(self, offset: int) -> None:
@@ -384,7 +399,10 @@ class PartitionLog:
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             del self._segments[-1]
         last = self._segments[-1]
-        last.rewrite(lambda at, message: (at, _entry(at, message)) if at < offset else None)
+        last.rewrite(
+            lambda at, message: (at, _entry(at, message)) if at < offset else None,
+            lambda last_offset: last_offset < offset,
+        )
         if self.start_offset > offset:
             self.start_offset = last.base_offset = offset
 
@@ -426,6 +444,19 @@ class PartitionLog:
         if count:
             del self._segments[:count]
             self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+
+
+def _split(data: bytes) -> tuple[list[tuple[int, memoryview]], bytes]:
+    """Return the entries of a set, and the bytes after them that are none."""
+    entries = []
+    length = 0
+    try:
+        for offset, message in walk_entries(data):
+            entries.append((offset, message))
+            length += HEADER_BYTES + len(message)
+    except MessageSetRejected:  # damage
+        pass
+    return entries, data[length:]
 
 
 def _base_offset(segment: _Segment) -> int:

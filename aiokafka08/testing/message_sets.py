@@ -155,7 +155,8 @@ def messages_in(
     entries = list(walk_entries((budget or DecompressionBudget()).decompress(codec, value)))
     if message[4] == 0:
         return entries
-    return [(offset - entries[-1][0] + relative, inner) for relative, inner in entries]
+    last = entries[-1][0] if entries else 0
+    return [(offset - last + relative, inner) for relative, inner in entries]
 
 
 def walk_entries(message_set: Buffer, largest: int = 2**31 - 1) -> Iterator[tuple[int, memoryview]]:

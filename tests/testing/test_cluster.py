@@ -17,7 +17,7 @@ import pytest
 
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol import api
-from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, HeartbeatRequest
@@ -706,6 +706,16 @@ def test_append_raw_stores_corrupt_bytes(solo: EmbeddedCluster) -> None:
     assert [message.offset for message in solo.log("t", 0)] == [0, 1, 2]
     solo.append_raw("t", 0, encode_entry(3, None, b"no gzip", attributes=1) + b"\0" * 30)
     assert len(solo.log("t", 0)) == 4
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10"])
+def test_log_has_the_messages_behind_an_empty_wrapper(version: str) -> None:
+    with EmbeddedCluster(1, version, topics={"t": 1}) as cluster:
+        magic = int(version == "0.10")
+        empty = encode_entry(0, None, compress(Codec.GZIP, b""), attributes=1, magic=magic)
+        cluster.append_raw("t", 0, empty)
+        cluster.append("t", 0, [b"good"])
+        assert [message.value for message in cluster.log("t", 0)] == [b"good"]
 
 
 @pytest.mark.parametrize("size", [-(2**31), -12, 0, 13])

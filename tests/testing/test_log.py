@@ -197,6 +197,35 @@ def test_delete_before_inside_a_wrapper_keeps_it_whole() -> None:
     assert (log.start_offset, log.end_offset, log.size_bytes) == (4, 4, 0)
 
 
+def damaged(first: int) -> bytes:
+    """Return a message, an entry with a damaged size field, and a message behind it."""
+    entries = [plain(b"%d" % offset, first=offset) for offset in range(first, first + 3)]
+    entries[1] = entries[1][:8] + bytes(4) + entries[1][12:]
+    return b"".join(entries)
+
+
+def test_damage_hides_no_entry_of_another_set() -> None:
+    log = new_log()
+    append(log, plain(b"a"))
+    log.append_raw(damaged(1), 4, 0)
+    append(log, plain(b"b"))
+    assert [offset for offset, _ in log.entries()] == [0, 1, 4]
+
+
+def test_damage_is_deleted_with_its_set() -> None:
+    log = new_log()
+    append(log, plain(b"a"))
+    log.append_raw(damaged(1), 4, 0)
+    append(log, plain(b"b"))
+    log.remove({0})
+    log.delete_before(2)
+    assert log.read(2, END, END) == damaged(1)[len(plain(b"1")) :] + plain(b"b", first=4)
+    log.truncate(4)
+    assert log.read(2, END, END) == damaged(1)[len(plain(b"1")) :]
+    log.truncate(3)
+    assert log.size_bytes == 0
+
+
 def test_remove_rewrites_wrappers() -> None:
     log = new_log()
     append(log, wrapper(Codec.GZIP, plain(b"a", b"b", b"c")))

@@ -14,6 +14,7 @@ from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
+from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
 from tests.conformance.contract.zookeeper.conftest import SESSION_S, SimulatedEnsemble, StateOnly
 
@@ -225,6 +226,34 @@ def test_group_of_0_8_moves_to_the_member_that_is_left() -> None:
             return owned
 
         assert len(world.run(scenario)) == 4
+
+
+def test_address_leads_to_another_zookeeper_and_back() -> None:
+    """Clients get new sessions there; the brokers write where they did before."""
+    elsewhere = {"/brokers": b"", "/brokers/topics": b"", "/brokers/topics/other": b"{}"}
+
+    async def scenario() -> None:
+        client = SimulatedKazooClient(world.zookeeper, timeout=SESSION_S)
+        client.start()
+        client.create("/mine", ephemeral=True)
+        session = client.client_id
+        tree = world.lead_zookeeper_to(elsewhere)
+        assert client.client_id is None
+        await asyncio.sleep(1)
+        assert client.client_id not in (None, session)
+        world.cluster.create_topic("t", 1)
+        assert tree.contents() == {"/": b"", **elsewhere}
+        client.create("/brokers/topics/t", b"", ephemeral=True)
+        world.lead_zookeeper_to(None)
+        await asyncio.sleep(1)
+        assert tree.contents() == {"/": b"", **elsewhere}
+        assert client.get_children("/brokers/topics") == ["t"]
+        assert b"partitions" in client.get("/brokers/topics/t")[0]
+        assert client.exists("/mine") is None
+        client.stop()
+
+    with simulate(1, version="0.8.2") as world:
+        world.run(scenario)
 
 
 def test_timer_that_rounds_to_nothing_does_not_stop_time() -> None:

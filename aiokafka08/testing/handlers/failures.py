@@ -187,10 +187,10 @@ def with_partition_errors(
 
 def set_null(response: FetchResponse, code: int) -> None:
     """Make the message sets of the partitions that have `code` null."""
-    for topic in response.topics:
+    for topic in _topics(response):
         for partition in topic.partitions:
             if partition.error_code == code:
-                partition.message_set = None  # type: ignore[assignment]  # written, never read
+                partition.message_set = None
 
 
 def _topics(message: Any) -> list[api.Topic[Any]]:

@@ -47,6 +47,7 @@ from aiokafka08.testing.simulation.transport import SimulatedTransport
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
+from aiokafka08.testing.simulation.zookeeper_tree import Tree
 
 T = TypeVar("T")
 
@@ -195,6 +196,27 @@ class World:
                 cluster, as in the beginning. With others, `/cluster/id` is another one, too.
         """
         self._broker_nodes.register(others)
+
+    def lead_zookeeper_to(self, nodes: Mapping[str, bytes] | None) -> Tree:
+        """Let the address of ZooKeeper be that of another cluster's, as a wrong DNS entry does.
+
+        All sessions end. The brokers keep the nodes that they have.
+
+        Args:
+            nodes: path → data, parents included: what the other one has; None: back to the
+                cluster's own.
+
+        Returns:
+            The nodes that clients use from now on.
+        """
+        tree = self._broker_nodes.tree
+        if nodes is not None:
+            tree = Tree()
+            for path in sorted(nodes):
+                tree.create(path, nodes[path], self.zookeeper.now_ms())
+        self._trace.event(f"lead ZooKeeper to {'the own' if nodes is None else sorted(nodes)}")
+        self.zookeeper.lead_to(tree)
+        return tree
 
     def _stop(self) -> None:
         self._loop.resume_all()

@@ -164,6 +164,18 @@ class SimulatedZookeeper:
         self.end_session(session)
         client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
+    def lead_to(self, tree: Tree) -> None:
+        """Let the address be that of another ZooKeeper, with these nodes.
+
+        All sessions end, which their clients learn when they connect to the other one.
+        """
+        clients = list(self._clients)
+        for session in list(self._sessions.values()):
+            self.end_session(session)
+        self.tree = tree
+        for client in clients:
+            client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
+
     def lose_response(self, client: ConnectedClient) -> None:
         """Let the client's next change take effect, and its connection break before the result."""
         client.loses_response = True

@@ -6,17 +6,18 @@ changed settings, requests to delete a topic. Nodes that nothing in the package 
 
 Invariant: after each change of the cluster `publish()` makes the nodes agree with it, before the
 event loop goes on. What a client writes takes effect `CONTROLLER_S` later, as with real brokers.
+The brokers keep their nodes while clients are led to another ZooKeeper.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 
 from aiokafka08.testing.simulation.party import NO_PARTY
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
-from aiokafka08.testing.simulation.zookeeper_tree import EventKind, join, split
+from aiokafka08.testing.simulation.zookeeper_tree import EventKind, WatchEvent, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey
 
 CONTROLLER_S: Final = 0.05
@@ -44,10 +45,14 @@ class BrokerNodes:
     Args:
         zookeeper: the simulated server.
         cluster: what `EmbeddedCluster` has: its state, and a method that changes it.
+
+    Attributes:
+        tree: the brokers' nodes.
     """
 
     def __init__(self, zookeeper: SimulatedZookeeper, cluster: PublishingCluster) -> None:
         self._zookeeper = zookeeper
+        self.tree = zookeeper.tree
         self._cluster = cluster
         self._state = state = cluster._state
         self._others: Mapping[int, tuple[str, int]] | None = None
@@ -139,7 +144,7 @@ class BrokerNodes:
     # --- the controller ---------------------------------------------------------------------------
 
     def _on_event(self, kind: EventKind, path: str) -> None:
-        if self._publishing:
+        if self._publishing or self._zookeeper.tree is not self.tree:
             return
         if not path.startswith("/consumers"):
             self._published = None  # a client may have changed what the brokers write
@@ -200,12 +205,12 @@ class BrokerNodes:
         return json.loads(data) if data else None
 
     def _read(self, path: str) -> bytes | None:
-        node = self._zookeeper.tree.find(path)
+        node = self.tree.find(path)
         return None if node is None else node.data
 
     def _replace_children(self, path: str, wanted: dict[str, bytes]) -> None:
         """Create, write and delete children until they are these."""
-        for name in self._zookeeper.tree.node(path).names():
+        for name in self.tree.node(path).names():
             # A node that a client has just created is the controller's to carry out.
             if name not in wanted and join(path, name) not in self._pending:
                 self._delete(join(path, name))
@@ -215,22 +220,27 @@ class BrokerNodes:
 
     def _write(self, path: str, data: bytes) -> None:
         """Create a node, or write it if its data differs."""
-        zookeeper = self._zookeeper
-        node = zookeeper.tree.find(path)
+        tree, now_ms = self.tree, self._zookeeper.now_ms()
+        node = tree.find(path)
         if node is None:
             parent, _ = split(path)
-            if zookeeper.tree.find(parent) is None:
+            if tree.find(parent) is None:
                 self._write(parent, b"")
-            zookeeper.publish(zookeeper.tree.create(path, data, zookeeper.now_ms())[1])
+            self._notify(tree.create(path, data, now_ms)[1])
         elif node.data != data:
-            zookeeper.publish(zookeeper.tree.set(path, data, zookeeper.now_ms()))
+            self._notify(tree.set(path, data, now_ms))
 
     def _delete(self, path: str) -> None:
-        node = self._zookeeper.tree.find(path)
+        node = self.tree.find(path)
         if node is not None:
             for name in node.names():
                 self._delete(join(path, name))
-            self._zookeeper.publish(self._zookeeper.tree.delete(path))
+            self._notify(self.tree.delete(path))
+
+    def _notify(self, events: Iterable[WatchEvent]) -> None:
+        """Trigger the watches of these events, unless the clients are led elsewhere."""
+        if self._zookeeper.tree is self.tree:
+            self._zookeeper.publish(events)
 
 
 class CommitNodes(MutableMapping[CommitKey, Commit]):

@@ -79,6 +79,10 @@ class Tree:
         self.last_transaction = 0
         self._root = TreeNode(b"", 0, (0, 0), (0, 0))
 
+    def contents(self) -> dict[str, bytes]:
+        """Return the data of all nodes by their paths."""
+        return {path: node.data for path, node in self._walk("/", self._root)}
+
     def find(self, path: str) -> TreeNode | None:
         """Return a node; None if it doesn't exist."""
         node = self._root

@@ -57,6 +57,7 @@ from tests._core.net.scripted_peers import (
 )
 from tests.brokers.ports import free_port
 from tests.brokers.proxy import TcpProxy
+from tests.support.ipv6 import needs_ipv6
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -375,34 +376,24 @@ async def test_localhost_is_found_where_only_ipv4_listens(make_router: MakeRoute
         await within(20, router.start())
 
 
+@needs_ipv6
 async def test_localhost_is_found_where_only_ipv6_listens(make_router: MakeRouter) -> None:
-    cluster = EmbeddedCluster(host="::1", topics={"t": 1})
-    try:
-        await cluster.__aenter__()
-    except OSError:
-        pytest.skip("no IPv6 on this machine")
-    try:
+    async with EmbeddedCluster(host="::1", topics={"t": 1}) as cluster:
         (info,) = cluster.nodes.values()
         router = make_router(("::1", info.port))
         router.metadata.add_topics(["t"])
         await within(20, router.start())
         await router.request(ASK, node_id=0)
         assert f"[::1]:{info.port}" in repr(router.nodes.get(0))
-    finally:
         await router.stop()
-        await cluster.__aexit__(None, None, None)
 
 
+@needs_ipv6
 async def test_an_advertised_address_may_have_brackets(
     make_router: MakeRouter, telemetry: Recorder
 ) -> None:
     """`advertised.host.name=[::1]`: brokers, and coordinators, which have their own response."""
-    cluster = EmbeddedCluster(host="::1", advertised_host="[::1]", topics={"t": 1})
-    try:
-        await cluster.__aenter__()
-    except OSError:
-        pytest.skip("no IPv6 on this machine")
-    try:
+    async with EmbeddedCluster(host="::1", advertised_host="[::1]", topics={"t": 1}) as cluster:
         (info,) = cluster.nodes.values()
         assert info.host == "[::1]"
         router = make_router(("::1", info.port))
@@ -414,8 +405,6 @@ async def test_an_advertised_address_may_have_brackets(
         await router.request(ASK, node_id=7)
         assert {event.address for event in telemetry.of(Connected)} == {f"[::1]:{info.port}"}
         await router.stop()
-    finally:
-        await cluster.__aexit__(None, None, None)
 
 
 async def test_the_bootstrap_connection_is_reused_for_its_broker(

@@ -72,6 +72,8 @@ NOWHERE = "10.255.255.1"
 """An address at which nothing responds."""
 HALF_DEAD = {"10.255.255.2": b"", "10.255.255.3": b"HTTP/1.1 503 Service Unavailable\r\n\r\n"}
 """Addresses of a balancer without a broker behind it, and what it sends before it closes."""
+MUTE = "10.255.255.4"
+"""An address that accepts connections, and sends nothing."""
 _OTHER_ADDRESSES: list[tuple[str, ...]] = [
     (),
     (NOWHERE,),
@@ -79,6 +81,14 @@ _OTHER_ADDRESSES: list[tuple[str, ...]] = [
     tuple(HALF_DEAD),
     (*HALF_DEAD, NOWHERE, "127.0.0.1"),
 ]
+
+
+_HALF_DEAD_ADDRESSES: list[tuple[str, ...]] = [
+    (MUTE,),
+    (MUTE, "127.0.0.1"),
+    (*HALF_DEAD, MUTE, "127.0.0.1"),
+]
+DAMAGES = ("size 0", "size 13", "size -1", "zeros", "crc", "cut-off wrapper", "empty wrapper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +327,31 @@ class SlowZookeeper:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongZookeeper:
+    """ZooKeeper's address is that of another cluster's for a while; `is_empty`: of none."""
+
+    for_s: float
+    is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDamage:
+    """A log gets a set in which a damaged message (one of `DAMAGES`) follows `good` ones."""
+
+    partition: int
+    damage: str
+    good: int
+
+
+@dataclass(frozen=True, slots=True)
+class HideCoordinator:
+    """The name of the group's coordinator has these addresses for a while."""
+
+    addresses: tuple[str, ...]
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RestartMember:
     """A member leaves its group, and a new one joins after `pause_s`."""
 
@@ -352,6 +387,9 @@ Fault = (
     | ExpireSession
     | LoseZookeeperResponse
     | SlowZookeeper
+    | WrongZookeeper
+    | StoreDamage
+    | HideCoordinator
     | RestartMember
 )  # fmt: skip
 Action = Send | Fault
@@ -473,7 +511,17 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
         rng.random() < 0.3,
         tuple(
             sorted(
-                [*sends, *faults, *_retentions(seed), *_slow_readers(seed), *_null_sets(seed)],
+                [
+                    *sends,
+                    *faults,
+                    *_retentions(seed),
+                    *_slow_readers(seed),
+                    *_null_sets(seed),
+                    *_damages(seed),
+                    *_half_dead(seed),
+                    *_hidden_coordinators(seed),
+                    *(_wrong_zookeepers(seed) if line in WITH_ZOOKEEPER else ()),
+                ],
                 key=lambda step: step.at,
             )
         ),
@@ -557,6 +605,44 @@ def _null_sets(seed: int) -> Iterator[Step]:
         then = Answer(rng.choice([35, 76]), null_sets=True)
         node = rng.choice([None, *range(BROKERS)])
         yield Step(at, Strike("FetchRequest", then, node, 1, rng.randint(1, 4)))
+
+
+def _damages(seed: int) -> Iterator[Step]:
+    """Let a quarter of the seeds store damaged sets."""
+    rng = random.Random(f"damages {seed}")
+    if rng.random() < 1 / 4:
+        for _ in range(rng.randint(1, 3)):
+            at = round(rng.uniform(3, LENGTH_S - 5), 2)
+            partition = rng.randrange(PARTITIONS)
+            yield Step(at, StoreDamage(partition, rng.choice(DAMAGES), rng.randint(0, 2)))
+
+
+def _half_dead(seed: int) -> Iterator[Step]:
+    """Let a member begin while a broker's name leads to half-dead addresses, in some seeds."""
+    rng = random.Random(f"half-dead {seed}")
+    if rng.random() < 0.1:
+        at = round(rng.uniform(3, LENGTH_S - 20), 2)
+        for_s = round(rng.uniform(2, 12), 2)
+        yield Step(at, ChangeDns(rng.randrange(BROKERS), rng.choice(_HALF_DEAD_ADDRESSES), for_s))
+        yield Step(at, RestartMember(rng.randrange(MEMBERS), 0.0))
+
+
+def _hidden_coordinators(seed: int) -> Iterator[Step]:
+    """Let a member begin while the group's coordinator can't be reached, in some seeds."""
+    rng = random.Random(f"coordinator {seed}")
+    if rng.random() < 0.1:
+        at = round(rng.uniform(3, LENGTH_S - 40), 2)
+        for_s = round(rng.uniform(2, 35), 2)
+        yield Step(at, HideCoordinator(rng.choice([(), (NOWHERE,), (MUTE,)]), for_s))
+        yield Step(at, RestartMember(rng.randrange(MEMBERS), 0.0))
+
+
+def _wrong_zookeepers(seed: int) -> Iterator[Step]:
+    """Let the clients meet another cluster's ZooKeeper in some seeds."""
+    rng = random.Random(f"wrong ZooKeeper {seed}")
+    if rng.random() < 0.2:
+        at = round(rng.uniform(3, LENGTH_S - 25), 2)
+        yield Step(at, WrongZookeeper(round(rng.uniform(1, 15), 2), rng.random() < 0.3))
 
 
 def _reserve(seed: int) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine
@@ -21,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import CorruptRecordException, KafkaError, ZookeeperMismatchError
 from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
@@ -37,6 +38,9 @@ DRAIN_S = 120.0
 LIMIT_S = 3600.0
 _POLL_MS = 500
 _STOP_S = 90.0
+_REFUSED_S = 1.0
+"""How long a member waits that has met another cluster's ZooKeeper, before it begins anew."""
+_FAILED_FETCH = re.compile(r"fetch of (\w+)/(\d+) at offset (\d+): .*clearly later offset")
 _ROWS = pa.schema({"value": pa.binary(), "partition": pa.int32()})
 
 
@@ -91,6 +95,7 @@ def run(plan: p.Plan) -> Report:
     report.fired, report.effective = scenario.fired, scenario.effective
     report.fired[p.FRAGMENT] += plan.fragment
     report.operations = scenario.finished_operations()
+    report.anomalies += scenario.found
     report.anomalies += check(report.operations)
     return report
 
@@ -119,8 +124,20 @@ class _Scenario:
         self._queues: list[asyncio.Queue[p.Send | None]] = []
         self._restarts: dict[int, asyncio.Event] = {}
         self._positions: dict[str, dict[str, int]] = defaultdict(dict)
-        self._strikes = Strikes(world, TOPIC, self._restarts, self._on_truncated, self._on_deleted)
+        self._strikes = Strikes(
+            world,
+            TOPIC,
+            GROUP,
+            self._restarts,
+            self._on_truncated,
+            self._on_deleted,
+            self._on_stored,
+        )
         self.fired = self._strikes.fired
+        self.found = self._strikes.found
+        self._damaged: dict[str, set[int]] = defaultdict(set)
+        self._stepped_over: set[tuple[str, int]] = set()
+        self._handed_out: Counter[str] = Counter()  # place → the highest offset until now
         self._acknowledged: deque[tuple[str, str, int | None]] = deque()
         self._polled: set[tuple[str, str]] = set()
         self._refilled: list[tuple[str, int, int]] = []
@@ -185,8 +202,21 @@ class _Scenario:
             await asyncio.sleep(0.1)
         self.stopping = True
         await asyncio.gather(*self._tasks)
+        self._find_silent_damage()
         self._read_logs()
         self.requests = len(self.cluster.history)
+
+    def _find_silent_damage(self) -> None:
+        """Judge whether an error was raised for each damaged message that members have passed."""
+        for place, damaged in self._damaged.items():
+            passed = self._handed_out[place]
+            for offset in sorted(damaged):
+                if (
+                    self._kept_from.get(place, 0) <= offset < passed
+                    and (place, offset) not in self._stepped_over
+                ):
+                    facts = {"partition": place, "offset": offset}
+                    self.found.append(Anomaly("silent-damage", (), facts))
 
     def _is_unseen(self) -> bool:
         """Return whether no member has got some message yet that is acknowledged and in the log."""
@@ -209,12 +239,21 @@ class _Scenario:
     def _on_truncated(self, partition: int, lost: int, end: int) -> None:
         place = f"{TOPIC}/{partition}"
         self._refilled.append((place, lost, end))
+        self._damaged[place] = {at for at in self._damaged[place] if at < lost}
         self._note("cluster", "truncated", offsets={place: lost}, facts={"end": end})
 
     def _on_deleted(self, partition: int, kept: int) -> None:
         place = f"{TOPIC}/{partition}"
         self._kept_from[place] = kept
         self._note("cluster", "deleted", offsets={place: kept})
+
+    def _on_stored(self, partition: int, values: list[str], first: int, damaged: int) -> None:
+        place = f"{TOPIC}/{partition}"
+        self._damaged[place].add(damaged)
+        sent = tuple(Message(place, value, first + at) for at, value in enumerate(values))
+        if sent:
+            self._note("disk", "send_batch", sent=sent)
+        self._acknowledged.extend((place, str(one.value), one.offset) for one in sent)
 
     def _on_session_end(self, party: str, paths: list[str]) -> None:
         if any(path.startswith(f"/consumers/{GROUP}/owners/") for path in paths):
@@ -254,6 +293,7 @@ class _Scenario:
             Message(f"{TOPIC}/{number}", (one.value or b"").decode(), one.offset)
             for number in range(p.PARTITIONS)
             for one in self.cluster.log(TOPIC, number)
+            if one.offset not in self._damaged[f"{TOPIC}/{number}"]
         )
         now = self._now()
         partitions = tuple(f"{TOPIC}/{number}" for number in range(p.PARTITIONS))
@@ -439,10 +479,12 @@ class _Scenario:
             try:
                 await self._start_client(name, consumer)
                 break
-            except KafkaError:
+            except KafkaError as error:
                 if self.stopping:
                     return
                 await consumer.stop()
+                if isinstance(error, ZookeeperMismatchError):
+                    await asyncio.sleep(_REFUSED_S)
                 return
         try:
             while not (leave.is_set() or self.stopping):
@@ -450,6 +492,8 @@ class _Scenario:
                 self._observe(name, consumer)
                 if next(self._probes) % 4 == 0:
                     await self._ask(name, consumer)
+        except ZookeeperMismatchError:  # a member that was refused doesn't go on
+            await asyncio.sleep(_REFUSED_S)
         finally:
             await self._stop(party, name, consumer)
 
@@ -477,11 +521,36 @@ class _Scenario:
             )
         )
         self._polled |= {(one.partition, str(one.value)) for one in polled}
+        for one in polled:
+            self._handed_out[one.partition] = max(self._handed_out[one.partition], one.offset or 0)
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
+        if isinstance(error, ZookeeperMismatchError):
+            raise error
         if error is not None:
+            self._step_over(name, consumer, error)
             await asyncio.sleep(0.2)
         elif polled and self.plan.commits == "poll":
             await self._commit(name, consumer)
+
+    def _step_over(
+        self, name: str, consumer: AIOKafkaConsumer[Any, Any], error: KafkaError
+    ) -> None:
+        """Go on behind a damaged message that is stored; one damaged on the way comes again."""
+        if isinstance(error, CorruptRecordException):
+            partition, offset, next_offset = error.partition, error.offset, error.next_offset
+        elif match := _FAILED_FETCH.search(error.text):
+            partition = TopicPartition(match[1], int(match[2]))
+            offset, next_offset = int(match[3]), None
+        else:
+            return
+        if partition is None or offset is None:
+            self.found.append(Anomaly("unnamed-damage", (), {"error": repr(error)}))
+        elif offset in self._damaged[_place(partition)] and partition in consumer.assignment():
+            self._stepped_over.add((_place(partition), offset))
+            target = offset + 1 if next_offset is None else next_offset
+            consumer.seek(partition, target)
+            self._note(name, "seek", offsets={_place(partition): target}, group=GROUP)
+            self._positions[name][_place(partition)] = target
 
     async def _take(self, consumer: AIOKafkaConsumer[Any, Any]) -> tuple[Message, ...]:
         """Return what one call of the consumer hands out."""

@@ -7,18 +7,25 @@ that is. So at most one fault at a time takes brokers down or lets replicas fall
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from aiokafka08.protocol.compression import Codec, compress
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.testing.handlers import HANDLERS
+from aiokafka08.testing.history import Anomaly
 from aiokafka08.testing.simulation import Network, World
 from tests.faults.simulation import plan as p
 
 _REQUESTS = {request.__name__: request for request in HANDLERS}
+_COMMITTED: Final = b"7"
+"""What the group has committed in the other cluster."""
 
 
 class Strikes:
@@ -27,11 +34,15 @@ class Strikes:
     Args:
         world: what they strike.
         topic: the topic whose partitions they strike.
+        group: the group of the members.
         restarts: an event for each member, which lets it leave its group.
         truncated: called with a partition, the first offset that it has lost, and its end before.
         deleted: called with a partition and the first offset that it has kept.
+        stored: called with a partition, the values of messages that its log has got, the offset of
+            the first one, and that of the damage behind them.
 
     Attributes:
+        found: what was wrong while a fault struck.
         fired: how often each kind of fault had an effect.
         standstills: which process stood still from when until when; None: all.
     """
@@ -40,10 +51,13 @@ class Strikes:
         self,
         world: World,
         topic: str,
+        group: str,
         restarts: dict[int, asyncio.Event],
         truncated: Callable[[int, int, int], object],
         deleted: Callable[[int, int], object],
+        stored: Callable[[int, list[str], int, int], object],
     ) -> None:
+        self.found: list[Anomaly] = []
         self.fired: Counter[str] = Counter()
         self._effective = 0
         self.standstills: list[tuple[str | None, float, float]] = []
@@ -53,6 +67,8 @@ class Strikes:
         self._restarts = restarts
         self._truncated = truncated
         self._deleted = deleted
+        self._stored = stored
+        self._group = group
         self._faults: dict[str, list[Any]] = {}
         self._lossy: list[tuple[p.Fault, Any]] = []
         self._controller = 0
@@ -90,12 +106,12 @@ class Strikes:
                 await self._take(fault)
             case (
                 p.Partition() | p.ResetConnections() | p.HalfOpen() | p.Refuse() | p.SlowLink()
-                | p.SlowReader() | p.ChangeDns()
+                | p.SlowReader() | p.ChangeDns() | p.HideCoordinator()
             ):  # fmt: skip
                 await self._strike_network(fault)
             case (
                 p.ZookeeperAway() | p.ExpireSession() | p.LoseZookeeperResponse()
-                | p.SlowZookeeper()
+                | p.SlowZookeeper() | p.WrongZookeeper()
             ):  # fmt: skip
                 await self._strike_zookeeper(fault)
             case _:
@@ -175,6 +191,11 @@ class Strikes:
                 # A replica that is to become an unclean leader would have to begin anew.
                 if partition != self._unclean and cluster.leader(topic, partition) in self._alive():
                     self._delete_old(partition, share, fault)
+            case p.StoreDamage(partition, damage, good):
+                # As with retention, and another replica wouldn't have what is stored.
+                if partition != self._unclean and cluster.leader(topic, partition) in self._alive():
+                    self._store_damage(partition, damage, good)
+                    self._fired(fault)
             case p.MoveController(node) if node in (alive := self._alive()):
                 if node != (self._controller if self._controller in alive else min(alive)):
                     self._fired(fault)
@@ -193,6 +214,14 @@ class Strikes:
             self._deleted(partition, kept)
             self._cluster.delete_before(self._topic, partition, kept)
             self._fired(fault)
+
+    def _store_damage(self, partition: int, damage: str, good: int) -> None:
+        first = self._cluster.offsets(self._topic, partition).end
+        values = [f"stored-{partition}-{first + at}" for at in range(good)]
+        magic = int(self._cluster.version == "0.10")
+        data = damaged_set(damage, first, [value.encode() for value in values], magic)
+        self._cluster.append_raw(self._topic, partition, data, next_offset=first + good + 1)
+        self._stored(partition, values, first, first + good)
 
     def _alive(self) -> list[int]:
         return [node.node_id for node in self._cluster.nodes.values() if node.alive]
@@ -301,20 +330,13 @@ class Strikes:
                     await asyncio.sleep(for_s)
                     network.accept(broker)
             case p.ChangeDns(node, addresses, for_s):
-                host = self._cluster.nodes[node].host
-                port = self._cluster.nodes[node].port
                 with self._counted(fault, f"broker {node}"):
-                    half_dead = [
-                        await asyncio.start_server(partial(_send_and_close, sent), ip, port)
-                        for ip, sent in p.HALF_DEAD.items()
-                        if ip in addresses
-                    ]
-                    network.dns[host] = list(addresses)
-                    self._cluster.drop_connections(node)
-                    await asyncio.sleep(for_s)
-                    network.dns[host] = ["127.0.0.1"]
-                    for server in half_dead:
-                        server.close()
+                    await self._change_dns(node, addresses, for_s)
+            case p.HideCoordinator(addresses, for_s):
+                coordinator = self._cluster.coordinator(self._group)
+                if coordinator is not None:
+                    await self._change_dns(coordinator, addresses, for_s)
+                    self._fired(fault)
             case p.SlowLink(source, target, latency_ms, bytes_per_s, for_s):
                 with self._counted(fault, source, target):
                     network.set_link(source, target, Network(latency_ms, bytes_per_s))
@@ -325,6 +347,28 @@ class Strikes:
                     network.read_slowly(party, bytes_per_s)
                     await asyncio.sleep(for_s)
                     network.read_slowly(party, None)
+
+    async def _change_dns(self, node: int, addresses: tuple[str, ...], for_s: float) -> None:
+        dns = self._world.network.dns
+        host, port = self._cluster.nodes[node].host, self._cluster.nodes[node].port
+        silent: list[asyncio.StreamWriter] = []
+        talkers: dict[str, Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]] = {
+            ip: partial(_send_and_close, sent) for ip, sent in p.HALF_DEAD.items()
+        }
+        talkers[p.MUTE] = lambda _, writer: silent.append(writer)
+        servers = [
+            await asyncio.start_server(talker, ip, port)
+            for ip, talker in talkers.items()
+            if ip in addresses
+        ]
+        dns[host] = list(addresses)
+        self._cluster.drop_connections(node)
+        await asyncio.sleep(for_s)
+        dns[host] = ["127.0.0.1"]
+        for server in servers:
+            server.close()
+        for writer in silent:
+            writer.close()
 
     async def _strike_zookeeper(self, fault: p.Fault) -> None:
         zookeeper = self._world.zookeeper
@@ -349,6 +393,17 @@ class Strikes:
                 await asyncio.sleep(for_s)
                 zookeeper.latency_s = 0.0
                 self._fired(fault)
+            case p.WrongZookeeper(for_s, is_empty):
+                nodes = {} if is_empty else _nodes_elsewhere(self._topic, self._group)
+                tree = self._world.lead_zookeeper_to(nodes)
+                before = tree.contents()
+                await asyncio.sleep(for_s)
+                after = tree.contents()
+                self._world.lead_zookeeper_to(None)
+                self._fired(fault)
+                if after != before:
+                    changed = sorted(path for path, _ in before.items() ^ after.items())
+                    self.found.append(Anomaly("foreign-write", (), {"paths": changed}))
 
 
 def _send_and_close(
@@ -356,3 +411,52 @@ def _send_and_close(
 ) -> None:
     writer.write(sent)
     writer.close()
+
+
+def _nodes_elsewhere(topic: str, group: str) -> dict[str, bytes]:
+    """Return the nodes of another cluster, which has a topic and a group of the same names."""
+    broker = {"version": 1, "host": "elsewhere", "port": 9092, "jmx_port": -1}
+    partitions = {str(number): [77] for number in range(p.PARTITIONS)}
+    nodes = {
+        "/cluster/id": json.dumps({"version": "1", "id": "elsewhere"}).encode(),
+        "/brokers/ids/77": json.dumps(broker).encode(),
+        f"/brokers/topics/{topic}": json.dumps({"version": 1, "partitions": partitions}).encode(),
+        f"/consumers/{group}/ids": b"",
+        f"/consumers/{group}/owners/{topic}": b"",
+        **{f"/consumers/{group}/offsets/{topic}/{number}": _COMMITTED for number in partitions},
+    }
+    for path in list(nodes):
+        while path := path.rpartition("/")[0]:
+            nodes.setdefault(path, b"")
+    return nodes
+
+
+def damaged_set(damage: str, first: int, values: list[bytes], magic: int) -> bytes:
+    """Return a stored set in which damage follows good messages.
+
+    Args:
+        damage: one of `plan.DAMAGES`.
+        first: the offset of the first message.
+        values: of the good messages.
+        magic: the message format.
+    """
+
+    def encode(offset: int, value: bytes, attributes: int = 0) -> bytes:
+        return encode_entry(offset, None, value, magic=magic, attributes=attributes)
+
+    good = b"".join(encode(first + at, value) for at, value in enumerate(values))
+    at = first + len(values)
+    bad = encode(at, b"damaged")
+    name, _, detail = damage.partition(" ")
+    match name:
+        case "size":
+            return good + bad[:8] + struct.pack(">i", int(detail)) + bad[12:]
+        case "zeros":
+            return good + bytes(400)
+        case "crc":
+            return good + bad[:-1] + bytes([bad[-1] ^ 1])
+        case "empty":
+            return good + encode(at, compress(Codec.GZIP, b""), Codec.GZIP)
+    # Format 1 has relative offsets: what stands before the damage can't be told by them.
+    outside, inside = (good, b"") if magic else (b"", good)
+    return outside + encode(at, compress(Codec.GZIP, inside + bad[:-3]), Codec.GZIP)

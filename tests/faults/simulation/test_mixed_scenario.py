@@ -20,10 +20,13 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08.testing.faults import Answer
 from aiokafka08.testing.history import check
 from aiokafka08.testing.simulation import LeftoverError
+from tests.faults.simulation import strikes
 from tests.faults.simulation.plan import (
+    DAMAGES,
     FRAGMENT,
     KINDS,
     LENGTH_S,
@@ -43,8 +46,10 @@ from tests.faults.simulation.plan import (
     SlowLink,
     Step,
     StopBroker,
+    StoreDamage,
     Strike,
     Upgrade,
+    WrongZookeeper,
     kinds_of,
     plan_of,
 )
@@ -164,6 +169,54 @@ def test_members_may_miss_what_retention_has_deleted() -> None:
     assert report.fired["Retention"] == PARTITIONS
     told = [one for one in report.operations if one.call != "deleted"]
     assert {"lost-write", "unseen"} <= {one.name for one in check(told)}
+
+
+SENDS = tuple(
+    Step(at, Send(0, "send_many", 5, partition))
+    for at in (1.0, 12.0, 30.0)
+    for partition in range(PARTITIONS)
+)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4], ids=["0.8.2", "0.9", "0.10"])
+def test_members_step_over_each_kind_of_stored_damage(seed: int) -> None:
+    damages = tuple(
+        Step(5.0 + number, StoreDamage(number % PARTITIONS, damage, good=number % 3))
+        for number, damage in enumerate(DAMAGES)
+    )
+    steps = sorted((*SENDS, *damages), key=lambda step: step.at)
+    report = run(replace(plan_of(seed), steps=tuple(steps), reserve=()))
+    assert report.names == []
+    assert report.fired["StoreDamage"] == len(DAMAGES)
+    seeks = [one.offsets for one in report.operations if one.call == "seek"]
+    assert len({offsets.popitem() for offsets in map(dict, seeks)}) == len(DAMAGES)
+
+
+def test_damage_that_is_passed_without_an_error_is_an_anomaly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(strikes, "damaged_set", lambda *arguments: b"")
+    steps = (*SENDS[:4], Step(5.0, StoreDamage(1, "zeros", good=0)), *SENDS[4:])
+    report = run(replace(plan_of(3), steps=steps, reserve=()))
+    assert report.names == ["silent-damage"]
+
+
+@pytest.mark.parametrize("is_empty", [False, True], ids=["another-cluster", "empty"])
+def test_members_wait_for_the_right_zookeeper(is_empty: bool) -> None:
+    """A member that meets another cluster's ends, and another one begins in its place."""
+    steps = (*SENDS[:4], Step(5.0, WrongZookeeper(10.0, is_empty)), *SENDS[4:])
+    report = run(replace(plan_of(2), steps=steps, reserve=()))
+    assert report.names == []
+    assert report.fired["WrongZookeeper"] == 1
+    refused = {one.process for one in report.operations if "ZookeeperMismatchError" in one.error}
+    assert refused == (set() if is_empty else {f"c{member}.0" for member in range(MEMBERS)})
+
+
+def test_change_of_a_wrong_zookeeper_is_an_anomaly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClusterZookeeper, "verify", lambda self, client, timeout_s: None)
+    steps = (*SENDS[:4], Step(5.0, WrongZookeeper(10.0, is_empty=False)), *SENDS[4:])
+    report = run(replace(plan_of(2), steps=steps, reserve=()))
+    assert "foreign-write" in report.names
 
 
 def test_fault_without_an_effect_is_not_counted() -> None:

@@ -4,7 +4,8 @@
     python -m tests.tools.mutants "a split batch loses its tail"
 
 Each bug is planted in a copy of the package, and the pure twins run. A seed finds it if the run has
-an anomaly, and the same seed without the bug has none. The exit code is 1 if a bug isn't found.
+an anomaly, and the same seed without the bug has none. What no seed can show is hunted by a test,
+which must fail with the bug and pass without it. The exit code is 1 if a bug isn't found.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ROOT = Path(aiokafka08.__file__).resolve().parent.parent
 SEED_LIMIT_S = 60
 """Seconds of CPU time after which a seed counts as hung, which is a way to be found. A simulated
 run waits for nothing, and on a busy machine it takes longer by the clock."""
+TEST_LIMIT_S = 300
+"""Seconds after which a test counts as hung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,12 @@ def hunt(mutant: Mutant, seeds: int, series: int) -> Found:
         for name in ("aiokafka08", "tests"):
             ignore = shutil.ignore_patterns("__pycache__", "*.so", "build", "vectors")
             shutil.copytree(ROOT / name, Path(folder, name), ignore=ignore)
+        shutil.copy(ROOT / "pyproject.toml", folder)
         planted = Path(folder, "aiokafka08", mutant.path)
         planted.write_text(mutant.apply(planted.read_text()))
+        if mutant.is_hunted_by_a_test:
+            fails = not passes(Path(folder), mutant.scenario) and passes(ROOT, mutant.scenario)
+            return Found([0 if fails else None], [mutant.scenario.rpartition("::")[2]])
         took: list[int | None] = []
         names: set[str] = set()
         for number in range(series):
@@ -65,12 +72,40 @@ def hunt(mutant: Mutant, seeds: int, series: int) -> Found:
         return Found(took, sorted(names))
 
 
+def passes(folder: Path, test: str) -> bool:
+    """Run a test in another process; return whether it passes."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, test],
+            cwd=folder,
+            env=_environment(folder),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TEST_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{test}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode == 0
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"AIOKAFKA08_IMPL": "python", "PYTHONPATH": str(folder)}
+
+
 def run_seeds(folder: Path, scenario: str, first: int, count: int) -> tuple[int, list[str]] | None:
     """Run seeds in another process; return the first that fails, with its anomalies."""
-    environment = os.environ | {"AIOKAFKA08_IMPL": "python", "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "tests.tools.mutants.seeds", scenario, str(first), str(count)]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAIL ", "BEGIN "))]
     if done.returncode == 0:
@@ -105,6 +140,8 @@ def main() -> int:
             median = statistics.median(took)
             lost += median > options.seeds
             shown = f"> {options.seeds}" if median > options.seeds else f"{median:g}"
+            if mutant.is_hunted_by_a_test:
+                shown = "not found" if median > options.seeds else "test"
             names = ", ".join(f"`{name}`" for name in found.names)
             print(f"| {mutant.name} | {shown} | {names} |", flush=True)
     print(f"mutants: planted={len(chosen)} found={len(chosen) - lost}")

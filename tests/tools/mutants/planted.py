@@ -18,7 +18,8 @@ class Mutant:
         name: what the bug does.
         path: the file, in the package.
         old, new: the lines before and after.
-        scenario: what hunts it, a key of `seeds.SCENARIOS` (default "clients").
+        scenario: what hunts it, a key of `seeds.SCENARIOS` (default "clients"), or a test: its file
+            and name, as pytest takes them.
     """
 
     name: str
@@ -26,6 +27,11 @@ class Mutant:
     old: str
     new: str
     scenario: str = "clients"
+
+    @property
+    def is_hunted_by_a_test(self) -> bool:
+        """Whether `scenario` is a test."""
+        return "::" in self.scenario
 
     def apply(self, text: str) -> str:
         """Return the file's text with the bug.
@@ -266,6 +272,7 @@ MUTANTS = (
         "consumer/cursor.py",
         "        error, self.error = self.error, None\n",
         "        error = self.error\n",
+        "tests/consumer/test_cursor.py::test_failed_cursor_raises_any_exception_once",
     ),
     Mutant(
         "messages are returned after the revocation has begun",
@@ -281,6 +288,7 @@ MUTANTS = (
         "                self._emit_failure(cursor, broker_error(error_code))\n"
         "                if error_code != 6:\n"
         "                    self._router.metadata.request_refresh()\n",
+        "tests/consumer/test_fetcher.py::test_moved_leader_is_followed",
     ),
     Mutant(
         "partitions begin at the end of the log",
@@ -306,6 +314,55 @@ MUTANTS = (
         "            if offset < fetch_offset:\n",
         "            if offset < fetch_offset - 2:\n",
     ),
+    Mutant(
+        "an error behind the messages of a set is dropped",
+        "consumer/record_buffer.py",
+        "            if len(records) > max_records or reader.error is not None or reader.paused:\n"
+        "                break  # the set has more\n",
+        "            if len(records) > max_records or reader.paused:\n"
+        "                break  # the set has more\n",
+        "mixed",
+    ),
+    Mutant(
+        "a message that is cut off in its wrapper is skipped",
+        "protocol/_reader_py.py",
+        "        if left and self._after_wrapper is not None:\n",
+        "        if left < 0:\n",
+        "mixed",
+    ),
+    Mutant(
+        "a wrapper without a whole message is skipped",
+        "protocol/_reader_py.py",
+        "        if not inside.whole_bytes or not (is_whole or has_offsets):\n",
+        "        if inside.whole_bytes and not (is_whole or has_offsets):\n",
+        "mixed",
+    ),
+    Mutant(
+        "an error waits behind the backlog of other partitions",
+        "consumer/collector.py",
+        "        if cursor.fails_next:\n"
+        "            self._ready.move_to_end(cursor, last=False)\n"
+        "            self._stop_serving()\n",
+        "        pass\n",
+        "tests/consumer/test_errors_before_backlogs.py"
+        "::test_damage_is_raised_before_the_backlog_of_others",
+    ),
+    Mutant(
+        "the position passes an offset with the first of its messages",
+        "consumer/record_buffer.py",
+        "            return min(last_offset + 1, self._undeserialized[0].offset)\n",
+        "            return last_offset + 1\n",
+        "tests/consumer/test_damaged_sets.py"
+        "::test_position_passes_a_shared_offset_with_its_last_message",
+    ),
+    Mutant(
+        "a member waits for its group without a deadline",
+        "consumer/membership/broker_group.py",
+        "            self._start_deadline = loop.time() + self._router.config.start_timeout_s\n",
+        "            pass\n",
+        "tests/consumer/membership/test_start_of_a_member.py"
+        "::test_unreachable_coordinator_ends_the_start",
+    ),
     # --- groups in ZooKeeper ----------------------------------------------------------------------
     Mutant(
         "a member reads on after its ZooKeeper session has ended",
@@ -327,6 +384,20 @@ MUTANTS = (
         "        if not self._member_state.session_lost and now <= self._member_state.session_deadline:\n",
         "        if True:\n",
         "leases",
+    ),
+    Mutant(
+        "the ZooKeeper of another cluster is used",
+        "_core/zookeeper/cluster_check.py",
+        "        match agreement:\n",
+        "        match Agreement.SAME:\n",
+        "mixed",
+    ),
+    Mutant(
+        "only the first session is compared with the brokers",
+        "_core/zookeeper/session.py",
+        "        if current is not None and current[0] == self._verified:\n",
+        "        if self._verified is not None:\n",
+        "mixed",
     ),
     # --- connections and metadata -----------------------------------------------------------------
     Mutant(
@@ -372,6 +443,42 @@ MUTANTS = (
         "_core/net/transport.py",
         "                waiter.set_exception(KafkaConnectionError(f\"{self._name}: {reason}\"))\n",
         "                pass\n",
+    ),
+    Mutant(
+        "a message set that is null closes the connection",
+        "protocol/types.py",
+        "            if length < least:\n",
+        "            if length < 0:\n",
+        "tests/consumer/test_fetcher.py"
+        "::test_refused_partition_with_a_null_set_affects_it_alone",
+    ),
+    Mutant(
+        "a lost connection isn't opened again without traffic",
+        "_core/net/node_registry.py",
+        "        if self._reconnect is not None and not self._closed and not self.is_connected:\n"
+        "            self._reconnect()\n",
+        "        pass\n",
+        "tests/_core/net/test_readiness.py::test_client_is_ready_again_without_traffic",
+    ),
+    Mutant(
+        "the first address that accepts a connection is the broker's",
+        "_core/net/probe.py",
+        "    ip, version = await connect_to_any_ip(address, config, ips, probe, limit_s)\n",
+        "    async def connect(ip: str) -> str:\n"
+        "        (await asyncio.open_connection(ip, address[1]))[1].close()\n"
+        "        return ip\n\n"
+        "    ip, version = await probe(\n"
+        "        await connect_to_any_ip(address, config, ips, connect, limit_s)\n"
+        "    )\n",
+        "tests/_core/net/test_half_dead_addresses.py::test_a_half_dead_address_of_a_name_is_skipped",
+    ),
+    Mutant(
+        "a bootstrap address that closes its connections isn't tried again",
+        "_core/net/node_registry.py",
+        "            return not (is_too_new or is_over or isinstance(error, _FINAL))\n",
+        "            return False\n",
+        "tests/_core/net/test_half_dead_addresses.py"
+        "::test_a_balancer_without_a_broker_is_tried_again",
     ),
     Mutant(
         "a closed connection leaves its timer",

@@ -11,12 +11,20 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from collections.abc import Callable
 
+from aiokafka08.testing.history import Anomaly
 from aiokafka08.testing.simulation import SimulationError
+from tests.faults.simulation.plan import plan_of
+from tests.faults.simulation.scenario import run as run_mixed
 from tests.tools.mutants import leases, scenario
 from tests.tools.mutants.__main__ import SEED_LIMIT_S
 
-SCENARIOS = {"clients": scenario.run, "leases": leases.run}
+SCENARIOS: dict[str, Callable[[int], list[Anomaly]]] = {
+    "clients": scenario.run,
+    "leases": leases.run,
+    "mixed": lambda seed: run_mixed(plan_of(seed)).anomalies,
+}
 """What a mutant can be hunted by (`planted.Mutant.scenario`)."""
 
 
