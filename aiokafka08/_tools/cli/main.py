@@ -17,11 +17,11 @@ exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the ca
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from aiokafka08._tools.cli.notes import in_options
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
 DONE: Final = 0
@@ -119,28 +119,10 @@ def error_text(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, KafkaError):
         text = error.text or str(getattr(error, "description", "")) or type(error).__name__
-        return _in_words_of_the_command_line(text)
+        return in_options(text)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def _in_words_of_the_command_line(text: str) -> str:
-    """Return an error of the clients without their arguments and methods.
-
-    It names flags for the arguments about ZooKeeper, and where to begin for `seek()`.
-    """
-    text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
-    text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
-    text = text.replace(
-        "Check zookeeper_connect, its chroot, and bootstrap_servers",
-        "Check --zookeeper, its chroot, and -b",
-    )
-    text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
-    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
-    text = text.replace("a seek() past it", "to begin behind it")
-    text = text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")
-    return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
 
 
 def fail(text: str, code: int) -> int:

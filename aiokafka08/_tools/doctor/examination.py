@@ -23,7 +23,13 @@ from aiokafka08._tools.doctor.group_health import (
     overtaken,
 )
 from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
-from aiokafka08._tools.doctor.replication import leaderless, stale_isr, under_replicated
+from aiokafka08._tools.doctor.replication import (
+    leaderless,
+    marked_for_deletion,
+    pending_reassignment,
+    stale_isr,
+    under_replicated,
+)
 from aiokafka08._tools.doctor.settings import (
     MIN_ISR,
     UNCLEAN,
@@ -80,6 +86,8 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from leaderless(last)
     yield from under_replicated(last)
     yield from stale_isr(first, last, seen.releases)
+    yield from marked_for_deletion(last)
+    yield from pending_reassignment(last)
     yield from unreachable(last)
     yield from mixed_lines(seen.releases)
     yield from unclean_election(last)

@@ -11,7 +11,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, environment
 from aiokafka08._core.net.config import ZookeeperCheck
 from aiokafka08._core.zookeeper.session import temporary_session
-from aiokafka08._core.zookeeper.topic_states import TopicNode
+from aiokafka08._core.zookeeper.topic_states import ClusterNodes
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
@@ -210,7 +210,7 @@ class PartlyDown(AIOKafkaAdminClient):
 
     lists = False
 
-    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
+    async def describe_cluster_nodes(self) -> ClusterNodes:
         raise KafkaConnectionError("it is down")
 
     async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
@@ -270,7 +270,7 @@ async def test_topic_nodes_need_zookeeper() -> None:
         AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
         with pytest.raises(UnsupportedVersionError, match="zookeeper_connect="):
-            await admin.describe_topic_nodes()
+            await admin.describe_cluster_nodes()
 
 
 # --- real brokers ---------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ LAG_FIELDS: Final = {
     "end": "the offset of the partition's next message; null: no such partition, or no leader",
     "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
     "member": "the member that reads the partition; null: none, or unknown",
+    "error": "why the committed offset can't be read; null if it can, or there is none",
 }
 DELETION_FIELDS: Final = {
     "group": "the group",
@@ -68,6 +69,9 @@ DELETION_FIELDS: Final = {
         "offsets.retention.check.interval.ms (10 minutes)"
     ),
 }
+
+_AT_ONCE: Final = 200
+"""How many groups are deleted by one call."""
 
 
 @click.group("group", cls=CommandGroup)
@@ -99,18 +103,22 @@ def list_(settings: Settings, format: str | None) -> int:
     which may take a moment.
     """
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import in_options, note
     from aiokafka08._tools.cli.output import write_rows
 
-    groups, errors = run(_list(settings))
+    groups, errors, hint = run(_list(settings))
     write_rows((stored_group._asdict() for stored_group in groups), GROUP_FIELDS, format)
     for error in errors:
         note(f"groups may be missing: {error.text}")
+    if hint is not None:
+        note(in_options(hint))
     return 1 if errors else 0
 
 
-async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]]:
-    """Return the groups that can be read, and why others can't.
+async def _list(
+    settings: Settings,
+) -> tuple[list[StoredGroup], list[KafkaError], str | None]:
+    """Return the groups that can be read, why others can't, and a hint about a store left out.
 
     Raises:
         KafkaError: no group can be read.
@@ -119,6 +127,7 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
 
     groups: list[StoredGroup] = []
     errors: list[KafkaError] = []
+    hint: str | None = None
     stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
         for store in stores:
@@ -129,9 +138,10 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
             else:
                 groups += listing.groups
                 errors += listing.errors
+                hint = hint or listing.left_out
     if errors and not groups:
         raise errors[0]
-    return sorted(groups), errors
+    return sorted(groups), errors, hint
 
 
 @command(
@@ -151,13 +161,18 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
     from aiokafka08._tools.cli.output import rows_so_far
 
     with rows_so_far(MEMBER_FIELDS, format) as rows:
-        run(_describe(settings, groups, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
-    return _note_missing(missing)
+        unreadable = run(_describe(settings, groups, rows))
+        known = {row["group"] for row in rows}
+        missing = _refuse_unknown(groups, known, settings)
+    return _note_missing(missing, settings) or note_unreadable(unreadable)
 
 
-async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
-    """Add the rows of all groups that can be described, then raise the first error of another."""
+async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> list[str]:
+    """Add the rows of all groups that can be described, then raise the first error of another.
+
+    Returns:
+        What can't be read of them.
+    """
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
@@ -170,7 +185,7 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             (stored.store, stored.group): stored
             for stored in await admin.list_stored_offsets(possible)
         }
-    errors = []
+    errors, unreadable = [], []
     for stored_group in sorted(possible):
         key = stored_group.store, stored_group.group
         described_group, stored = described.get(key), committed[key]
@@ -180,8 +195,10 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             continue
         description = None if described_group is None else described_group.description
         offsets = len(stored.offsets)
+        odd = [*stored.all_errors(), *(() if described_group is None else described_group.errors)]
+        unreadable += [error.text for error in odd]
         is_dead = description is None or description.state == "Dead"
-        if is_dead and not offsets:
+        if is_dead and not offsets and not odd:
             continue
         members: Sequence[MemberDescription | None] = [None]
         state, assignor = None, None
@@ -202,6 +219,7 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
         ]
     if errors:
         raise errors[0]
+    return unreadable
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
@@ -249,13 +267,13 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import in_options, note
     from aiokafka08._tools.cli.output import write_rows
 
     if bool(groups) == all_groups:
         raise click.UsageError("group lag: name groups, or give --all")
-    rows = run(_lag(settings, groups))
-    missing = _refuse_unknown(groups, {row["group"] for row in rows})
+    rows, others, hint = run(_lag(settings, groups))
+    missing = _refuse_unknown(groups, {row["group"] for row in rows}, settings)
     without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
     wanted = [row for row in rows if not topics or row["topic"] in topics]
     if without_offsets and not wanted:
@@ -276,26 +294,35 @@ def lag(
         )
     if without_offsets:
         note(_no_offsets_text(without_offsets))
-    return _note_missing(missing) or int(bool(without_offsets))
+    if hint is not None:
+        note(in_options(hint))
+    unreadable = note_unreadable([*(row["error"] for row in wanted if row["error"]), *others])
+    return _note_missing(missing, settings) or int(bool(without_offsets)) or unreadable
 
 
 def _is_beyond(row: Mapping[str, Any]) -> bool:
     return row["lag"] is not None and row["lag"] < 0
 
 
-async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
+async def _lag(
+    settings: Settings, groups: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str], str | None]:
+    """Return the rows, what else can't be read, and with all groups a hint about another store."""
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
-        lags = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
-    return [group_lag._asdict() for group_lag in lags]
+        lags = await admin.read_group_lags(list(dict.fromkeys(groups)) or None)
+    if lags.errors and not lags.rows:
+        raise lags.errors[0]
+    errors = [error.text for error in lags.errors]
+    return [group_lag._asdict() for group_lag in lags.rows], errors, lags.left_out
 
 
 def _no_offsets_text(topics: Sequence[str]) -> str:
     return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
 
 
-def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
+def _refuse_unknown(groups: Sequence[str], known: Collection[str], settings: Settings) -> list[str]:
     """Return the groups that aren't known.
 
     Raises:
@@ -305,26 +332,38 @@ def _refuse_unknown(groups: Sequence[str], known: Collection[str]) -> list[str]:
     if missing and not known:
         from aiokafka08.errors import GroupIdNotFound
 
-        raise GroupIdNotFound(_missing_text(missing))
+        raise GroupIdNotFound(_missing_text(missing, settings))
     return missing
 
 
-def _note_missing(missing: Collection[str]) -> int:
+def _note_missing(missing: Collection[str], settings: Settings) -> int:
     """Print a line about groups that aren't known, and return the exit code."""
     if not missing:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(missing))
+    note(_missing_text(missing, settings))
     return 1
 
 
-def _missing_text(missing: Collection[str]) -> str:
+def _missing_text(missing: Collection[str], settings: Settings) -> str:
     names = ", ".join(map(repr, missing))
     subject = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
-    return (
-        f"{subject} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
-    )
+    text = f"{subject} no members and no committed offsets"
+    if settings.zookeeper_connect is not None:
+        return f"{text}, in Kafka and below {settings.zookeeper_connect}"
+    return f"{text}. For groups in ZooKeeper, give --zookeeper"
+
+
+def note_unreadable(texts: Sequence[str]) -> int:
+    """Print a line about each thing that can't be read, and return the exit code."""
+    if not texts:
+        return 0
+    from aiokafka08._tools.cli.notes import note
+
+    for text in dict.fromkeys(texts):
+        note(text)
+    return 1
 
 
 for moving in (reset, export, import_):
@@ -372,17 +411,22 @@ def delete(
         click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
     with rows_so_far(DELETION_FIELDS, format) as rows:
         run(_delete(settings, groups, store, rows))
-        missing = _refuse_unknown(groups, {row["group"] for row in rows})
+        missing = _refuse_unknown(groups, {row["group"] for row in rows}, settings)
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
-    return _note_missing(missing)
+    return _note_missing(missing, settings)
 
 
 async def _delete(
     settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
 ) -> None:
-    """Delete the groups, and add a row for each one as soon as it is deleted."""
+    """Delete the groups, and add a row for each one as soon as it is deleted.
+
+    Raises:
+        KafkaError: a group can't be deleted; the others are.
+    """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.progress import Progress
 
     stores = {store}
     if store is None:
@@ -390,9 +434,16 @@ async def _delete(
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(groups)))
         wanted = sorted(stored_group for stored_group in possible if stored_group.store in stores)
-        for stored_group in wanted:
-            await admin.check_group_change(stored_group)
-        for stored_group in wanted:
-            deletion = await admin.delete_stored_group(stored_group)
-            if deletion.outcome != "missing":
-                rows.append(deletion._asdict())
+        await admin.check_group_changes(wanted)
+        failed: list[KafkaError] = []
+        with Progress("groups", len(wanted), "groups") as progress:
+            for at in range(0, len(wanted), _AT_ONCE):
+                chunk = wanted[at : at + _AT_ONCE]
+                for deletion in await admin.delete_stored_groups(chunk):
+                    if isinstance(deletion, KafkaError):
+                        failed.append(deletion)
+                    elif deletion.outcome != "missing":
+                        rows.append(deletion._asdict())
+                progress.add(len(chunk))
+    if failed:
+        raise failed[0]
