@@ -11,7 +11,7 @@ from aiokafka08._core.zookeeper.group_nodes import owner_of
 from aiokafka08._core.zookeeper.nodes import shown_path
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
-from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.testing.simulation import World, simulate
 
 pytestmark = pytest.mark.fast
@@ -65,8 +65,8 @@ def test_junk_in_a_node_is_named_and_hides_nothing(place: str) -> None:
 
     async def scenario() -> None:
         for path, value in TREE.items():
-            data = value if isinstance(value, str) else json.dumps(value)
-            write(world, path, data.encode())
+            text = value if isinstance(value, str) else json.dumps(value)
+            write(world, path, text.encode())
         async with AIOKafkaAdminClient(
             bootstrap_servers=world.cluster.bootstrap_servers,
             zookeeper_connect=world.zookeeper_connect,
@@ -80,6 +80,11 @@ def test_junk_in_a_node_is_named_and_hides_nothing(place: str) -> None:
                 for name in GROUPS
                 for number, member in ((0, "go-1-2"), (1, "scala"))
             }
+            made = await admin.create_topics([NewTopic("u", 1, 1)])
+            grown = await admin.create_partitions({"u": NewPartitions(2)})
+            for _, code, reason in (*made.topic_errors, *grown.topic_errors):
+                assert code
+                assert "marked for deletion" in str(reason)
             codes = {one.code.value for one in examine(Examination(sound, sound))}
             assert {"marked-for-deletion", "pending-reassignment"} <= codes
             for data in junk:
