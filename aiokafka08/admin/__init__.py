@@ -19,6 +19,7 @@ from aiokafka08.admin.group_description import (
     MemberDescription,
 )
 from aiokafka08.admin.group_lag import (
+    GroupLags,
     LogBounds,
     PartitionLag,
     PartitionOwner,
@@ -41,6 +42,7 @@ __all__ = [
     "GroupDeletion",
     "GroupDescription",
     "GroupDescriptions",
+    "GroupLags",
     "LogBounds",
     "MemberDescription",
     "NewPartitions",

@@ -32,7 +32,7 @@ from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
-from aiokafka08._core.zookeeper.topic_states import TopicNode
+from aiokafka08._core.zookeeper.topic_states import ClusterNodes
 from aiokafka08.admin.cluster_calls import ClusterCalls
 from aiokafka08.admin.cluster_description import ClusterDescription, TopicDescription
 from aiokafka08.admin.config_resource import ConfigResource
@@ -40,6 +40,7 @@ from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_changes import GroupChanges, GroupDeletion
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
+    GroupLags,
     GroupStore,
     LogBounds,
     PartitionLag,
@@ -173,7 +174,7 @@ class AIOKafkaAdminClient:
         self._topic_changes = TopicChanges(connection)
         self._groups = GroupCalls(connection)
         self._stored_groups = StoredGroupCalls(connection, self._groups)
-        self._group_changes = GroupChanges(connection, self._groups, self._stored_groups)
+        self._group_changes = GroupChanges(connection, self._stored_groups)
 
     def __del__(self) -> None:
         if hasattr(self, "_lifecycle"):
@@ -316,17 +317,22 @@ class AIOKafkaAdminClient:
         """
         return await self._cluster.ping_brokers()
 
-    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
+    async def describe_cluster_nodes(self) -> ClusterNodes:
         """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper.
 
         Unlike a broker's metadata, ZooKeeper also names dead replicas, and its in-sync replicas are
-        never stale (docs/brokers.md 4.7, 4.8).
+        never stale (docs/brokers.md 4.7, 4.8). It also has the topics that are marked for deletion,
+        and partitions that are being reassigned.
+
+        Returns:
+            The topics by name, with the nodes of each that can't be read; and the errors of other
+            nodes, such as a broker's, the controller's or that of a topic that doesn't exist.
 
         Raises:
             UnsupportedVersionError: there is no `zookeeper_connect`.
             KafkaConnectionError: ZooKeeper can't be reached.
         """
-        return await self._cluster.describe_topic_nodes()
+        return await self._cluster.describe_cluster_nodes()
 
     # --- changes of topics ------------------------------------------------------------------------
 
@@ -584,15 +590,16 @@ class AIOKafkaAdminClient:
             groups: the groups, each in one store.
 
         Raises:
-            KafkaError: no broker responds. The error of one group is in its result.
+            KafkaError: no broker responds. The error of one group, or of one node in ZooKeeper that
+                holds something else than an offset, is in the result.
         """
         return await self._stored_groups.list_stored_offsets(groups)
 
     async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
         """Return how far groups are behind, a row per partition and store, ordered.
 
-        A row shows a committed offset, or a partition that a member owns without one. See
-        `PartitionLag` for the fields.
+        A row shows a committed offset, one that can't be read, or a partition that a member owns
+        without one. See `PartitionLag` for the fields.
 
         Args:
             group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
@@ -606,6 +613,18 @@ class AIOKafkaAdminClient:
                 Partitions without a reachable leader don't fail the call.
         """
         return await self._stored_groups.list_group_lags(group_ids)
+
+    async def read_group_lags(self, group_ids: Collection[str] | None = None) -> GroupLags:
+        """Return as `list_group_lags`, as much as can be read, and what couldn't be.
+
+        Args:
+            group_ids: as there (default None).
+
+        Raises:
+            UnsupportedVersionError: as `list_group_lags`.
+            KafkaError: no broker responds, or no group of a store can be listed.
+        """
+        return await self._stored_groups.read_group_lags(group_ids)
 
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
@@ -744,7 +763,18 @@ class AIOKafkaAdminClient:
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
-        return await self._group_changes.check_group_change(group)
+        return await self._group_changes.check_group_changes([group])
+
+    async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
+        """Raise as `check_group_change` if that would raise for one of the groups; ask at once.
+
+        Args:
+            groups: the groups, each in one store.
+
+        Raises:
+            KafkaError: as `check_group_change`; the error of the first group.
+        """
+        return await self._group_changes.check_group_changes(groups)
 
     async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
         """Delete a group without members from one store, with its committed offsets.
@@ -765,7 +795,27 @@ class AIOKafkaAdminClient:
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses.
         """
-        return await self._group_changes.delete_stored_group(group)
+        [deletion] = await self._group_changes.delete_stored_groups([group])
+        if isinstance(deletion, KafkaError):
+            raise deletion
+        return deletion
+
+    async def delete_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[GroupDeletion | KafkaError]:
+        """Delete groups as `delete_stored_group` does, many at a time.
+
+        Args:
+            groups: the groups, each in one store; a group that is named twice is deleted once.
+
+        Returns:
+            For each group, in their order, what became of it, or the error that kept it.
+
+        Raises:
+            UnsupportedVersionError: as `delete_stored_group`; nothing is deleted.
+            KafkaError: no broker responds, or ZooKeeper doesn't.
+        """
+        return await self._group_changes.delete_stored_groups(groups)
 
     # --- refused ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import cast
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import check_partitions, check_topic_names
 from aiokafka08._core.net.versions import BrokerVersion
-from aiokafka08._core.zookeeper.topic_states import TopicNode, read_topic_nodes
+from aiokafka08._core.zookeeper.topic_states import ClusterNodes, read_cluster_nodes
 from aiokafka08.admin.cluster_description import (
     BrokerDescription,
     ClusterDescription,
@@ -110,16 +110,16 @@ class ClusterCalls:
         nodes = list(self._router.metadata.snapshot.brokers)
         return dict(zip(nodes, await asyncio.gather(*map(ping, nodes)), strict=True))
 
-    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
-        """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper."""
+    async def describe_cluster_nodes(self) -> ClusterNodes:
+        """Return what ZooKeeper has of all topics, and what can't be read there."""
         self._connection.check()
         if self._connection.zookeeper is None:
             raise UnsupportedVersionError(
-                "describe_topic_nodes: brokers have no request for it. Give zookeeper_connect="
+                "describe_cluster_nodes: brokers have no request for it. Give zookeeper_connect="
                 "'host:2181/chroot'"
             )
         return await self._connection.run_on_zookeeper(
-            read_topic_nodes,
+            read_cluster_nodes,
             self._connection.zookeeper,
             self._router.config.request_timeout_s,
         )

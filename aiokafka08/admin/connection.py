@@ -73,9 +73,9 @@ class AdminConnection:
         self.group_nodes: GroupNodes | None = None
         self._lifecycle = lifecycle
         if zookeeper is not None:
-            limit_s, client_id = router.config.request_timeout_s, router.config.client_id
+            limit_s = router.config.request_timeout_s
             self.topic_nodes = TopicNodes(zookeeper, limit_s)
-            self.group_nodes = GroupNodes(zookeeper, limit_s, client_id)
+            self.group_nodes = GroupNodes(zookeeper, limit_s)
 
     def check(self) -> None:
         """Raise if the client may not be used here and now; see `Lifecycle.check`."""

@@ -12,24 +12,26 @@ in ZooKeeper, needs it. A plan changes nothing, and creates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal, NamedTuple
 
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
-from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
 from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08._core.zookeeper.session import is_node_name
-from aiokafka08.admin.connection import AdminConnection
+from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
-from aiokafka08.admin.groups import GroupCalls, open_offset_store
+from aiokafka08.admin.groups import open_offset_store
 from aiokafka08.admin.offset_reset import (
     PlannedOffset,
     PlanTarget,
     ResetTarget,
+    ShiftBy,
     check_plan_target,
     check_target,
     find_offsets,
@@ -40,6 +42,7 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
+    KafkaError,
     NonEmptyGroup,
     UnsupportedVersionError,
 )
@@ -48,6 +51,9 @@ from aiokafka08.structs import TopicPartition
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """What became of a group: it is gone; its coordinator removes the offsets at its next check, within
 `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
+
+_AT_ONCE: Final = 32
+"""How many groups in Kafka are deleted at a time."""
 
 
 class GroupDeletion(NamedTuple):
@@ -63,16 +69,12 @@ class GroupChanges:
 
     Args:
         connection: the cluster.
-        groups: describes the members of a group.
-        stored_groups: reads the offsets that a plan begins with.
+        stored_groups: reads the members of groups, and the offsets that a plan begins with.
     """
 
-    def __init__(
-        self, connection: AdminConnection, groups: GroupCalls, stored_groups: StoredGroupCalls
-    ) -> None:
+    def __init__(self, connection: AdminConnection, stored_groups: StoredGroupCalls) -> None:
         self._connection = connection
         self._router = connection.router
-        self._groups = groups
         self._stored_groups = stored_groups
 
     async def reset_consumer_group_offsets(
@@ -91,7 +93,8 @@ class GroupChanges:
         if not targets:
             raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
         async with open_offset_store(self._connection, group_id, offsets_storage) as store:
-            await self._refuse_live_group(group_id, offsets_storage)
+            self._require_members_known(group_id, offsets_storage)
+            await self._refuse_known_members([group_id])
             commits = await find_offsets(self._router, targets)
             try:
                 await store.commit(commits, CommitIdentity())
@@ -114,51 +117,94 @@ class GroupChanges:
         }
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")
-        await self._refuse_known_members(group.group)
+        await self._refuse_known_members([group.group])
         [stored] = await self._stored_groups.list_stored_offsets([group])
         if stored.error is not None:
             raise stored.error
+        for tp, target in checked.items():
+            if tp in stored.errors and (target == "current" or isinstance(target, ShiftBy)):
+                raise stored.errors[tp]
         return await plan_offsets(self._router, checked, stored.offsets)
 
-    async def check_group_change(self, group: StoredGroup) -> None:
+    async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
         """Raise if a reset or the deletion of a group would be refused now; change nothing."""
         self._connection.check()
-        check_group_id(check_stored_group(group).group)
-        check_one_of("store", group.store, ["kafka", "zookeeper"])
-        await self._refuse_live_group(group.group, group.store)
+        wanted = _checked(groups)
+        for group in wanted:
+            self._require_members_known(group.group, group.store)
+        await self._refuse_known_members(dict.fromkeys(group.group for group in wanted))
 
-    async def delete_stored_group(self, group: StoredGroup) -> GroupDeletion:
-        """Delete a group without members from one store, with its committed offsets."""
+    async def delete_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> list[GroupDeletion | KafkaError]:
+        """Delete groups without members, each from one store, with their committed offsets."""
         self._connection.check()
-        check_group_id(check_stored_group(group).group)
-        check_one_of("store", group.store, ["kafka", "zookeeper"])
-        try:
-            if group.store == "zookeeper":
-                nodes = self._connection.require_group_nodes("delete_stored_group")
-                await self._refuse_live_group(group.group, group.store)
-                deleted = await self._connection.run_on_zookeeper(nodes.delete, group.group)
-                outcome: DeletionOutcome = "deleted" if deleted else "missing"
+        wanted = _checked(groups)
+        for group in wanted:
+            self._require_members_known(group.group, group.store)
+        members = await self._known_members(dict.fromkeys(group.group for group in wanted))
+        results: dict[StoredGroup, GroupDeletion | KafkaError] = {}
+        for group in wanted:
+            if (error := _live_error(group.group, members[group.group])) is not None:
+                results[group] = error
+        left = [group for group in wanted if group not in results]
+        in_zookeeper = {group.group: group for group in left if group.store == "zookeeper"}
+        in_kafka = {group.group: group for group in left if group.store == "kafka"}
+        outcomes: dict[StoredGroup, DeletionOutcome | KafkaError] = {}
+        if in_zookeeper:
+            nodes = self._connection.require_group_nodes("delete_stored_group")
+            deleted = await self._connection.run_on_zookeeper(nodes.delete, list(in_zookeeper))
+            for name, done in deleted.items():
+                outcomes[in_zookeeper[name]] = (
+                    done if isinstance(done, KafkaError) else "deleted" if done else "missing"
+                )
+        for name, outcome in (await self._delete_from_kafka(list(in_kafka))).items():
+            outcomes[in_kafka[name]] = outcome
+        for group, outcome in outcomes.items():
+            if isinstance(outcome, NonEmptyGroup | CommitFailedError):
+                live = IllegalStateError(
+                    f"group {group.group!r} is live: {outcome.text}. Stop its members first"
+                )
+                live.__cause__ = outcome
+                results[group] = live
+            elif isinstance(outcome, KafkaError):
+                results[group] = outcome
             else:
-                outcome = await self._delete_from_kafka(group.group)
-        except (NonEmptyGroup, CommitFailedError) as error:
-            raise IllegalStateError(
-                f"group {group.group!r} is live: {error.text}. Stop its members first"
-            ) from error
-        return GroupDeletion(group.group, group.store, outcome)
+                results[group] = GroupDeletion(group.group, group.store, outcome)
+        return [results[group] for group in wanted]
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _delete_from_kafka(self, group: str) -> DeletionOutcome:
+    async def _delete_from_kafka(
+        self, groups: Collection[str]
+    ) -> dict[str, DeletionOutcome | KafkaError]:
+        if not groups:
+            return {}
         await self._router.exact_version()  # 0.8.2 differs from the older lines
         metadata = await self._connection.fetch_metadata()
-        if not await self._connection.has_offsets_topic():
-            return "missing"
-        await self._refuse_live_group(group, "kafka")
+        if not names_offsets_topic(metadata):
+            return dict.fromkeys(groups, "missing")
+        known = await self._connection.partitions_of(metadata)
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def delete(group: str) -> DeletionOutcome | KafkaError:
+            async with turns:
+                try:
+                    return await self._delete_one_from_kafka(group, known)
+                except KafkaError as error:
+                    return error
+
+        outcomes = await asyncio.gather(*map(delete, groups))
+        return dict(zip(groups, outcomes, strict=True))
+
+    async def _delete_one_from_kafka(
+        self, group: str, known: Collection[TopicPartition]
+    ) -> DeletionOutcome:
         coordinator = CoordinatorLookup(self._router, group)
         deleted = await delete_group(self._router, coordinator)
         if deleted is not None:
             return "deleted" if deleted else "missing"
-        known = await self._connection.partitions_of(metadata)
+
         offsets = await fetch_group_offsets(self._router, coordinator, known)
         if not offsets:
             return "missing"
@@ -167,8 +213,8 @@ class GroupChanges:
         await KafkaOffsetStore(self._router, coordinator).expire(known_offsets)
         return "expiring"
 
-    async def _refuse_live_group(self, group: str, storage: str | None) -> None:
-        """Raise if the coordinator or ZooKeeper knows members of the group.
+    def _require_members_known(self, group: str, storage: str | None) -> None:
+        """Raise if nobody can be asked who the members of a group are.
 
         On brokers from 0.9 on only groups that have offsets in ZooKeeper need `zookeeper_connect`:
         their members may be Scala consumers, which no broker knows.
@@ -185,21 +231,47 @@ class GroupChanges:
                 f"group {group!r} has live Scala consumers. Give "
                 "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
             )
-        await self._refuse_known_members(group)
 
-    async def _refuse_known_members(self, group: str) -> None:
-        """Raise if members are found in the places that can be asked."""
-        members: list[str] = []
+    async def _refuse_known_members(self, groups: Collection[str]) -> None:
+        """Raise if members are found in the places that can be asked, or if one can't be."""
+        for group, members in (await self._known_members(groups)).items():
+            if (error := _live_error(group, members)) is not None:
+                raise error
+
+    async def _known_members(self, groups: Collection[str]) -> dict[str, list[str] | KafkaError]:
+        """Return the members of each group that are found, or why a place can't be asked."""
+        asked: list[StoredGroup] = []
         if self._connection.has_coordinators():
-            [[described]] = (await self._groups.describe([group], None)).values()
-            members += [member.member for member in described.members]
-        if self._connection.group_nodes is not None and is_node_name(group):
-            [described] = await self._connection.run_on_zookeeper(
-                self._connection.group_nodes.describe, [group]
-            )
-            members += [member.member for member in described.members]
-        if members:
-            raise IllegalStateError(
-                f"group {group!r} is live: its members would continue at their positions, and "
-                f"commit over the change. Stop them first: {', '.join(members)}"
-            )
+            asked += [StoredGroup(group, "kafka", "") for group in groups]
+        if self._connection.group_nodes is not None:
+            asked += [
+                StoredGroup(group, "zookeeper", "") for group in groups if is_node_name(group)
+            ]
+        members: dict[str, list[str] | KafkaError] = {group: [] for group in groups}
+        for found in await self._stored_groups.describe_stored_groups(asked):
+            known = members[found.group]
+            if found.error is not None:
+                members[found.group] = found.error
+            elif isinstance(known, list) and found.description is not None:
+                known += [member.member_id for member in found.description.members]
+        return members
+
+
+def _checked(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
+    wanted = [check_stored_group(group) for group in groups]
+    for group in wanted:
+        check_any_group_id(group.group)
+        check_one_of("store", group.store, ["kafka", "zookeeper"])
+    return list(dict.fromkeys(wanted))
+
+
+def _live_error(group: str, members: list[str] | KafkaError) -> KafkaError | None:
+    """Return why a group can't be changed; None if it can."""
+    if isinstance(members, KafkaError):
+        return members
+    if not members:
+        return None
+    return IllegalStateError(
+        f"group {group!r} is live: its members would continue at their positions, and "
+        f"commit over the change. Stop them first: {', '.join(members)}"
+    )

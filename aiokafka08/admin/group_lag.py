@@ -10,7 +10,7 @@ group that is in both has a row per store for the same partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from aiokafka08.admin.group_description import GroupDescription
@@ -53,33 +53,54 @@ class StoredGroupDescription(NamedTuple):
 
     The state is that of the broker. A group in ZooKeeper is "Stable" with members, "Empty" without,
     and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from 0.10 on; before, it
-    is "Dead" to its coordinator, whatever it has committed.
+    is "Dead" to its coordinator, whatever it has committed. `errors` are about nodes in ZooKeeper
+    that can't be read: the registration of a member, whose subscription is then empty, or the
+    owner of a partition.
     """
 
     group: str
     store: GroupStore
     description: GroupDescription | None
     error: KafkaError | None = None
+    errors: Sequence[KafkaError] = ()
 
 
 class StoredGroupListing(NamedTuple):
-    """The groups of one store, and what couldn't be read of it, where groups may be missing."""
+    """The groups of one store, and what couldn't be read of it, where groups may be missing.
+
+    `left_out` says why the store wasn't looked at, where groups are to be expected in it; None if
+    it was, or none are.
+    """
 
     groups: Sequence[StoredGroup]
     errors: Sequence[KafkaError] = ()
+    left_out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsets:
     """What a group has committed to one store; empty if nothing, or if `error` prevented an answer.
 
-    Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read.
+    Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read, but for those
+    of single partitions that couldn't be.
+
+    Attributes:
+        errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
+            something else: the group may have committed there, nobody knows what.
+        others: what else couldn't be read, where partitions may be missing.
     """
 
     group: str
     store: GroupStore
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     error: KafkaError | None = None
+    errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
+    others: Sequence[KafkaError] = ()
+
+    def all_errors(self) -> list[KafkaError]:
+        """Return all that couldn't be read."""
+        first = [] if self.error is None else [self.error]
+        return [*first, *self.errors.values(), *self.others]
 
 
 class LogBounds(NamedTuple):
@@ -120,13 +141,14 @@ class PartitionLag(NamedTuple):
         topic: the topic.
         partition: the partition.
         committed: the committed offset, of the next message to read. None: a member owns the
-            partition, and has committed nothing yet.
+            partition, and has committed nothing yet; or `error` says why it isn't known.
         end: the offset of the partition's next message. None: there is no such partition (any
             more), or its leader doesn't say.
         lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
             compaction and transactions leave gaps. It is negative if the log is shorter than the
             committed offset: messages were lost, or the topic was made anew.
         member: the member that reads the partition; None if no member does, or none is known.
+        error: why the committed offset can't be read; None if it can, or there is none.
     """
 
     group: str
@@ -137,6 +159,22 @@ class PartitionLag(NamedTuple):
     end: int | None
     lag: int | None
     member: str | None
+    error: str | None = None
+
+
+class GroupLags(NamedTuple):
+    """Rows of lag, and what is missing in them.
+
+    Attributes:
+        rows: ordered.
+        errors: why a group, its members or a store couldn't be read, or a part of them; but for
+            the offsets of single partitions, which have a row with the error.
+        left_out: as in `StoredGroupListing`.
+    """
+
+    rows: list[PartitionLag]
+    errors: list[KafkaError]
+    left_out: str | None = None
 
 
 def lag_rows(
@@ -144,7 +182,7 @@ def lag_rows(
     ends: Mapping[TopicPartition, int | None],
     owners: PartitionOwners,
 ) -> list[PartitionLag]:
-    """Return a row for each committed offset and each owned partition, ordered.
+    """Return a row for each committed offset, readable or not, and each owned partition, ordered.
 
     Args:
         stored: the committed offsets. Fetch them before the ends, so that no lag is negative by
@@ -154,18 +192,21 @@ def lag_rows(
     """
     rows = []
     with_offset: set[tuple[str, TopicPartition]] = set()
-    for group, store, offsets in (
-        (group_offsets.group, group_offsets.store, group_offsets.offsets)
-        for group_offsets in stored
-    ):
+    for of_group in stored:
+        group, store = of_group.group, of_group.store
         owned = owners.get(group, {})
-        for tp, (committed, _) in offsets.items():
+        members = {tp: owner.member for tp, owner in owned.items()}
+        for tp, (committed, _) in of_group.offsets.items():
             end = ends.get(tp)
             lag = None if end is None else end - committed
-            owner = owned.get(tp)
-            member = None if owner is None else owner.member
-            rows.append(PartitionLag(group, store, *tp, committed, end, lag, member))
-            with_offset.add((group, tp))
+            rows.append(PartitionLag(group, store, *tp, committed, end, lag, members.get(tp)))
+        for tp, error in of_group.errors.items():
+            rows.append(
+                PartitionLag(
+                    group, store, *tp, None, ends.get(tp), None, members.get(tp), error.text
+                )
+            )
+        with_offset.update((group, tp) for tp in (*of_group.offsets, *of_group.errors))
     for group, owned in owners.items():
         for tp, owner in owned.items():
             if (group, tp) not in with_offset:

@@ -17,10 +17,11 @@ from typing import Final
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
-from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
+from aiokafka08._core.zookeeper.session import check_node_name
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_requests import describe_group, list_groups
@@ -51,7 +52,7 @@ class GroupCalls:
                 f"coordinator_type={coordinator_type!r} needs FindCoordinator 1 (brokers from "
                 "0.11 on); this client speaks the protocol of 0.8"
             )
-        return await CoordinatorLookup(self._router, check_group_id(group_id)).node_id()
+        return await CoordinatorLookup(self._router, check_any_group_id(group_id)).node_id()
 
     async def list_consumer_groups(self, broker_ids: list[int] | None) -> list[tuple[str, str]]:
         """Return name and protocol type of all groups."""
@@ -94,7 +95,13 @@ class GroupCalls:
         """
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("describe_consumer_groups")
-            return {None: await self._connection.run_on_zookeeper(nodes.describe, groups)}
+            for group in groups:
+                check_node_name("group_id", group)
+            read = await self._connection.run_on_zookeeper(nodes.describe, groups)
+            for one in read:
+                if one.error is not None:
+                    raise one.error
+            return {None: [one.described for one in read]}
         # The metadata also tells the router the addresses of the nodes.
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
@@ -176,7 +183,7 @@ async def open_offset_store(
     """
     check_one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
     router = connection.router
-    coordinator = CoordinatorLookup(router, check_group_id(group_id), coordinator_id)
+    coordinator = CoordinatorLookup(router, check_any_group_id(group_id), coordinator_id)
     if coordinator_id is not None:
         await router.metadata.fetch_all()  # so that the router knows the node's address
     store = await choose_offset_store(router, coordinator, storage, connection.zookeeper)
@@ -190,4 +197,4 @@ async def open_offset_store(
 def _checked_names(groups: object) -> list[str]:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise IllegalArgumentError(f"group_ids={groups!r}: expected a list of names")
-    return [check_group_id(group) for group in groups]
+    return [check_any_group_id(group) for group in groups]

@@ -14,20 +14,24 @@ or partition that can't be read doesn't fail the others, unless the caller named
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import check_partitions
-from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_group_id
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
+from aiokafka08._core.offset_store.requests import not_fetched
+from aiokafka08._core.offset_store.responses import combined_error
 from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
+from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
+    GroupLags,
     GroupStore,
     LogBounds,
     PartitionLag,
@@ -58,6 +62,10 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokafka08.admin.offsets_topic import OffsetsTopic, OffsetsTopicReader
 
+_LEFT_OUT: Final = (
+    "groups in ZooKeeper weren't looked for: brokers of 0.8 keep the members of groups there, and "
+    "by default their offsets. Give zookeeper_connect='host:2181/chroot'"
+)
 _AT_ONCE: Final = 32
 """How many groups are requested at a time; the requests to a coordinator are pipelined."""
 
@@ -106,7 +114,7 @@ class StoredGroupCalls:
         stores: list[GroupStore] = ["kafka", "zookeeper"] if has_kafka else ["zookeeper"]
         return [
             StoredGroup(group, store, "")
-            for group in map(check_group_id, group_ids)
+            for group in map(check_any_group_id, group_ids)
             for store in stores
             if store == "kafka" or is_node_name(group)
         ]
@@ -135,34 +143,49 @@ class StoredGroupCalls:
 
     async def list_group_lags(self, group_ids: Collection[str] | None) -> list[PartitionLag]:
         """Return how far groups are behind, a row per partition and store, ordered."""
+        rows, errors, _ = await self.read_group_lags(group_ids)
+        if errors:
+            raise errors[0]
+        return rows
+
+    async def read_group_lags(self, group_ids: Collection[str] | None) -> GroupLags:
+        """Return as `list_group_lags`, as much as can be read."""
+        errors: list[KafkaError] = []
+        left_out: str | None = None
+        groups: list[StoredGroup] = []
         if group_ids is None:
-            groups = await self.list_stored_groups()
+            for listing in await asyncio.gather(
+                self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
+            ):
+                groups += listing.groups
+                errors += listing.errors
+                left_out = left_out or listing.left_out
+            groups.sort()
         else:
             groups = await self.possible_groups(group_ids)
         stored = await self.list_stored_offsets(groups)
-        for group_offsets in stored:
-            if group_offsets.error is not None:
-                raise group_offsets.error
-        owners = await self.list_partition_owners(groups)
-        tps = {tp for group_offsets in stored for tp in group_offsets.offsets}
+        for one in stored:
+            errors += [*(() if one.error is None else (one.error,)), *one.others]
+        described = await self._describe_stored(groups)
+        for group in described.values():
+            errors += [*(() if group.error is None else (group.error,)), *group.errors]
+        owners = _owners(described)
+        tps = {tp for of_group in stored for tp in (*of_group.offsets, *of_group.errors)}
         tps.update(tp for owned in owners.values() for tp in owned)
         bounds = await self.list_log_bounds(sorted(tps), starts=False)
-        return lag_rows(stored, {tp: log.end for tp, log in bounds.items()}, owners)
+        ends = {tp: log.end for tp, log in bounds.items()}
+        return GroupLags(lag_rows(stored, ends, owners), errors, left_out)
 
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
     ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
         """Return for each group with members which member reads which partition."""
         self._connection.check()
-        owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
-        for (_, store), result in (await self._describe_stored(groups)).items():
-            if isinstance(result, KafkaError):
-                raise result
-            if result.protocol_type == PROTOCOL_TYPE:
-                for tp, member in _owned(result).items():
-                    owner = PartitionOwner(member, store)
-                    owners.setdefault(result.group, {}).setdefault(tp, owner)
-        return owners
+        described = await self._describe_stored(groups)
+        for result in described.values():
+            if result.error is not None:
+                raise result.error
+        return _owners(described)
 
     async def describe_stored_groups(
         self, groups: Iterable[StoredGroup]
@@ -170,9 +193,15 @@ class StoredGroupCalls:
         """Return state, members and assignments of groups, those in Kafka first."""
         self._connection.check()
         return [
-            StoredGroupDescription(group, store, None, result)
-            if isinstance(result, KafkaError)
-            else StoredGroupDescription(group, store, GroupDescriptions.of([result]).groups[0])
+            StoredGroupDescription(
+                group,
+                store,
+                GroupDescriptions.of([result.described]).groups[0]
+                if result.error is None
+                else None,
+                result.error,
+                result.errors,
+            )
             for (group, store), result in (await self._describe_stored(groups)).items()
         ]
 
@@ -208,11 +237,11 @@ class StoredGroupCalls:
 
     async def _describe_stored(
         self, groups: Iterable[StoredGroup]
-    ) -> dict[tuple[str, GroupStore], DescribedGroup | KafkaError]:
+    ) -> dict[tuple[str, GroupStore], ReadGroup]:
         wanted = [check_stored_group(group) for group in groups]
         in_kafka = [group.group for group in wanted if group.store == "kafka"]
         in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
-        described: dict[tuple[str, GroupStore], DescribedGroup | KafkaError] = {}
+        described: dict[tuple[str, GroupStore], ReadGroup] = {}
         if (
             in_kafka
             and self._connection.has_coordinators()
@@ -220,12 +249,13 @@ class StoredGroupCalls:
         ):
             turns = asyncio.Semaphore(_AT_ONCE)
 
-            async def describe(group: str) -> DescribedGroup | KafkaError:
+            async def describe(group: str) -> ReadGroup:
                 async with turns:
                     try:
-                        return (await describe_group(self._router, self._coordinator(group)))[1]
+                        _, found = await describe_group(self._router, self._coordinator(group))
                     except KafkaError as error:
-                        return error
+                        return _undescribed(group, error)
+                return ReadGroup(found)
 
             results = await asyncio.gather(*map(describe, in_kafka))
             described |= {
@@ -236,9 +266,11 @@ class StoredGroupCalls:
                 nodes = await self._connection.run_on_zookeeper(
                     self._connection.group_nodes.describe, in_zookeeper
                 )
-                described |= {(group.group, "zookeeper"): group for group in nodes}
+                described |= {(group.described.group, "zookeeper"): group for group in nodes}
             except KafkaError as error:
-                described |= {(group, "zookeeper"): error for group in in_zookeeper}
+                described |= {
+                    (group, "zookeeper"): _undescribed(group, error) for group in in_zookeeper
+                }
         return described
 
     async def _list_in_kafka(self) -> StoredGroupListing:
@@ -276,7 +308,9 @@ class StoredGroupCalls:
 
     async def _list_in_zookeeper(self) -> StoredGroupListing:
         if self._connection.group_nodes is None:
-            return StoredGroupListing([])
+            version = self._router.version()
+            is_0_8 = version is not None and version.line < BrokerLine.V0_9
+            return StoredGroupListing([], left_out=_LEFT_OUT if is_0_8 else None)
         names = await self._connection.run_on_zookeeper(self._connection.group_nodes.names)
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
@@ -319,9 +353,11 @@ class StoredGroupCalls:
             StoredOffsets(
                 group,
                 "zookeeper",
-                {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()},
+                {tp: OffsetAndMetadata(offset, "") for tp, offset in read.offsets.items()},
+                errors=read.errors,
+                others=read.others,
             )
-            for group, offsets in offsets_by_group.items()
+            for group, read in offsets_by_group.items()
         ]
 
     async def _offsets_by_brokers(
@@ -329,13 +365,31 @@ class StoredGroupCalls:
     ) -> StoredOffsets:
         store = ZookeeperV0OffsetStore(self._router, group, line)
         try:
-            commits = await store.fetch(known)
+            fetched = await store.look_at_each(known)
         except UnsupportedVersionError:  # brokers without a ZooKeeper
-            commits = {}
+            return StoredOffsets(group, "zookeeper", {})
         except KafkaError as error:
             return StoredOffsets(group, "zookeeper", {}, error)
-        offsets = {tp: commit for tp, commit in commits.items() if commit is not None}
-        return StoredOffsets(group, "zookeeper", offsets)
+        offsets = {tp: one for tp, one in fetched.items() if isinstance(one, OffsetAndMetadata)}
+        errors = {tp: one for tp, one in fetched.items() if isinstance(one, KafkaError)}
+        if errors and len(errors) == len(known):  # the brokers or the group, not a node
+            return StoredOffsets(group, "zookeeper", {}, combined_error(not_fetched(group), errors))
+        return StoredOffsets(group, "zookeeper", offsets, errors=errors)
+
+
+def _owners(
+    described: Mapping[tuple[str, GroupStore], ReadGroup],
+) -> dict[str, dict[TopicPartition, PartitionOwner]]:
+    owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
+    for (group, store), result in described.items():
+        if result.described.protocol_type == PROTOCOL_TYPE:
+            for tp, member in _owned(result.described).items():
+                owners.setdefault(group, {}).setdefault(tp, PartitionOwner(member, store))
+    return owners
+
+
+def _undescribed(group: str, error: KafkaError) -> ReadGroup:
+    return ReadGroup(DescribedGroup(0, group, "", "", "", []), error=error)
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:

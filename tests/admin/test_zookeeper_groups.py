@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,8 +138,8 @@ async def test_scala_group_is_described_and_reset(
             assert [await consumer.position(tp) for tp in tps] == [0, 7]
 
 
-async def test_undecodable_member_node_is_logged_and_skipped(
-    broker_clusters: BrokerClusters, unique_topic: NewName, caplog: pytest.LogCaptureFixture
+async def test_undecodable_nodes_are_named_beside_the_others(
+    broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster, group = broker_clusters.get("0.8.2.2"), unique_topic("g")
     session = KazooClient(cluster.zookeeper_connect)
@@ -155,29 +154,30 @@ async def test_undecodable_member_node_is_logged_and_skipped(
         for number in ("x", "²", "99999999999"):
             session.create(f"/consumers/{group}/owners/t/{number}", b"nobody", makepath=True)
         async with new_admin(cluster) as admin:
-            with caplog.at_level(logging.WARNING, "aiokafka08.admin"):
-                one = await described(admin, group)
+            one = await described(admin, group)
+            [stored] = await admin.describe_stored_groups([StoredGroup(group, "zookeeper", "")])
         topics = [
             ConsumerProtocolMemberMetadata.decode(member.member_metadata).subscription
             for member in one.members
         ]
         assert topics == [[], [], ["t"], [], [], []]
         assert [one for one in partitions_of(one) if one] == [{TopicPartition("t", 0)}]
-        ours = [one for one in caplog.records if one.name == "aiokafka08.admin"]
-        warned = [record.getMessage() for record in ours]
-        assert [f"{ids}/{group}_{name}" in text for name, text in zip("abdef", warned, strict=True)]
+        unreadable = [error.text for error in stored.errors]
+        odd = [f"{ids}/{group}_{name} holds" for name in "abdef"]
+        odd += [f"/consumers/{group}/owners/t/{name} isn't" for name in ("x", "²", "99999999999")]
+        assert [any(node in text for text in unreadable) for node in odd] == [True] * 8
+        assert len(unreadable) == 8
 
-        caplog.clear()
         for partition, data in enumerate((b"5", b"garbage", b"-5", b"9" * 19)):
             session.create(f"/consumers/{group}/offsets/t/{partition}", data, makepath=True)
         async with new_admin(cluster) as admin:
-            [stored] = await admin.list_stored_offsets([StoredGroup(group, "zookeeper", "")])
-        assert stored.offsets == {TopicPartition("t", 0): OffsetAndMetadata(5, "")}
-        ours = [one for one in caplog.records if one.name == "aiokafka08.admin"]
-        nodes = [f"/consumers/{group}/offsets/t/{number}" for number in (1, 3)]
-        assert [node in one.getMessage() for node, one in zip(nodes, ours, strict=True)] == [
-            True
-        ] * 2
+            [committed] = await admin.list_stored_offsets([StoredGroup(group, "zookeeper", "")])
+        assert committed.offsets == {TopicPartition("t", 0): OffsetAndMetadata(5, "")}
+        assert {tp.partition: error.text for tp, error in committed.errors.items()} == {
+            number: f"ZooKeeper {cluster.zookeeper_connect}: the node /consumers/{group}/offsets/t/"
+            f"{number} holds {data!r}; expected an offset. Write it, or delete the node"
+            for number, data in ((1, b"garbage"), (3, b"9" * 19))
+        }
     finally:
         session.stop()
         session.close()

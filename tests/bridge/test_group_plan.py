@@ -163,3 +163,16 @@ def test_rollback_without_runs_is_unknown() -> None:
     [move] = plan_rollback("g", {}, {TP: part}, {COPY: 3}, [])
     assert (move.outcome, move.source_offset) == ("unknown", None)
     assert plan_rollback("g", {}, {TP: part}, {}, []) == []
+
+
+def test_unreadable_offset_is_never_moved() -> None:
+    """Whatever the other store has: the unreadable offset may be the larger one."""
+    offsets = merge_stores(
+        [("kafka", {TP: (7, "")})],
+        [("zookeeper", {TP: "holds b'junk'", TopicPartition("", -1): "no partition"})],
+    )
+    moves = plan_group("g", offsets, {TP: COPIED}, {}, [])
+    assert [(one.outcome, one.source_offset, one.target_offset, one.reason) for one in moves] == [
+        ("unreadable", None, None, "no partition"),
+        ("unreadable", None, None, "holds b'junk'"),
+    ]

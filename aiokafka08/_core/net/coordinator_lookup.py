@@ -55,6 +55,15 @@ def check_group_id(group: object) -> str:
     )
 
 
+def check_any_group_id(group: object) -> str:
+    """Return `group` if a cluster may have a group of this name; "" is one, of old clients.
+
+    Raises:
+        IllegalArgumentError: it can't.
+    """
+    return "" if group == "" else check_group_id(group)
+
+
 class CoordinatorLookup:
     """Look up and remember the coordinator of one group.
 

@@ -11,8 +11,9 @@ request fails with an error that isn't retriable. If partitions fail, the error 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.router import Router
@@ -31,12 +32,14 @@ from aiokafka08._core.offset_store.responses import (
     read_fetch_response,
     with_text,
 )
-from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, UnknownError
 from aiokafka08.protocol.api import Request, Response
 from aiokafka08.structs import TopicPartition
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
+
+_PATIENCE: Final = 3
 
 
 class RequestTarget(Protocol):
@@ -85,8 +88,10 @@ async def fetch_each(
     target: RequestTarget,
     partitions: Collection[TopicPartition],
     timeout_s: float | None,
+    *,
+    gives_up: bool = False,
 ) -> FetchedOffsets:
-    """Return what is committed; see `OffsetStore.fetch_each`."""
+    """Return what is committed; see `OffsetStore.fetch_each`, and `_complete` for `gives_up`."""
 
     async def send(
         tps: Collection[TopicPartition], attempt_s: float
@@ -95,7 +100,9 @@ async def fetch_each(
         return read_fetch_response(response, tps), node_id
 
     tps, what_failed = dict.fromkeys(partitions), not_fetched(group)
-    succeeded, failed = await _complete(router, target, tps, send, what_failed, timeout_s)
+    succeeded, failed = await _complete(
+        router, target, tps, send, what_failed, timeout_s, gives_up=gives_up
+    )
     return {**succeeded, **failed}
 
 
@@ -130,8 +137,15 @@ async def _complete(
     send: SendRequest[T],
     what_failed: str,
     timeout_s: float | None,
+    *,
+    gives_up: bool = False,
 ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
-    """Send requests until each partition has succeeded or failed for good; return both."""
+    """Send requests until each partition has succeeded or failed for good; return both.
+
+    Args:
+        gives_up: whether a partition has failed for good after `_PATIENCE` responses with
+            UnknownError, which is also the error of a node in ZooKeeper that holds no offset.
+    """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
     # send the request to another one, such as the next coordinator.
@@ -139,6 +153,7 @@ async def _complete(
     succeeded: dict[TopicPartition, T] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     last_errors: dict[TopicPartition, KafkaError] = {}
+    unknown = Counter[TopicPartition]()
 
     def pending() -> list[TopicPartition]:
         return [tp for tp in tps if tp not in succeeded and tp not in failed]
@@ -158,10 +173,15 @@ async def _complete(
         for tp, result in results.items():
             if not isinstance(result, KafkaError):
                 succeeded[tp] = result
-            elif isinstance(result, FENCED) or is_final(result):
+            elif (
+                isinstance(result, FENCED)
+                or is_final(result)
+                or (gives_up and isinstance(result, UnknownError) and unknown[tp] + 1 >= _PATIENCE)
+            ):
                 failed[tp] = result
             else:
                 last_errors[tp] = result
+                unknown[tp] += isinstance(result, UnknownError)
                 target.on_refused(result, node_id)
         if any(isinstance(error, FENCED) for error in failed.values()):
             return None  # the same identity would be fenced again

@@ -69,6 +69,16 @@ class ZookeeperV0OffsetStore:
             self._router, self._group, self._target, partitions, timeout_s
         )
 
+    async def look_at_each(self, partitions: Collection[TopicPartition]) -> FetchedOffsets:
+        """Return as `fetch_each`; a partition whose node holds no offset has its error soon.
+
+        Brokers respond with UnknownError then. A consumer goes on asking, because it can't start
+        without the offset.
+        """
+        return await requests.fetch_each(
+            self._router, self._group, self._target, partitions, None, gives_up=True
+        )
+
     async def commit(
         self,
         offsets: OffsetsToCommit,

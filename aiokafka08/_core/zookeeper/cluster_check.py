@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -33,8 +32,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.zookeeper.nodes import decode_node, json_object
 from aiokafka08._core.zookeeper.results import results_of
-from aiokafka08.errors import KafkaTimeoutError, KafkaUnavailableError, ZookeeperMismatchError
+from aiokafka08.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+    ZookeeperMismatchError,
+)
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -45,6 +50,7 @@ _log: Final = logging.getLogger("aiokafka08.net")
 _CLUSTER_ID: Final = "/cluster/id"
 _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
+_NODE_ID: Final = re.compile("[0-9]{1,9}")
 _SHOWN: Final = 10
 """How many brokers an error names."""
 
@@ -140,41 +146,42 @@ def _plain(host: str) -> str:
 
 
 def _endpoints(endpoints: Iterable[Address]) -> str:
-    return "/".join(sorted(map(address_text, endpoints))) or "no known endpoint"
+    return "/".join(sorted(map(address_text, endpoints))) or "no readable endpoint"
 
 
-def decode_cluster_id(data: bytes) -> str | None:
-    """Return the cluster id in the node `/cluster/id`; None if it holds none."""
-    try:
-        found = json.loads(data)["id"]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, str) and found else None
+def parse_cluster_id(data: bytes) -> str:
+    """Return the cluster id in the node `/cluster/id`."""
+    found = json_object(data)["id"]
+    if not isinstance(found, str) or not found:
+        raise ValueError("no id")
+    return found
 
 
-def decode_endpoints(data: bytes) -> frozenset[Address]:
-    """Return the endpoints in a broker's node; none if it can't be decoded.
+def parse_endpoints(data: bytes) -> frozenset[Address]:
+    """Return the endpoints in a broker's node.
 
     Brokers without a plaintext endpoint write `"host":null,"port":-1`, and all of theirs into
     `endpoints`, which brokers before 0.9 don't write.
     """
-    try:
-        fields = json.loads(data)
-        texts = [str(text) for text in fields.get("endpoints") or ()]
-        host, port = fields.get("host"), fields.get("port")
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        return frozenset()
+    fields = json_object(data)
+    texts = [str(text) for text in fields.get("endpoints") or ()]
+    host, port = fields.get("host"), fields.get("port")
     found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
     if isinstance(host, str) and host and type(port) is int and port > 0:
         found.append((host, port))
+    if not found:
+        raise ValueError("no endpoint")
     return frozenset(found)
 
 
-def read_registered(client: KazooClient, deadline: float) -> ClusterIdentity:
+def read_registered(client: KazooClient, connect: str, deadline: float) -> ClusterIdentity:
     """Return the cluster that is registered in a ZooKeeper. It blocks.
+
+    A broker whose node can't be read has no endpoint; `topic_states` reports such nodes.
 
     Args:
         client: of an open session.
+        connect: the address of ZooKeeper.
         deadline: a time of `environment.monotonic()`.
 
     Raises:
@@ -185,15 +192,19 @@ def read_registered(client: KazooClient, deadline: float) -> ClusterIdentity:
         _BROKERS: client.get_children_async(_BROKERS),
     }
     results = results_of(requests, deadline)
-    names = [name for name in results.get(_BROKERS, ()) if name.isdecimal()]
+    names = [name for name in results.get(_BROKERS, ()) if _NODE_ID.fullmatch(name)]
     nodes = results_of(
         {int(name): client.get_async(f"{_BROKERS}/{name}") for name in names}, deadline
     )
-    cluster_id = results.get(_CLUSTER_ID)
-    return ClusterIdentity(
-        {node_id: decode_endpoints(data) for node_id, (data, _) in nodes.items()},
-        None if cluster_id is None else decode_cluster_id(cluster_id[0]),
-    )
+    cluster_id: str | KafkaError | None = None
+    if _CLUSTER_ID in results:
+        data = results[_CLUSTER_ID][0]
+        cluster_id = decode_node(connect, _CLUSTER_ID, data, parse_cluster_id, "an id")
+    brokers = {}
+    for node_id, (data, _) in nodes.items():
+        found = decode_node(connect, f"{_BROKERS}/{node_id}", data, parse_endpoints, "a broker")
+        brokers[node_id] = frozenset() if isinstance(found, KafkaError) else found
+    return ClusterIdentity(brokers, None if isinstance(cluster_id, KafkaError) else cluster_id)
 
 
 class _OutdatedMetadataError(KafkaUnavailableError):
@@ -262,7 +273,7 @@ class ClusterZookeeper:
             KafkaUnavailableError: it was the brokers' before, and names none of them now.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
-        registered = read_registered(client, environment.monotonic() + timeout_s)
+        registered = read_registered(client, self.connect, environment.monotonic() + timeout_s)
         brokers = self._brokers()
         agreement = compare_clusters(brokers, registered, environment.resolve)
         match agreement:
@@ -272,8 +283,8 @@ class ClusterZookeeper:
                 self._was_same = True
                 self._warn(
                     f"ZooKeeper {self.connect} registers {registered}; the brokers are {brokers}. "
-                    "Only some are the same: check that zookeeper_connect is the ZooKeeper, and "
-                    "the chroot, of the cluster"
+                    "Only some are the same: check that zookeeper_connect is the ZooKeeper, "
+                    "and the chroot, of the cluster"
                 )
             case Agreement.NONE:
                 self._refuse(brokers, registered)

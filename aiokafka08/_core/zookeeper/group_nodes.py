@@ -7,25 +7,33 @@ returned in the form of the brokers' DescribeGroups, so that `admin.groups` hand
 The calls of `GroupNodes` block and run in threads, each with a session of its own. They read many
 nodes at a time: ZooKeeper responds to pipelined requests.
 
-Invariant: only `delete` changes anything. A node that can't be decoded is logged and left out: a
-member is then returned with an empty subscription and the partitions that it owns.
+Invariant: only `delete` changes anything. A node that can't be read is an error in the result
+(`nodes`), beside all that can: a member whose registration can't be read has an empty subscription
+and the partitions that it owns.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.nodes import (
+    NodeReader,
+    json_object,
+    refused,
+    shown_path,
+    unreadable,
+)
 from aiokafka08._core.zookeeper.offsets import decode_offset
-from aiokafka08._core.zookeeper.results import results_of
+from aiokafka08._core.zookeeper.results import result_of, results_of, wait_for_last
 from aiokafka08._core.zookeeper.session import (
     check_node_name,
+    is_node_name,
     require_kazoo,
     temporary_session,
     translate_errors,
@@ -35,19 +43,58 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka08.errors import KafkaUnavailableError, NonEmptyGroup
+from aiokafka08.errors import KafkaError, KafkaUnavailableError, NonEmptyGroup
 from aiokafka08.protocol.requests.groups import DescribedGroup, DescribedMember
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-_log: Final = logging.getLogger("aiokafka08.admin")
 _ROOT: Final = "/consumers"
 _PARTITION: Final = re.compile(r"[0-9]{1,9}")
+_THREAD: Final = re.compile(r"-[0-9]+\Z")
+"""What the Scala consumer appends to its id to name a thread."""
+_MEMBER: Final = (
+    'a registration such as {"version":1,"subscription":{"orders":1},"pattern":"static"}'
+)
+_AT_ONCE: Final = 500
+"""How many nodes are deleted at a time."""
 
-_IN_FLIGHT: Final = 1000
-"""How many nodes are requested at a time."""
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """A group with its members.
+
+    Attributes:
+        described: the group; without members if `error` isn't None.
+        errors: nodes of it that can't be read.
+        error: the list of its members can't be read; None if it was.
+    """
+
+    described: DescribedGroup
+    errors: Sequence[KafkaError] = ()
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """The committed offsets of a group.
+
+    Attributes:
+        offsets: what could be read.
+        errors: partitions whose node can't be read.
+        others: other nodes that can't be read, where partitions may be missing.
+    """
+
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    others: list[KafkaError] = field(default_factory=list)
+
+
+class _PartitionNode(NamedTuple):
+    path: str
+    tp: TopicPartition
+    data: bytes
 
 
 def members_of(client: KazooClient, connect: str, group: str, timeout_s: float) -> list[str]:
@@ -76,18 +123,16 @@ class GroupNodes:
     Args:
         zookeeper: the address, and the check that it is the brokers' ZooKeeper.
         timeout_s: seconds to wait for a session, and for responses.
-        client_id: log lines begin with it.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
     """
 
-    def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float, client_id: str) -> None:
+    def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float) -> None:
         require_kazoo()
         self._zookeeper = zookeeper
         self._connect = zookeeper.connect
         self._timeout_s = timeout_s
-        self._client_id = client_id
 
     def names(self) -> list[str]:
         """Return the names of all groups that have a node.
@@ -98,169 +143,256 @@ class GroupNodes:
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
         with self._session() as client:
-            return sorted(self._children(client, [_ROOT]).get(_ROOT, ()))
+            reader = self._reader(client)
+            names = reader.children([_ROOT]).get(_ROOT, ())
+            _raise_first(reader)
+            return sorted(names)
 
-    def describe(self, groups: Iterable[str]) -> list[DescribedGroup]:
+    def describe(self, groups: Iterable[str]) -> list[ReadGroup]:
         """Return each group with its members.
 
         Raises:
-            IllegalArgumentError: a name can't be the name of a node.
             KafkaError: as `names`.
         """
-        group_names = _checked(groups)
+        names = [group for group in groups if is_node_name(group)]
         with self._session() as client:
-            return [self._describe(client, group) for group in group_names]
+            return self._describe(client, names)
 
-    def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
+    def offsets(self, groups: Iterable[str]) -> dict[str, ReadOffsets]:
         """Return the committed offsets of each group; empty for a group without any.
 
-        A node that holds something else than an offset is logged and left out.
-
         Raises:
-            IllegalArgumentError: a name can't be the name of a node.
             KafkaError: as `names`.
         """
-        offsets: dict[str, dict[TopicPartition, int]] = {group: {} for group in _checked(groups)}
+        found = {group: ReadOffsets() for group in groups}
+        roots = [f"{_ROOT}/{group}/offsets" for group in found if is_node_name(group)]
         with self._session() as client:
-            nodes = self._partition_nodes(client, [f"{_ROOT}/{group}/offsets" for group in offsets])
-        for path, tp, data in nodes:
-            try:
-                offset = decode_offset(self._connect, path, data)
-            except KafkaUnavailableError as error:
-                _log.warning("%s: %s", self._client_id, error.text)
-                continue
-            if offset is not None:
-                offsets[path.split("/")[2]][tp] = offset
-        return offsets
+            reader = self._reader(client)
+            nodes = _partition_nodes(reader, self._connect, roots)
+        for node in nodes:
+            of_group = found[_group(node.path)]
+            offset = decode_offset(self._connect, node.path, node.data)
+            if isinstance(offset, KafkaError):
+                of_group.errors[node.tp] = offset
+            elif offset is not None:
+                of_group.offsets[node.tp] = offset
+        for path, error in reader.errors.items():
+            of_group = found[_group(path)]
+            if (tp := _partition(path)) is None:
+                of_group.others.append(error)
+            else:
+                of_group.errors[tp] = error
+        return found
 
-    def delete(self, group: str) -> bool:
-        """Delete the node of a group without members, and everything below it.
+    def delete(self, groups: Collection[str]) -> dict[str, bool | KafkaError]:
+        """Delete the nodes of groups without members, and everything below them.
 
         Returns:
-            False if the group has no node.
+            For each group True, False if it has no node, or the error that kept it: NonEmptyGroup
+            if it has members, which the text names, or if one has registered during the call, when
+            parts of its node may be deleted already.
 
         Raises:
-            IllegalArgumentError: the name can't be the name of a node.
-            NonEmptyGroup: the group has members, which the text names; or one has registered during
-                the call, when parts of the group's node may be deleted already.
+            IllegalArgumentError: a name can't be the name of a node; nothing is deleted.
             KafkaError: as `names`.
         """
-        from kazoo.exceptions import NoNodeError, NotEmptyError
-
-        [name] = _checked([group])
-        path, ids = f"{_ROOT}/{name}", f"{_ROOT}/{name}/ids"
+        for group in groups:
+            check_node_name("group_id", group)
         with self._session() as client:
-            children = self._children(client, [path, ids])
-            if members := children.get(ids):
-                raise NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
-            if path not in children:
-                return False
-            # `ids` goes first, and it and the group's node only if they are empty: so a member that
-            # registers from now on is never deleted, and its group's deletion fails.
-            try:
-                with suppress(NoNodeError):
-                    client.delete(ids)
-                for child in children[path]:
-                    if child != "ids":
-                        client.delete(f"{path}/{child}", recursive=True)
-                with suppress(NoNodeError):
-                    client.delete(path)
-            except NotEmptyError:
-                raise NonEmptyGroup("a consumer has just started") from None
-        return True
+            return self._delete(client, groups)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._zookeeper, self._timeout_s, "aiokafka08.admin.kazoo")
 
-    def _describe(self, client: KazooClient, group: str) -> DescribedGroup:
-        ids = f"{_ROOT}/{group}/ids"
-        names = sorted(self._children(client, [ids]).get(ids, ()))
-        owned = self._owned(client, group) if names else {}
-        subscriptions = self._data(client, [f"{ids}/{name}" for name in names])
-        members = []
-        for name in names:
-            topics = self._subscription(f"{ids}/{name}", subscriptions.get(f"{ids}/{name}"))
-            members.append(
+    def _reader(self, client: KazooClient) -> NodeReader:
+        return NodeReader(client, self._connect, self._timeout_s)
+
+    def _describe(self, client: KazooClient, groups: Collection[str]) -> list[ReadGroup]:
+        reader = self._reader(client)
+        ids = {group: f"{_ROOT}/{group}/ids" for group in groups}
+        children = reader.children([*ids.values(), *(f"{_ROOT}/{group}" for group in groups)])
+        names = {group: sorted(children.get(path, ())) for group, path in ids.items()}
+        paths = {(group, name): f"{ids[group]}/{name}" for group in groups for name in names[group]}
+        topics = reader.decoded(paths, _subscription, _MEMBER)
+        owned, strangers = self._owned(client, reader, names)
+        errors: dict[str, list[KafkaError]] = {}
+        for path, error in [*reader.errors.items(), *strangers.items()]:
+            errors.setdefault(_group(path), []).append(error)
+        described = []
+        for group in groups:
+            members = [
                 DescribedMember(
                     name,
                     "",  # client id and host aren't in ZooKeeper
                     "",
-                    ConsumerProtocolMemberMetadata(0, topics, b"").encode(),
-                    ConsumerProtocolMemberAssignment(0, owned.get(name, {}).items(), b"").encode(),
+                    ConsumerProtocolMemberMetadata(0, topics.get((group, name), []), b"").encode(),
+                    ConsumerProtocolMemberAssignment(
+                        0, owned.get((group, name), {}).items(), b""
+                    ).encode(),
+                )
+                for name in names[group]
+            ]
+            exists = f"{_ROOT}/{group}" in children
+            state = "Stable" if members else "Empty" if exists else "Dead"
+            type_ = PROTOCOL_TYPE if members else ""
+            described.append(
+                ReadGroup(
+                    DescribedGroup(0, group, state, type_, "", members),
+                    errors.get(group, ()),
+                    reader.errors.get(ids[group]),
                 )
             )
-        if members:
-            state = "Stable"
-        else:
-            path = f"{_ROOT}/{group}"
-            state = "Empty" if path in self._children(client, [path]) else "Dead"
-        return DescribedGroup(0, group, state, PROTOCOL_TYPE if members else "", "", members)
+        return described
 
-    def _owned(self, client: KazooClient, group: str) -> dict[str, dict[str, list[int]]]:
-        """Return for each member its partitions by topic."""
-        owned: dict[str, dict[str, list[int]]] = {}
-        for _, tp, thread in self._partition_nodes(client, [f"{_ROOT}/{group}/owners"]):
-            member, _, _ = thread.decode(errors="replace").rpartition("-")
-            owned.setdefault(member, {}).setdefault(tp.topic, []).append(tp.partition)
-        return owned
-
-    def _partition_nodes(
-        self, client: KazooClient, roots: Collection[str]
-    ) -> Iterator[tuple[str, TopicPartition, bytes]]:
-        """Return path, partition and data of the nodes `<root>/<topic>/<partition>`, in order."""
-        topics = self._children(client, roots)
-        topic_paths = [f"{root}/{topic}" for root in topics for topic in sorted(topics[root])]
-        partitions = self._children(client, topic_paths)
-        nodes = {
-            f"{path}/{number}": TopicPartition(path.rpartition("/")[2], number)
-            for path, names in partitions.items()
-            for number in sorted(int(name) for name in names if _PARTITION.fullmatch(name))
+    def _owned(
+        self, client: KazooClient, reader: NodeReader, names: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[tuple[str, str], dict[str, list[int]]], dict[str, KafkaError]]:
+        """Return the partitions of each member by topic, and the owner nodes without a member."""
+        owned: dict[tuple[str, str], dict[str, list[int]]] = {}
+        strangers: dict[str, bytes] = {}
+        roots = [f"{_ROOT}/{group}/owners" for group in names]
+        for path, tp, owner in _partition_nodes(reader, self._connect, roots):
+            group = _group(path)
+            member = owner_of(owner, names[group])
+            if member is None:
+                strangers[path] = owner
+            else:
+                owned.setdefault((group, member), {}).setdefault(tp.topic, []).append(tp.partition)
+        if not strangers:
+            return owned, {}
+        # Members come and go while the group is read: a stranger isn't known afterwards either.
+        again = self._reader(client)
+        now = again.data(strangers)
+        ids = {group: f"{_ROOT}/{group}/ids" for group in map(_group, now)}
+        members = again.children(ids.values())
+        return owned, {
+            path: unreadable(self._connect, path, owner, "the id of a live member of the group")
+            for path, owner in now.items()
+            if owner == strangers[path]
+            and owner_of(owner, members.get(ids[_group(path)], ())) is None
         }
-        data = self._data(client, nodes)
-        return ((path, tp, data[path]) for path, tp in nodes.items() if path in data)
 
-    def _children(self, client: KazooClient, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the children of each node; missing nodes are left out."""
-        return self._request_all(client.get_children_async, paths)
+    def _delete(self, client: KazooClient, groups: Collection[str]) -> dict[str, bool | KafkaError]:
+        reader = self._reader(client)
+        roots = {group: f"{_ROOT}/{group}" for group in groups}
+        ids = {group: f"{root}/ids" for group, root in roots.items()}
+        children = reader.children([*roots.values(), *ids.values()])
+        outcomes: dict[str, bool | KafkaError] = {}
+        for group in groups:
+            if error := reader.errors.get(roots[group]) or reader.errors.get(ids[group]):
+                outcomes[group] = error
+            elif members := children.get(ids[group]):
+                outcomes[group] = NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
+            elif roots[group] not in children:
+                outcomes[group] = False
+        # `ids` goes first, and it and the group's node only if they are empty: so a member that
+        # registers from now on is never deleted, and its group's deletion fails.
+        left = [group for group in groups if group not in outcomes]
+        outcomes |= self._delete_nodes(client, {ids[group]: group for group in left})
+        levels: list[dict[str, str]] = []
+        level = {
+            f"{roots[group]}/{child}": group
+            for group in left
+            for child in children[roots[group]]
+            if child != "ids" and group not in outcomes
+        }
+        while level:
+            levels.append(level)
+            below = self._reader(client).children(level)
+            level = {f"{path}/{child}": levels[-1][path] for path in below for child in below[path]}
+        for nodes in [*reversed(levels), {roots[group]: group for group in left}]:
+            kept = {path: group for path, group in nodes.items() if group not in outcomes}
+            outcomes |= self._delete_nodes(client, kept)
+        return dict.fromkeys(groups, True) | outcomes
 
-    def _data(self, client: KazooClient, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the data of each node; missing nodes are left out."""
-        results = self._request_all(client.get_async, paths)
-        return {path: data for path, (data, _) in results.items()}
+    def _delete_nodes(self, client: KazooClient, nodes: Mapping[str, str]) -> dict[str, KafkaError]:
+        """Delete nodes, each of a group; return the groups of those that can't be deleted."""
+        from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, NotEmptyError
 
-    def _request_all(self, send: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
-        waiting = list(paths)
-        results: dict[str, Any] = {}
-        for at in range(0, len(waiting), _IN_FLIGHT):
+        failed: dict[str, KafkaError] = {}
+        paths = list(nodes)
+        for at in range(0, len(paths), _AT_ONCE):
             deadline = environment.monotonic() + self._timeout_s
-            sent = {path: send(path) for path in waiting[at : at + _IN_FLIGHT]}
-            results |= results_of(sent, deadline)
-        return results
-
-    def _subscription(self, path: str, data: bytes | None) -> list[str]:
-        """Return the topics, or patterns, in a member's node; none if it can't be decoded."""
-        if data is None:
-            return []  # the member has just left
-        try:
-            topics = sorted(map(str, json.loads(data)["subscription"]))
-            if any(len(topic.encode()) > 0x7FFF for topic in topics):
-                raise ValueError
-            return topics
-        except (ValueError, KeyError, TypeError, RecursionError):
-            _log.warning(
-                "%s: ZooKeeper %s: node %s doesn't describe a member: %r",
-                self._client_id,
-                self._connect,
-                path,
-                data[:200],
-            )
-            return []
+            sent = {path: client.delete_async(path) for path in paths[at : at + _AT_ONCE]}
+            wait_for_last(sent, deadline)
+            for path, request in sent.items():
+                try:
+                    result_of(request, deadline)
+                except NoNodeError:
+                    pass
+                except NotEmptyError:
+                    failed[nodes[path]] = NonEmptyGroup("a consumer has just started")
+                except NoAuthError:
+                    failed[nodes[path]] = refused(self._connect, path)
+                except KazooException as error:
+                    failed[nodes[path]] = KafkaUnavailableError(
+                        f"ZooKeeper {self._connect}: {type(error).__name__} {error}".rstrip()
+                    )
+        return failed
 
 
-def _checked(groups: Iterable[str]) -> list[str]:
-    names = list(groups)
-    for name in names:
-        check_node_name("group_id", name)
-    return names
+def owner_of(owner: bytes, members: Collection[str]) -> str | None:
+    """Return the member that an owner node names; None if none of the group does.
+
+    Consumers in Go, in Python (pykafka) and of kafka-node write the member's id, which has dashes.
+    The Scala consumer, and this one, write the id with "-" and a thread's number behind it.
+    """
+    name = owner.decode(errors="replace")
+    if name in members:
+        return name
+    name = _THREAD.sub("", name)
+    return name if name in members else None
+
+
+def _partition_nodes(
+    reader: NodeReader, connect: str, roots: Collection[str]
+) -> list[_PartitionNode]:
+    """Return the nodes `<root>/<topic>/<partition>`, in order.
+
+    A node whose name is no partition is an error of `reader`.
+    """
+    topics = reader.children(roots)
+    topic_paths = [f"{root}/{topic}" for root in topics for topic in sorted(topics[root])]
+    nodes: dict[str, TopicPartition] = {}
+    for path, names in reader.children(topic_paths).items():
+        topic = path.rpartition("/")[2]
+        numbers = []
+        for name in names:
+            if _PARTITION.fullmatch(name):
+                numbers.append(int(name))
+            else:
+                reader.errors[f"{path}/{name}"] = KafkaUnavailableError(
+                    f"ZooKeeper {connect}: the node {shown_path(f'{path}/{name}')} isn't named "
+                    "after a partition. Delete it"
+                )
+        nodes |= {f"{path}/{number}": TopicPartition(topic, number) for number in sorted(numbers)}
+    data = reader.data(nodes)
+    return [_PartitionNode(path, tp, data[path]) for path, tp in nodes.items() if path in data]
+
+
+def _group(path: str) -> str:
+    """Return the group that a node below `/consumers` belongs to."""
+    return path.split("/")[2]
+
+
+def _partition(path: str) -> TopicPartition | None:
+    """Return the partition of the node `/consumers/<group>/offsets/<topic>/<partition>`."""
+    parts = path.split("/")
+    if len(parts) != 6 or not _PARTITION.fullmatch(parts[5]):
+        return None
+    return TopicPartition(parts[4], int(parts[5]))
+
+
+def _subscription(data: bytes) -> list[str]:
+    """Return the topics, or patterns, in a member's node."""
+    topics = sorted(json_object(data)["subscription"])
+    if any(len(topic.encode()) > 0x7FFF for topic in topics):
+        raise ValueError("too long for a topic")
+    return topics
+
+
+def _raise_first(reader: NodeReader) -> None:
+    for error in reader.errors.values():
+        raise error

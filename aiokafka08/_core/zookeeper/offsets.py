@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.nodes import decode_node
 from aiokafka08._core.zookeeper.results import result_of, results_of, wait_for_last
 from aiokafka08._core.zookeeper.session import (
     ZookeeperSession,
@@ -116,10 +117,7 @@ class OffsetNodes:
                 continue
             data, stat = node
             self._versions[tp] = stat.version
-            try:
-                offsets[tp] = decode_offset(self._connect, self._path(tp), data)
-            except KafkaUnavailableError as error:
-                offsets[tp] = error
+            offsets[tp] = decode_offset(self._connect, self._path(tp), data)
         return offsets
 
     async def find_versions(self, partitions: Collection[TopicPartition], timeout_s: float) -> None:
@@ -260,18 +258,17 @@ class OffsetNodes:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"
 
 
-def decode_offset(connect: str, path: str, data: bytes) -> int | None:
-    """Return the offset in a node's data; None for a negative one.
+def decode_offset(connect: str, path: str, data: bytes) -> int | KafkaError | None:
+    """Return the offset in a node's data, or the error about a node that holds something else.
 
-    A negative offset counts as none: brokers accept and write them (docs/brokers.md 8.4).
-
-    Raises:
-        KafkaUnavailableError: the node holds something else; names the node.
+    None stands for a negative offset, which counts as none: brokers accept and write them
+    (docs/brokers.md 8.4).
     """
-    offset = int(data) if _NUMBER.fullmatch(data) else LAST_OFFSET + 1
-    if offset > LAST_OFFSET:
-        raise KafkaUnavailableError(
-            f"ZooKeeper {connect}: the node {path} holds {data[:100]!r}; expected an offset. Write "
-            "an offset to the node, or delete it"
-        )
+    return decode_node(connect, path, data, _offset, "an offset")
+
+
+def _offset(data: bytes) -> int | None:
+    if not _NUMBER.fullmatch(data) or int(data) > LAST_OFFSET:
+        raise ValueError("no offset")
+    offset = int(data)
     return offset if offset >= 0 else None

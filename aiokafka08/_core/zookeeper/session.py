@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import select
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
+
+_NOT_IN_NAMES: Final = re.compile(
+    "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
+)
+"""What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
+releases allow a character more at the ends of each range; blanks of all kinds are allowed."""
 
 
 def require_kazoo() -> None:
@@ -194,7 +201,8 @@ def check_node_name(option: str, name: str) -> None:
     """Check that a name can be the name of a node.
 
     Raises:
-        IllegalArgumentError: it is empty, "." or "..", or contains "/" or a control character.
+        IllegalArgumentError: it is empty, "." or "..", or contains "/" or a character that
+            ZooKeeper doesn't take.
     """
     if not is_node_name(name):
         raise IllegalArgumentError(
@@ -204,8 +212,11 @@ def check_node_name(option: str, name: str) -> None:
 
 
 def is_node_name(name: str) -> bool:
-    """Return whether a name can be the name of a node; see `check_node_name`."""
-    return bool(name) and name not in (".", "..") and "/" not in name and name.isprintable()
+    """Return whether a name can be the name of a node; see `check_node_name`.
+
+    Names that ZooKeeper has returned are never checked: whatever they contain, they are there.
+    """
+    return bool(name) and name not in (".", "..") and not _NOT_IN_NAMES.search(name)
 
 
 def _fast_handler() -> Any:
@@ -260,7 +271,7 @@ def _open(
         if waits_s is not None:
             _limit_waits(handler, waits_s)
     make_client = environment.zookeeper_client or KazooClient
-    hosts, _, chroot = connect.partition("/")
+    hosts, chroot = _split(connect)
     try:
         client = make_client(
             hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger), handler=handler
@@ -284,6 +295,25 @@ def _open(
         _close(client)
         raise
     return client
+
+
+def _split(connect: str) -> tuple[str, str]:
+    """Return the servers of an address, and its chroot without the slash; "" if it has none.
+
+    Raises:
+        IllegalArgumentError: the chroot isn't at the end only.
+    """
+    hosts, _, chroot = connect.partition("/")
+    if "," in chroot:
+        parts = [part.partition("/") for part in connect.split(",")]
+        servers = ",".join(server for server, _, _ in parts)
+        chroots = dict.fromkeys(path for _, _, path in parts if path)
+        advice = f", such as '{servers}/{next(iter(chroots))}'" if len(chroots) == 1 else ""
+        raise IllegalArgumentError(
+            f"zookeeper_connect={connect!r}: expected the chroot once, behind the last server"
+            f"{advice}"
+        )
+    return hosts, chroot
 
 
 def _close(client: KazooClient) -> None:

@@ -17,13 +17,22 @@ open between calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.nodes import decode_node, json_object, unreadable
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
+from aiokafka08._core.zookeeper.topic_states import (
+    REPLICAS,
+    SETTINGS,
+    parse_config,
+    parse_replicas,
+)
 from aiokafka08.errors import (
+    KafkaError,
     KafkaUnavailableError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -32,6 +41,8 @@ from aiokafka08.errors import (
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+V = TypeVar("V")
+
 ReplicaAssignment = dict[int, list[int]]
 """Partition → the node ids of its replicas, the preferred leader first."""
 
@@ -39,6 +50,11 @@ _TOPICS: Final = "/brokers/topics"
 _CONFIGS: Final = "/config/topics"
 _CHANGES: Final = "/config/changes/config_change_"
 _DELETIONS: Final = "/admin/delete_topics"
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_MARKED: Final = (
+    ": it is marked for deletion. Brokers delete it with delete.topic.enable=true and all replicas "
+    "alive"
+)
 
 
 class TopicNodes:
@@ -67,7 +83,8 @@ class TopicNodes:
 
         with self._session() as client:
             try:
-                ids = {int(name) for name in client.get_children("/brokers/ids")}
+                names = client.get_children("/brokers/ids")
+                ids = {int(name) for name in names if _NUMBER.fullmatch(name)}
             except NoNodeError:
                 ids = set()
         if not ids:
@@ -93,13 +110,16 @@ class TopicNodes:
         """Write a topic's nodes; return before the leaders are elected.
 
         Raises:
-            TopicAlreadyExistsError: the topic exists.
+            TopicAlreadyExistsError: the topic exists, perhaps marked for deletion.
         """
         from kazoo.exceptions import NodeExistsError
 
         with self._session() as client:
-            if client.exists(f"{_TOPICS}/{topic}") is not None:
-                raise TopicAlreadyExistsError(f"topic {topic!r} exists already")
+            is_marked = client.exists(f"{_DELETIONS}/{topic}") is not None
+            if is_marked or client.exists(f"{_TOPICS}/{topic}") is not None:
+                raise TopicAlreadyExistsError(
+                    f"topic {topic!r} exists already{_MARKED if is_marked else ''}"
+                )
             if configs:
                 # The settings are written before the topic, so that the leaders find them.
                 path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=dict(configs))
@@ -116,15 +136,20 @@ class TopicNodes:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
 
     def assignment(self, topic: str) -> ReplicaAssignment:
-        """Return the replicas of each partition.
+        """Return the replicas of each partition of a topic that may grow.
 
         Raises:
-            UnknownTopicOrPartitionError: the topic doesn't exist.
+            UnknownTopicOrPartitionError: the topic doesn't exist, or is marked for deletion.
+            KafkaUnavailableError: its node holds something else.
         """
         return self._read_topic(topic)[0]
 
     def add_partitions(self, topic: str, new: ReplicaAssignment) -> None:
-        """Add partitions to a topic; raises as `assignment`."""
+        """Add partitions to a topic.
+
+        Raises:
+            KafkaError: as `assignment`.
+        """
         assignment, fields, version = self._read_topic(topic)
         partitions = {str(partition): nodes for partition, nodes in {**assignment, **new}.items()}
         with self._session() as client:
@@ -137,9 +162,10 @@ class TopicNodes:
 
         Raises:
             UnknownTopicOrPartitionError: a topic doesn't exist.
+            KafkaUnavailableError: the node of a topic's settings holds something else.
         """
         with self._session() as client:
-            return {topic: _read_overrides(client, topic)[0] for topic in topics}
+            return {topic: self._read_overrides(client, topic)[0] for topic in topics}
 
     def alter_overrides(
         self,
@@ -160,9 +186,10 @@ class TopicNodes:
 
         Raises:
             UnknownTopicOrPartitionError: the topic doesn't exist.
+            KafkaUnavailableError: the node of its settings holds something else.
         """
         with self._session() as client:
-            before, version = _read_overrides(client, topic)
+            before, version = self._read_overrides(client, topic)
             kept = {name: value for name, value in before.items() if name not in removed}
             config = {**kept, **new}
             path, value = f"{_CONFIGS}/{topic}", _json(version=1, config=config)
@@ -208,31 +235,41 @@ class TopicNodes:
         """Return a topic's replica assignment, all fields of its node, and the node's version."""
         from kazoo.exceptions import NoNodeError
 
+        path = f"{_TOPICS}/{topic}"
         with self._session() as client:
             try:
-                data, stat = client.get(f"{_TOPICS}/{topic}")
+                data, stat = client.get(path)
             except NoNodeError:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist") from None
-        fields = json.loads(data)
-        assignment = {int(partition): nodes for partition, nodes in fields["partitions"].items()}
-        return assignment, fields, stat.version
+            if client.exists(f"{_DELETIONS}/{topic}") is not None:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} can't grow{_MARKED}")
+        replicas = self._decoded(path, data, parse_replicas, REPLICAS)
+        if not replicas:
+            raise unreadable(self._zookeeper.connect, path, data, REPLICAS)
+        assignment = {partition: list(nodes) for partition, nodes in replicas.items()}
+        return assignment, json_object(data), stat.version
+
+    def _read_overrides(self, client: KazooClient, topic: str) -> tuple[dict[str, str], int | None]:
+        """Return a topic's settings and the version of their node; None if there is no node."""
+        from kazoo.exceptions import NoNodeError
+
+        if client.exists(f"{_TOPICS}/{topic}") is None:
+            raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+        path = f"{_CONFIGS}/{topic}"
+        try:
+            data, stat = client.get(path)
+        except NoNodeError:
+            return {}, None
+        return self._decoded(path, data, parse_config, SETTINGS), stat.version
+
+    def _decoded(self, path: str, data: bytes, decode: Callable[[bytes], V], expected: str) -> V:
+        value = decode_node(self._zookeeper.connect, path, data, decode, expected)
+        if isinstance(value, KafkaError):
+            raise value
+        return value
 
     def _session(self) -> AbstractContextManager[KazooClient]:
         return temporary_session(self._zookeeper, self._timeout_s, "aiokafka08.admin.kazoo")
-
-
-def _read_overrides(client: KazooClient, topic: str) -> tuple[dict[str, str], int | None]:
-    """Return a topic's settings and the version of their node; None if there is no node."""
-    from kazoo.exceptions import NoNodeError
-
-    if client.exists(f"{_TOPICS}/{topic}") is None:
-        raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
-    try:
-        data, stat = client.get(f"{_CONFIGS}/{topic}")
-    except NoNodeError:
-        return {}, None
-    config = json.loads(data)["config"] if data else {}
-    return {name: str(value) for name, value in config.items()}, stat.version
 
 
 def _json(**fields: object) -> bytes:

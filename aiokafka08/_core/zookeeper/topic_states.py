@@ -3,33 +3,48 @@
 - `/brokers/topics/<topic>`: the replicas of each partition; its creation is the topic's.
 - `/brokers/topics/<topic>/partitions/<partition>/state`: leader and in-sync replicas.
 - `/config/topics/<topic>`: the topic's own settings.
+- `/admin/delete_topics/<topic>`: the topic is marked for deletion.
+- `/admin/reassign_partitions`: partitions that move to other brokers.
+- `/brokers/ids/<broker>`, `/controller`, `/cluster/id`: only whether they can be read.
 
 `admin.cluster_calls` and the bridge call it in a thread, because it blocks. `topic_nodes` changes
 topics.
 
-Invariant: nothing is written, and the session ends with the call.
+Invariant: nothing is written, and the session ends with the call. A node that can't be read is an
+error in the result (`nodes`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka08 import environment
-from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.cluster_check import (
+    ClusterZookeeper,
+    parse_cluster_id,
+    parse_endpoints,
+)
+from aiokafka08._core.zookeeper.nodes import NodeReader, json_object
 from aiokafka08._core.zookeeper.results import result_of, results_of
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
+from aiokafka08.errors import KafkaError
+from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 _TOPICS: Final = "/brokers/topics"
 _CONFIGS: Final = "/config/topics"
+_BROKERS: Final = "/brokers/ids"
+_DELETIONS: Final = "/admin/delete_topics"
+_REASSIGNMENT: Final = "/admin/reassign_partitions"
+
+REPLICAS: Final = 'the replicas of each partition, such as {"version":1,"partitions":{"0":[1,2]}}'
+SETTINGS: Final = 'settings such as {"version":1,"config":{"retention.ms":"1000"}}'
+"""What the nodes of a topic hold, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +54,55 @@ class PartitionNode:
     Attributes:
         replicas: node ids, the preferred leader first.
         leader: node id; None without a leader, or while the first one is being elected.
-        isr: node ids of the in-sync replicas.
+        isr: node ids of the in-sync replicas; None if they aren't known, as of a node that can't
+            be read.
     """
 
     replicas: tuple[int, ...]
     leader: int | None
-    isr: tuple[int, ...]
+    isr: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """What ZooKeeper has of a topic: its partitions by number, and its own settings by name."""
+    """What ZooKeeper has of a topic.
+
+    Attributes:
+        partitions: by number; empty if the topic's node can't be read.
+        config: its own settings by name; None if they can't be read.
+        errors: the nodes of the topic that can't be read.
+        is_marked: whether it is marked for deletion.
+        moving: the partitions that are being reassigned, each with the node ids that are to have
+            its replicas.
+    """
 
     partitions: Mapping[int, PartitionNode]
-    config: Mapping[str, str]
+    config: Mapping[str, str] | None
+    errors: Sequence[KafkaError] = ()
+    is_marked: bool = False
+    moving: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def read_topic_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> dict[str, TopicNode]:
+class ClusterNodes(NamedTuple):
+    """What ZooKeeper has of a cluster.
+
+    Attributes:
+        topics: by name.
+        errors: the nodes that can't be read and belong to no topic.
+    """
+
+    topics: dict[str, TopicNode]
+    errors: list[KafkaError]
+
+
+def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> ClusterNodes:
     """Return all topics.
 
-    The nodes are requested together, without a wait in between: thousands take less than a second.
-    A node that can't be decoded counts as missing.
+    The nodes are requested a thousand at a time: thousands take less than a second.
 
     Args:
         zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        timeout_s: seconds to wait for a session, and then for all nodes.
+        timeout_s: seconds to wait for a session, and for the responses to a thousand requests.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -73,30 +112,81 @@ def read_topic_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> dict[str,
     """
     require_kazoo()
     with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
-        deadline = environment.monotonic() + timeout_s
-        topics = _topic_names(client, deadline)
-        replicas = _read_nodes(
-            client, {topic: f"{_TOPICS}/{topic}" for topic in topics}, _replicas, deadline
+        reader = NodeReader(client, zookeeper.connect, timeout_s)
+        names = reader.children([_TOPICS, _DELETIONS, _BROKERS])
+        topics = names.get(_TOPICS, [])
+        replicas = reader.decoded(
+            {topic: f"{_TOPICS}/{topic}" for topic in topics},
+            parse_replicas,
+            REPLICAS,
         )
-        configs = _read_nodes(
-            client, {topic: f"{_CONFIGS}/{topic}" for topic in topics}, _config, deadline
+        configs = reader.decoded(
+            {topic: f"{_CONFIGS}/{topic}" for topic in topics},
+            parse_config,
+            SETTINGS,
         )
         paths = {
             (topic, number): f"{_TOPICS}/{topic}/partitions/{number}/state"
             for topic, numbers in replicas.items()
             for number in numbers
         }
-        states = _read_nodes(client, paths, _leader_and_isr, deadline)
-    return {
+        states = reader.decoded(
+            paths, _leader_and_isr, 'a state such as {"version":1,"leader":1,"isr":[1,2]}'
+        )
+        moving = reader.decoded(
+            {0: _REASSIGNMENT},
+            _moving,
+            'a reassignment such as {"version":1,"partitions":[{"topic":"orders","partition":0,'
+            '"replicas":[1,2]}]}',
+        ).get(0, {})
+        _look_at_others(reader, names.get(_BROKERS, []))
+    errors: dict[str | None, list[KafkaError]] = {}
+    for path, error in reader.errors.items():
+        errors.setdefault(_topic_of(path), []).append(error)
+    marked = set(names.get(_DELETIONS, ()))
+    nodes = {
         topic: TopicNode(
             {
-                number: PartitionNode(ids, *states.get((topic, number), (None, ())))
-                for number, ids in numbers.items()
+                number: PartitionNode(
+                    ids,
+                    *states.get(
+                        (topic, number),
+                        (None, None if paths[topic, number] in reader.errors else ()),
+                    ),
+                )
+                for number, ids in replicas.get(topic, {}).items()
             },
-            configs.get(topic, {}),
+            None if f"{_CONFIGS}/{topic}" in reader.errors else configs.get(topic, {}),
+            errors.pop(topic, ()),
+            topic in marked,
+            {tp.partition: ids for tp, ids in moving.items() if tp.topic == topic},
         )
-        for topic, numbers in replicas.items()
+        for topic in topics
     }
+    return ClusterNodes(nodes, [error for some in errors.values() for error in some])
+
+
+def _look_at_others(reader: NodeReader, brokers: Sequence[str]) -> None:
+    """Find out which of the nodes that belong to no topic can't be read."""
+    reader.decoded(
+        {name: f"{_BROKERS}/{name}" for name in brokers},
+        parse_endpoints,
+        'a broker such as {"version":1,"host":"kafka1","port":9092}',
+    )
+    reader.decoded({0: "/cluster/id"}, parse_cluster_id, 'an id such as {"version":"1","id":"…"}')
+    reader.decoded(
+        {0: "/controller"},
+        _broker_id,
+        'a broker\'s id such as {"version":1,"brokerid":1}',
+    )
+
+
+def _topic_of(path: str) -> str | None:
+    """Return the topic that a node belongs to; None if none."""
+    for root in (_TOPICS, _CONFIGS):
+        if path.startswith(f"{root}/"):
+            return path.split("/")[3]
+    return None
 
 
 class TopicCreations(NamedTuple):
@@ -119,7 +209,7 @@ def read_topic_creations(
     """Return when topics were created.
 
     Args:
-        zookeeper: as for `read_topic_nodes`, whose errors it raises, too.
+        zookeeper: as for `read_cluster_nodes`, whose errors it raises, too.
         timeout_s: as there.
         includes: whether to read a topic; it gets the name.
     """
@@ -147,28 +237,38 @@ def _topic_names(client: KazooClient, deadline: float) -> list[str]:
         return []
 
 
-def _read_nodes(
-    client: KazooClient, paths: Mapping[K, str], decode: Callable[[Any], V], deadline: float
-) -> dict[K, V]:
-    """Return the decoded JSON objects of nodes; those that are missing or damaged are left out."""
-    requests = {key: client.get_async(path) for key, path in paths.items()}
-    decoded = {}
-    for key, (data, _) in results_of(requests, deadline).items():
-        try:
-            decoded[key] = decode(json.loads(data))
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            pass
-    return decoded
+def parse_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
+    """Return the replicas of each partition in a topic's node."""
+    partitions = json_object(data)["partitions"]
+    return {int(number): _ids(ids) for number, ids in partitions.items()}
 
 
-def _replicas(fields: Any) -> dict[int, tuple[int, ...]]:
-    return {int(number): tuple(map(int, ids)) for number, ids in fields["partitions"].items()}
+def parse_config(data: bytes) -> dict[str, str]:
+    """Return the settings in a topic's node; none in an empty one, as old tools have left them."""
+    if not data:
+        return {}
+    return {name: str(value) for name, value in json_object(data)["config"].items()}
 
 
-def _leader_and_isr(fields: Any) -> tuple[int | None, tuple[int, ...]]:
+def _leader_and_isr(data: bytes) -> tuple[int | None, tuple[int, ...]]:
+    fields = json_object(data)
     leader = int(fields["leader"])
-    return leader if leader >= 0 else None, tuple(map(int, fields["isr"]))
+    return leader if leader >= 0 else None, _ids(fields["isr"])
 
 
-def _config(fields: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in fields["config"].items()}
+def _moving(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    return {
+        TopicPartition(str(one["topic"]), int(one["partition"])): _ids(one["replicas"])
+        for one in json_object(data)["partitions"]
+    }
+
+
+def _broker_id(data: bytes) -> int:
+    fields = json.loads(data)  # 0.8.0 writes the number alone
+    return int(fields["brokerid"] if isinstance(fields, dict) else fields)
+
+
+def _ids(ids: Any) -> tuple[int, ...]:
+    if not isinstance(ids, list):
+        raise TypeError("no list of node ids")
+    return tuple(map(int, ids))

@@ -21,12 +21,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from aiokafka08._core.zookeeper.session import check_node_name
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
+_PLAIN: Final = re.compile(r'\w[^",\r\n]*')
 _NUMBER: Final = re.compile("[0-9]{1,19}")
 _LARGEST_PARTITION: Final = 2**31 - 1
 
@@ -43,19 +45,24 @@ class GroupOffset(NamedTuple):
 
 
 def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> str:
-    """Return the text of a file."""
+    """Return the text of a file.
+
+    Raises:
+        IllegalArgumentError: the format can't express the name of a group, which can't be a node.
+    """
+    offsets = list(offsets)
     if format == "zookeeper":
+        for offset in offsets:
+            check_node_name("group", str(offset.group))
         return "".join(
             f"/consumers/{offset.group}/offsets/{offset.topic}/{offset.partition}:{offset.offset}\n"
             for offset in offsets
         )
     if format == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows(
-            (offset.group, offset.topic, offset.partition, offset.offset) for offset in offsets
+        return "".join(
+            f"{_quoted(str(offset.group))},{offset.topic},{offset.partition},{offset.offset}\n"
+            for offset in offsets
         )
-        return text.getvalue()
     items = [offset._asdict() for offset in offsets]
     if format == "json":
         return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
@@ -171,6 +178,11 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
             )
         group, topic, partition, offset = match.groups()
         yield where, GroupOffset(group, "zookeeper", topic, int(partition), int(offset), "")
+
+
+def _quoted(group: str) -> str:
+    """Return a group as a field of CSV, of which no file looks like one of another format."""
+    return group if _PLAIN.fullmatch(group) else '"' + group.replace('"', '""') + '"'
 
 
 def _parse_csv(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:

@@ -128,8 +128,8 @@ async def _where_it_is(
     for place, offsets in zip(wanted, stored, strict=True):
         if offsets.error is not None:
             raise offsets.error
-        if store is not None or offsets.offsets:
-            places.append((place, offsets.offsets.keys()))
+        if store is not None or offsets.offsets or offsets.errors:
+            places.append((place, {*offsets.offsets, *offsets.errors}))
     if not places:
         raise GroupIdNotFound(
             f"group {group!r} has no committed offsets. To commit its first ones, name the place "

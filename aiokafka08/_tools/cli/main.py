@@ -17,12 +17,11 @@ exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the ca
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from aiokafka08._tools.cli.notes import note
+from aiokafka08._tools.cli.notes import in_options, note
 from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08._tools.cli.terminal import prepare_streams, printable
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
@@ -118,55 +117,16 @@ def _usage_text(error: Exception) -> str:
     return f"{text}{'' if text.endswith('?') else '.'} See '{context.command_path} --help'"
 
 
-_ARGUMENT: Final = re.compile(
-    r"(?<![\w'\"./-])([a-z]+(?:_[a-z]+)+)(?!\w|['\"/-]|\.\w)(?:='([\w.]+)')?"
-)
-"""An argument as errors name it, but no name of a user's: those are in quotes."""
-
-
 def error_text(error: BaseException) -> str:
     """Return what an error says, without the name of its class."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, KafkaError):
         text = error.text or str(getattr(error, "description", "")) or type(error).__name__
-        return _in_words_of_the_command_line(text)
+        return in_options(text)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def _in_words_of_the_command_line(text: str) -> str:
-    """Return an error of the clients without their arguments and methods.
-
-    It names properties for the arguments, flags for those about ZooKeeper, and where to begin for
-    `seek()`.
-    """
-    text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
-    text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
-    text = text.replace(
-        "Check zookeeper_connect, its chroot, and bootstrap_servers",
-        "Check --zookeeper, its chroot, and -b",
-    )
-    text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
-    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
-    text = text.replace("a seek() past it", "to begin behind it")
-    text = text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")
-    text = re.sub(r"\([^()]*; for commands ", "(", text)
-    text = re.sub(r"\w+ \(for commands ([^()]+)\)", r"\1", text)
-    if "_" in text:
-        from aiokafka08._tools.cli.settings import properties_by_argument
-
-        properties = properties_by_argument()
-
-        def of_argument(found: re.Match[str]) -> str:
-            name, value = found.groups()
-            if name not in properties:
-                return found[0]
-            return properties[name] + ("" if value is None else f"={value}")
-
-        text = _ARGUMENT.sub(of_argument, text)
-    return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")
 
 
 def fail(text: str, code: int) -> int:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import Final
 
 from aiokafka08._tools.cli.terminal import printable, shows_escapes
 
 _ERASE: Final = "\r\x1b[K"
+_ARGUMENT: Final = re.compile(
+    r"(?<![\w'\"./-])([a-z]+(?:_[a-z]+)+)(?!\w|['\"/-]|\.\w)(?:='([\w.]+)')?"
+)
+"""An argument as errors name it, but no name of a user's: those are in quotes."""
 
 
 class _StatusLine:
@@ -56,3 +61,36 @@ def erase_status() -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(_ERASE)
             sys.stderr.flush()
+
+
+def in_options(text: str) -> str:
+    """Return an error of the clients without their arguments and methods.
+
+    It names properties for the arguments, flags for those about ZooKeeper, and where to begin for
+    `seek()`.
+    """
+    text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
+    text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
+    text = text.replace(
+        "Check zookeeper_connect, its chroot, and bootstrap_servers",
+        "Check --zookeeper, its chroot, and -b",
+    )
+    text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
+    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
+    text = text.replace("a seek() past it", "to begin behind it")
+    text = text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")
+    text = re.sub(r"\([^()]*; for commands ", "(", text)
+    text = re.sub(r"\w+ \(for commands ([^()]+)\)", r"\1", text)
+    if "_" in text:
+        from aiokafka08._tools.cli.settings import properties_by_argument
+
+        properties = properties_by_argument()
+
+        def of_argument(found: re.Match[str]) -> str:
+            name, value = found.groups()
+            if name not in properties:
+                return found[0]
+            return properties[name] + ("" if value is None else f"={value}")
+
+        text = _ARGUMENT.sub(of_argument, text)
+    return text.replace("'aiokafka08[zookeeper]'", "'aiokafka08[cli,zookeeper]'")

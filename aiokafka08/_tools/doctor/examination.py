@@ -26,7 +26,9 @@ from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_set
 from aiokafka08._tools.doctor.replication import (
     leaderless,
     long_names,
+    marked_for_deletion,
     not_leading,
+    pending_reassignment,
     stale_isr,
     under_replicated,
 )
@@ -88,6 +90,8 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from long_names(last)
     yield from under_replicated(last)
     yield from stale_isr(first, last, seen.releases)
+    yield from marked_for_deletion(last)
+    yield from pending_reassignment(last)
     yield from unreachable(last)
     yield from mixed_lines(seen.releases)
     yield from unclean_election(last)

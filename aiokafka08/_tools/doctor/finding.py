@@ -98,6 +98,16 @@ class FindingCode(enum.Enum):
         Severity.WARNING,
         "the brokers' Metadata reports another ISR than ZooKeeper has",
     )
+    MARKED_FOR_DELETION = (
+        "marked-for-deletion",
+        Severity.WARNING,
+        "a topic is marked for deletion, and still there",
+    )
+    PENDING_REASSIGNMENT = (
+        "pending-reassignment",
+        Severity.WARNING,
+        "partitions are being moved to other brokers, or the move doesn't end",
+    )
     MIXED_LINES = (
         "mixed-lines",
         Severity.WARNING,

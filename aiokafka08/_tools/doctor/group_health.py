@@ -8,6 +8,7 @@ in ZooKeeper.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -164,7 +165,8 @@ def hidden_by_damage(
                     f"committed {offset:,}: the log is damaged there, and can be read again from "
                     f"{readable:,} on",
                     "Look at the disk of the leader. If a follower has the messages, let it lead; "
-                    f"else continue behind the damage (aiokafka08 group reset {group.group} "
+                    f"else continue behind the damage (aiokafka08 group reset "
+                    f"{shlex.quote(group.group)} "
                     f"--to-offset {readable} --topic {tp.topic}:{tp.partition})",
                 )
 

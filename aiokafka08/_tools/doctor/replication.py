@@ -11,7 +11,7 @@ from typing import Final
 
 from aiokafka08._core.net.cluster import MAX_NEW_NAME, may_be_new
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import grouped, name_list, node_list
+from aiokafka08._tools.doctor.places import grouped, name_list, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import count_text
@@ -212,6 +212,43 @@ def _has_unlisted_replica(partition: PartitionSample) -> bool:
 
 def _missing(partition: PartitionSample) -> tuple[int, ...]:
     return tuple(sorted(set(partition.all_replicas) - set(partition.in_sync)))
+
+
+def marked_for_deletion(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find topics that are marked for deletion."""
+    marked = [name for name, topic in cluster.topics.items() if topic.is_marked]
+    if marked:
+        yield Finding(
+            FindingCode.MARKED_FOR_DELETION,
+            topic_list(marked),
+            "marked for deletion, and still there: it can't be created again or grow, and is gone "
+            "for its producers and consumers as soon as the brokers can delete it",
+            "A deletion takes seconds: look again. If it stays so, start the brokers that have "
+            "replicas of it, set delete.topic.enable=true (false by default below 1.0; 0.8.0 and "
+            "0.8.1 can't delete), and end a reassignment of it. To keep the topic, delete "
+            "its node below /admin/delete_topics in ZooKeeper, and restart the controller's broker",
+        )
+
+
+def pending_reassignment(cluster: ClusterSample) -> Iterator[Finding]:
+    """Find partitions that are being moved to other brokers."""
+    moving = (
+        (TopicPartition(name, number), (ids, tuple(sorted(set(ids) - set(cluster.brokers)))))
+        for name, topic in sorted(cluster.topics.items())
+        for number, ids in sorted(topic.moving.items())
+    )
+    for where, (ids, dead) in grouped(moving):
+        away = f"; the cluster doesn't name {node_list(dead)}" if dead else ""
+        yield Finding(
+            FindingCode.PENDING_REASSIGNMENT,
+            where,
+            f"its replicas are being moved to {node_list(ids)}{away}. Meanwhile it can't be "
+            "deleted, and no other reassignment can begin",
+            f"Start {node_list(dead)}, or the move never ends"
+            if dead
+            else "Look again: the node /admin/reassign_partitions in ZooKeeper is gone once all "
+            "new replicas are in sync. If it stays so, see the controller's log",
+        )
 
 
 def stale_isr(

@@ -10,7 +10,7 @@ the sample, and none is guessed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.structs import TopicPartition
@@ -104,11 +104,16 @@ class TopicSample:
 
     Attributes:
         partitions: by number.
-        config: the topic's own settings, as ZooKeeper has them; None if ZooKeeper wasn't read.
+        config: the topic's own settings, as ZooKeeper has them; None if they weren't read.
+        is_marked: whether it is marked for deletion, as far as ZooKeeper was read.
+        moving: the partitions that are being reassigned, as far as ZooKeeper was read, each with
+            the node ids that are to have its replicas.
     """
 
     partitions: Mapping[int, PartitionSample]
     config: Mapping[str, str] | None = None
+    is_marked: bool = False
+    moving: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class ClusterSampler:
         versions, bounds, nodes, groups = await asyncio.gather(
             self._admin.ping_brokers(),
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
-            _or_gap(self._topic_nodes(described), {}, "topics in ZooKeeper", gaps),
+            _or_gap(self._topic_nodes(described, gaps), {}, "topics in ZooKeeper", gaps),
             _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
         )
         explained = _broker_gaps(versions)
@@ -146,10 +146,19 @@ class ClusterSampler:
             hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
-    async def _topic_nodes(self, described: Sequence[TopicDescription]) -> dict[str, TopicNode]:
+    async def _topic_nodes(
+        self, described: Sequence[TopicDescription], gaps: list[str]
+    ) -> dict[str, TopicNode]:
         if not self._has_zookeeper:
             return {}
-        nodes = await self._admin.describe_topic_nodes()
+        nodes, errors = await self._admin.describe_cluster_nodes()
+        gaps += [error.text for error in errors]
+        gaps += [
+            error.text
+            for topic, node in nodes.items()
+            for error in node.errors
+            if self._topics(topic)
+        ]
         if described and not nodes:
             raise KafkaUnavailableError(
                 "it has none, the brokers have some. Check that zookeeper_connect is the "
@@ -178,16 +187,17 @@ class ClusterSampler:
             if group.description is not None
         }
         gaps += [
-            f"members of group {group.group!r} in {group.store}: {group.error.text}"
+            f"members of group {group.group!r} in {group.store}: {error.text}"
             for group in described
-            if group.error is not None
+            for error in (*([] if group.error is None else [group.error]), *group.errors)
         ]
         samples = []
         for group in stored:
+            gaps += [
+                f"offsets of group {group.group!r} in {group.store}: {error.text}"
+                for error in group.all_errors()
+            ]
             if group.error is not None:
-                gaps.append(
-                    f"offsets of group {group.group!r} in {group.store}: {group.error.text}"
-                )
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
             names = members.get((group.group, group.store))
@@ -268,7 +278,9 @@ def _topic(
             end=log.end,
             is_refused=isinstance(log, RefusedLogBounds),
         )
-    return TopicSample(partitions, None if node is None else node.config)
+    if node is None:
+        return TopicSample(partitions)
+    return TopicSample(partitions, node.config, node.is_marked, node.moving)
 
 
 def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str]:

@@ -34,6 +34,7 @@ from aiokafka08.bridge.source.source_clients import (
     source_admin,
     source_router,
     source_topic_configs,
+    unreadable_topics,
 )
 from aiokafka08.bridge.source.source_release import left_out
 from aiokafka08.bridge.target.filled_topics import filled_text, filled_topics
@@ -168,6 +169,8 @@ class Readiness:
         async with source_admin(self._config) as admin:
             described = await admin.describe_topics()
             configs = await source_topic_configs(self._config, admin)
+            if texts := await unreadable_topics(self._config, admin):
+                return Step("topics", False, f"can't be read: {some_of(texts)}")
         counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
         pairs = self._config.topics.pairs(counts)
         target_counts = await when_available(self.transfer.target.partition_counts)
@@ -334,7 +337,9 @@ class Readiness:
             if text := await unmatched_groups(self._config, admin, self._file_offsets):
                 return Step("consumers", False, text, is_wrong=True)
             offsets = await source_offsets(self._config, admin, self._file_offsets)
-            ours = await source_members(self._config, admin, sorted(offsets))
+            ours, unreadable = await source_members(self._config, admin, sorted(offsets))
+        if unreadable:
+            return Step("consumers", False, f"members can't be read: {some_of(unreadable)}")
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
         live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
         live += [

@@ -146,7 +146,9 @@ class GroupTransfer:
                 )
             )
             for move in moves
-            if move.target_offset is not None and move.outcome != "missing"
+            if move.source_offset is not None
+            and move.target_offset is not None
+            and move.outcome != "missing"
         ]
         syncs = [
             encode_sync(OffsetSync(*tp, last, copy))
@@ -271,6 +273,8 @@ async def source_offsets(
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
     """Return what the groups of a bridge have committed at the source; groups without are left out.
 
+    What can't be read of a group in ZooKeeper is among its offsets: see `SourceOffset.error`.
+
     Args:
         config: the file of the bridge.
         admin: a started client of the source.
@@ -291,15 +295,24 @@ async def source_offsets(
         group for group in groups if group.store in stores and config.groups.includes(group.group)
     ]
     by_group: dict[str, list[tuple[str, Mapping[TopicPartition, tuple[int, str]]]]] = {}
+    errors: dict[str, list[tuple[str, Mapping[TopicPartition, str]]]] = {}
     for stored in await admin.list_stored_offsets(wanted):
         if stored.error is not None:
             raise stored.error
+        texts = {tp: error.text for tp, error in stored.errors.items()}
+        if stored.others:
+            texts[TopicPartition("", -1)] = "; ".join(error.text for error in stored.others)
+        if texts:
+            errors.setdefault(stored.group, []).append((stored.store, texts))
         if stored.offsets:
             values = {
                 tp: (offset.offset, offset.metadata or "") for tp, offset in stored.offsets.items()
             }
             by_group.setdefault(stored.group, []).append((stored.store, values))
-    return {group: merge_stores(some) for group, some in by_group.items()}
+    return {
+        group: merge_stores(by_group.get(group, ()), errors.get(group, ()))
+        for group in dict.fromkeys([*by_group, *errors])
+    }
 
 
 async def unmatched_groups(
@@ -331,8 +344,8 @@ def stores_of(config: BridgeConfig) -> list[str]:
 
 async def source_members(
     config: BridgeConfig, admin: AIOKafkaAdminClient, groups: Sequence[str]
-) -> dict[str, list[str]]:
-    """Return the members at the source of each group that has any.
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the members at the source of each group that has any, and what can't be read of them.
 
     Raises:
         KafkaError: a coordinator or ZooKeeper doesn't respond.
@@ -341,13 +354,15 @@ async def source_members(
         group for group in await admin.list_stored_groups() if group.group in groups
     ]
     members: dict[str, list[str]] = {}
+    unreadable: list[str] = []
     for group in await admin.describe_stored_groups(stored):
+        unreadable += [error.text for error in group.errors]
         if group.error is not None:
             raise group.error
         if group.description is not None and group.description.members:
             names = [member.member_id for member in group.description.members]
             members.setdefault(group.group, []).extend(names)
-    return members
+    return members, unreadable
 
 
 async def copied_partitions(
@@ -406,7 +421,10 @@ async def without_head_holes(
     """
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
-        (tp, offset.offset) for of_group in offsets for tp, offset in of_group.items()
+        (tp, offset.offset)
+        for of_group in offsets
+        for tp, offset in of_group.items()
+        if not offset.error
     ):
         part = partitions.get(tp)
         if part is None or (log_start := part.source.start) is None:

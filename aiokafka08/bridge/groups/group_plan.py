@@ -16,7 +16,7 @@ from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
 from aiokafka08.structs import TopicPartition
 
-GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused"]
+GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused", "unreadable"]
 """What becomes of an offset:
 
 | | |
@@ -27,16 +27,22 @@ GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused"
 | waiting | the bridge hasn't copied as far as the group has read |
 | missing | the group would lose messages that the bridge never copied |
 | refused | the group has members at the target, or has committed there meanwhile |
+| unreadable | the source has something else in the place of the offset |
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A committed offset of a group at the source, and the store that has it."""
+    """A committed offset of a group at the source, and the store that has it.
+
+    If `error` isn't "", the offset can't be read: it is -1 then, and `error` says why. Partition -1
+    stands for what else of the group can't be read, where partitions may be missing.
+    """
 
     offset: int
     metadata: str
     store: str
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class GroupMove:
     source: TopicPartition
     copy: TopicPartition
     store: str
-    source_offset: int
+    source_offset: int | None
     metadata: str
     before: int | None
     target_offset: int | None
@@ -122,10 +128,16 @@ def plan_group(
         rewind: True moves an offset back, too (default False).
     """
     moves = []
+    topics = {tp.topic for tp in partitions}
     for tp in sorted(offsets):
-        if (part := partitions.get(tp)) is None:
+        offset, part = offsets[tp], partitions.get(tp)
+        if offset.error:
+            if part is not None or (tp.partition < 0 and tp.topic in ("", *topics)):
+                moves.append(_unreadable(group, tp, part, offset, before))
             continue
-        offset, at = offsets[tp], before.get(part.copy)
+        if part is None:
+            continue
+        at = before.get(part.copy)
         target = part.to_target(offset.offset)
         outcome: GroupOutcome
         if target is None:
@@ -150,6 +162,28 @@ def plan_group(
         )
         moves.append(move)
     return moves
+
+
+def _unreadable(
+    group: str,
+    tp: TopicPartition,
+    part: CopiedPartition | None,
+    offset: SourceOffset,
+    before: Mapping[TopicPartition, int],
+) -> GroupMove:
+    copy = TopicPartition("", -1) if part is None else part.copy
+    return GroupMove(
+        group,
+        tp,
+        copy,
+        offset.store,
+        None,
+        "",
+        before.get(copy),
+        None,
+        "unreadable",
+        offset.error,
+    )
 
 
 def decide(
@@ -197,16 +231,23 @@ def refuse_changed(
 
 def merge_stores(
     stores: Sequence[tuple[str, Mapping[TopicPartition, tuple[int, str]]]],
+    errors: Sequence[tuple[str, Mapping[TopicPartition, str]]] = (),
 ) -> dict[TopicPartition, SourceOffset]:
     """Return one offset per partition: the largest, since a group that commits to both may lag.
+
+    An offset that can't be read may be the largest: then the other store's doesn't count.
 
     Args:
         stores: the name of each store, and its offsets and metadata; of equal offsets the first
             store counts.
+        errors: the name of each store, and why an offset can't be read (default ()).
     """
     merged: dict[TopicPartition, SourceOffset] = {}
     for store, offsets in stores:
         for tp, (offset, metadata) in offsets.items():
             if tp not in merged or offset > merged[tp].offset:
                 merged[tp] = SourceOffset(offset, metadata, store)
+    for store, of_store in errors:
+        for tp, error in of_store.items():
+            merged[tp] = SourceOffset(-1, "", store, error)
     return merged

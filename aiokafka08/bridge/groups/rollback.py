@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
@@ -34,7 +34,9 @@ RollbackOutcome = Literal["move", "same", "behind", "beyond", "unknown", "refuse
 """What becomes of an offset: it is committed at the source; the source has it already; the source
 is further, and only `rewind` would move it back; the group has read messages that only the target
 has, and only `beyond_copy` would leave these behind; nothing was copied, so it can't be translated;
-the group has members."""
+the group has members, or the source has something else in the place of its offset."""
+
+_NOTHING: Final = SourceOffset(-1, "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,13 @@ def plan_rollback(
         part = partitions[tp]
         if (at := at_target.get(part.copy)) is None:
             continue
-        before = offsets[tp].offset if tp in offsets else -1
+        known = offsets.get(tp, _NOTHING)
+        before = known.offset
         source_offset = part.known.to_source(at, part.position)
         outcome: RollbackOutcome
-        if source_offset is None:
+        if known.error:
+            outcome, reason = "refused", known.error
+        elif source_offset is None:
             outcome, reason = "unknown", "the bridge has no runs of offsets for it"
         else:
             outcome, reason = decide(
@@ -128,7 +133,7 @@ async def roll_back(
         async with source_admin(config) as admin:
             offsets = await source_offsets(config, admin, {})
             partitions = await copied_partitions(config, admin, transfer.target)
-            members = await source_members(config, admin, sorted(offsets))
+            members, _ = await source_members(config, admin, sorted(offsets))
             theirs = await when_available(lambda: transfer.groups.members(sorted(offsets)))
             copies = [part.copy for part in partitions.values() if part.position is not None]
             moves: list[RollbackMove] = []

@@ -92,6 +92,8 @@ async def source_topic_configs(
 ) -> dict[str, dict[str, str]]:
     """Return the settings that topics have of their own; none without ZooKeeper's address.
 
+    A topic whose settings can't be read is left out: `unreadable_topics` names it.
+
     Args:
         config: the file of the bridge.
         admin: a started client of the source.
@@ -102,8 +104,26 @@ async def source_topic_configs(
     if config.source.zookeeper is None:
         return {}
     with named_addresses(config.source):
-        nodes = await admin.describe_topic_nodes()
-    return {name: dict(node.config) for name, node in nodes.items()}
+        nodes, _ = await admin.describe_cluster_nodes()
+    return {name: dict(node.config) for name, node in nodes.items() if node.config is not None}
+
+
+async def unreadable_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) -> list[str]:
+    """Return what of the bridge's topics can't be read in ZooKeeper; none without its address.
+
+    Args:
+        config: the file of the bridge.
+        admin: a started client of the source.
+
+    Raises:
+        KafkaError: ZooKeeper doesn't respond.
+    """
+    if config.source.zookeeper is None:
+        return []
+    names = (await copied_topics(config, admin)).names
+    with named_addresses(config.source):
+        nodes, _ = await admin.describe_cluster_nodes()
+    return [error.text for name in names if name in nodes for error in nodes[name].errors]
 
 
 def source_settings(config: BridgeConfig) -> dict[str, Any]:

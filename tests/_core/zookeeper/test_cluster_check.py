@@ -19,11 +19,12 @@ from aiokafka08._core.zookeeper.cluster_check import (
     Agreement,
     ClusterIdentity,
     compare_clusters,
-    decode_cluster_id,
-    decode_endpoints,
+    parse_cluster_id,
+    parse_endpoints,
 )
+from aiokafka08._core.zookeeper.nodes import decode_node
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka08.errors import KafkaUnavailableError, ZookeeperMismatchError
+from aiokafka08.errors import KafkaError, KafkaUnavailableError, ZookeeperMismatchError
 from aiokafka08.structs import OffsetAndMetadata
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.waiting import until
@@ -155,17 +156,25 @@ def test_equal_text_needs_no_resolution() -> None:
     ],
 )
 def test_endpoints_of_a_node(written: object, expected: set[Address]) -> None:
-    assert decode_endpoints(json.dumps(written).encode()) == expected
+    """A node without any endpoint is an error."""
+    data = json.dumps(written).encode()
+    if expected:
+        assert parse_endpoints(data) == expected
+    else:
+        assert isinstance(decode_node("zk", "/n", data, parse_endpoints, "a broker"), KafkaError)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"[" * 100_000, b'{"id":7}', b"\xff"])
 def test_damaged_nodes_identify_nothing(data: bytes) -> None:
-    assert decode_cluster_id(data) is None
-    assert decode_endpoints(data) == frozenset()
+    for parse in (parse_cluster_id, parse_endpoints):
+        error = decode_node("zk:2181", "/n", data, parse, "something")
+        assert isinstance(error, KafkaError)
+        assert "the node /n holds b'" in error.text
+        assert "; expected something" in error.text
 
 
 def test_cluster_id_of_a_node() -> None:
-    assert decode_cluster_id(b'{"version":"1","id":"mU0w"}') == "mU0w"
+    assert parse_cluster_id(b'{"version":"1","id":"mU0w"}') == "mU0w"
 
 
 def test_text_names_brokers_and_cluster_id() -> None:
@@ -269,7 +278,7 @@ CALLS: dict[str, Callable[[AIOKafkaAdminClient], Awaitable[object]]] = {
     "delete": lambda client: client.delete_topics(["t"]),
     "overrides": lambda client: client.list_topic_overrides(["t"]),
     "configure": lambda client: client.alter_topic_overrides("t", {"retention.ms": 1000}),
-    "topic nodes": lambda client: client.describe_topic_nodes(),
+    "topic nodes": lambda client: client.describe_cluster_nodes(),
     "list groups": lambda client: client.list_consumer_groups(),
     "describe": lambda client: client.describe_consumer_groups(["g"]),
     "offsets": lambda client: client.list_consumer_group_offsets("g"),

@@ -68,7 +68,7 @@ async def test_clients_accept_their_own_zookeeper(pair: Pair, own: int) -> None:
     ) as admin:
         created = await admin.create_topics([NewTopic(topic, 1, 1)])
         assert created.topic_errors == [(topic, 0, None)]
-        assert topic in await admin.describe_topic_nodes()
+        assert topic in (await admin.describe_cluster_nodes()).topics
 
 
 def test_command_line_refuses_a_registry_without_brokers(

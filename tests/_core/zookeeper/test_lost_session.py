@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka08._core.zookeeper import session
 from aiokafka08._core.zookeeper.session import temporary_session
-from aiokafka08._core.zookeeper.topic_states import read_topic_nodes
+from aiokafka08._core.zookeeper.topic_states import read_cluster_nodes
 from aiokafka08.errors import KafkaConnectionError, KafkaTimeoutError
 from tests.brokers.waiting import wait_for
 from tests.support.zookeeper import UncheckedZookeeper
@@ -86,4 +86,4 @@ def test_check_of_the_chroot_ends(lost: str) -> None:
 
 def test_read_of_all_topics_ends(lost: str) -> None:
     with pytest.raises(KafkaTimeoutError, match="ZooKeeper doesn't respond in time"):
-        read_topic_nodes(UncheckedZookeeper(lost), TIMEOUT_S)
+        read_cluster_nodes(UncheckedZookeeper(lost), TIMEOUT_S)

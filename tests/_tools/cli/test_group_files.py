@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08._tools.cli.group_files import (
     GroupOffset,
     OffsetFileFormat,
@@ -54,6 +57,22 @@ def test_csv_with_and_without_the_group() -> None:
         GroupOffset(None, None, "orders", 1, 8, ""),
     ]
     assert parse_offsets('"g,1",orders,0,7', "f")[0].group == "g,1"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.sampled_from('{[/ \ufeff"')
+)
+def test_any_group_of_zookeeper_is_read_as_it_was_written(end: str, begin: str) -> None:
+    for group in (end, begin + end):
+        offsets = [GroupOffset(group, "zookeeper", "t", number, 7, "") for number in range(2)]
+        for format in get_args(OffsetFileFormat):
+            if format == "zookeeper" and not is_node_name(group):
+                with pytest.raises(IllegalArgumentError, match="can't be a node of ZooKeeper"):
+                    format_offsets(offsets, format)
+                continue
+            data = format_offsets(offsets, format).encode()
+            read = parse_offsets(data.decode("utf-8-sig"), "f")
+            assert [one._replace(store="zookeeper") for one in read] == offsets
 
 
 @pytest.mark.parametrize("group", [" g", "g ", "a\nb", "a\u2028b", 'a"b'])

@@ -258,3 +258,58 @@ def test_member_in_zookeeper_protects_its_group(
     assert cli(*shlex.split(command)).code == 0
     [row, *_] = cli("group", "lag", group, *both, "--format", "json").json
     assert (row["partition"], row["committed"]) == (0, 2)
+
+
+@pytest.mark.release("0.8.2.2")
+def test_unreadable_offsets_are_named_beside_the_others(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    """A group whose name has a blank that isn't printable, with two offsets that are none."""
+    cluster, topic = broker_clusters.get("0.8.2.2"), unique_topic("odd")
+    group = f"{topic}\u3000"
+    cluster.create_topic(topic, 3)
+    servers = ("-b", cluster.bootstrap_servers)
+    both = (*servers, "--zookeeper", cluster.zookeeper_connect)
+    session = KazooClient(cluster.zookeeper_connect)
+    session.start()
+    try:
+        for number, data in enumerate((b"0", b"", b"junk")):
+            session.create(f"/consumers/{group}/offsets/{topic}/{number}", data, makepath=True)
+        for options in (both, servers):  # read in ZooKeeper, and by the brokers
+            done = cli("group", "lag", group, *options, "--format", "json")
+            assert [(row["committed"], row["error"] is None) for row in done.json] == [
+                (0, True),
+                (None, False),
+                (None, False),
+            ]
+            assert done.code == 1
+        done = cli("group", "export", group, *both)
+        assert (done.code, [one["partition"] for one in done.json]) == (1, [0])
+        assert f"offsets/{topic}/2' holds b'junk'; expected an offset" in done.err
+        found = cli("doctor", *both, "--format", "tsv").lines
+        assert any(line.startswith("unreadable") and f"{topic}/1" in line for line in found)
+        done = cli("group", "reset", group, "--to-current", *both)
+        assert (done.code, "holds b''; expected an offset" in done.err) == (1, True)
+        done = cli("group", "reset", group, "--to-earliest", "--execute", *both)
+        assert done.code == 0
+        assert session.get(f"/consumers/{group}/offsets/{topic}/2")[0] == b"0"
+        done = cli("group", "delete", group, "--yes", *both)
+        assert (done.code, session.exists(f"/consumers/{group}")) == (0, None)
+    finally:
+        session.stop()
+        session.close()
+
+
+@pytest.mark.release("0.8.2.2")
+def test_group_without_a_name_is_imported_shown_and_deleted(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    cluster, topic = broker_clusters.get("0.8.2.2"), unique_topic("noname")
+    cluster.create_topic(topic, 1)
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    text = f",{topic},0,0\n".encode()
+    assert cli("group", "import", "--store", "kafka", "--execute", *both, stdin=text).code == 0
+    for call in ("describe", "lag", "export"):
+        assert cli("group", call, "", *both).code == 0
+    done = cli("group", "delete", "", "--yes", *both, "--format", "json")
+    assert done.json == [{"group": "", "store": "kafka", "outcome": "expiring"}]

@@ -6,14 +6,15 @@ The ZooKeeper knows broker 0 below the chroot /ours, broker 77 below /theirs, an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
-from aiokafka08.errors import NonEmptyGroup
+from aiokafka08._core.zookeeper.nodes import NodeReader
+from aiokafka08.errors import KafkaError, NonEmptyGroup
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
@@ -144,11 +145,12 @@ def test_change_that_fails_later_shows_what_is_done(
         session.ensure_path(f"/ours/consumers/{name}/offsets/visits")
     delete = GroupNodes.delete
 
-    def register_and_delete(nodes: GroupNodes, group: str) -> bool:
-        deleted = delete(nodes, group)
-        if group == first:
-            register(session, second)
-        return deleted
+    def register_and_delete(
+        nodes: GroupNodes, groups: Collection[str]
+    ) -> dict[str, bool | KafkaError]:
+        deleted = delete(nodes, [first])
+        register(session, second)
+        return deleted | delete(nodes, [group for group in groups if group != first])
 
     monkeypatch.setattr(GroupNodes, "delete", register_and_delete)
     arguments = ("group", "delete", first, second, "--store", "zookeeper", "--yes")
@@ -185,20 +187,22 @@ def test_member_that_registers_meanwhile_is_kept(
 ) -> None:
     group = f"meanwhile{has_ids}"
     session.ensure_path(f"/ours/consumers/{group}/{'ids' if has_ids else 'owners'}")
-    nodes = GroupNodes(UncheckedZookeeper(f"{address}/ours"), 10, "test")
-    read = GroupNodes._children
+    nodes = GroupNodes(UncheckedZookeeper(f"{address}/ours"), 10)
+    read = NodeReader.children
 
-    def read_and_register(self: GroupNodes, client: KazooClient, paths: Any) -> Any:
-        found = read(self, client, paths)
-        register(session, group)
+    def read_and_register(self: NodeReader, paths: Any) -> Any:
+        found = read(self, paths)
+        if session.exists(f"/ours/consumers/{group}/ids/m") is None:
+            register(session, group)
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(GroupNodes, "_children", read_and_register)
-        with pytest.raises(NonEmptyGroup, match="has just started"):
-            nodes.delete(group)
+        patch.setattr(NodeReader, "children", read_and_register)
+        [refused] = nodes.delete([group]).values()
+    assert isinstance(refused, NonEmptyGroup)
+    assert "has just started" in refused.text
     assert session.exists(f"/ours/consumers/{group}/ids/m")
     session.delete(f"/ours/consumers/{group}/ids/m")
-    assert nodes.delete(group)
+    assert nodes.delete([group]) == {group: True}
     assert session.exists(f"/ours/consumers/{group}") is None
-    assert not nodes.delete(group)
+    assert nodes.delete([group]) == {group: False}

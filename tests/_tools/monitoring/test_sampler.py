@@ -14,7 +14,7 @@ from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, envi
 from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import ZookeeperCheck
 from aiokafka08._core.zookeeper.session import temporary_session
-from aiokafka08._core.zookeeper.topic_states import TopicNode
+from aiokafka08._core.zookeeper.topic_states import ClusterNodes
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
@@ -265,7 +265,7 @@ class PartlyDown(AIOKafkaAdminClient):
 
     lists = False
 
-    async def describe_topic_nodes(self) -> dict[str, TopicNode]:
+    async def describe_cluster_nodes(self) -> ClusterNodes:
         raise KafkaConnectionError("it is down")
 
     async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
@@ -325,7 +325,7 @@ async def test_topic_nodes_need_zookeeper() -> None:
         AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
         with pytest.raises(UnsupportedVersionError, match="zookeeper_connect="):
-            await admin.describe_topic_nodes()
+            await admin.describe_cluster_nodes()
 
 
 # --- real brokers ---------------------------------------------------------------------------------

@@ -20,13 +20,14 @@ FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
     "store": 'where the offset is: "kafka", "zookeeper" or "file"',
-    "source_offset": "the offset of the next message at the source",
+    "source_offset": "the offset of the next message at the source; null: unreadable",
     "target_topic": "the topic at the target",
     "before": "what the group had committed at the target; null: nothing",
     "target_offset": "the offset of the same message at the target; null: not copied yet",
     "outcome": (
         'either "move", "same", "behind" (the target is further), "waiting" (not copied yet), '
-        '"missing" (was never copied) or "refused" (the group has members, or committed meanwhile)'
+        '"missing" (was never copied), "refused" (the group has members, or committed meanwhile) '
+        'or "unreadable" (ZooKeeper holds no offset there)'
     ),
     "reason": "why it isn't moved",
 }

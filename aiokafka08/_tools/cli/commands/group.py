@@ -28,7 +28,7 @@ from aiokafka08.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.output import Row
-    from aiokafka08.admin import MemberDescription, StoredGroup
+    from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
     from aiokafka08.admin.group_lag import GroupStore
 
 STORE: Final = 'where this is kept: "kafka" or "zookeeper"'
@@ -60,6 +60,7 @@ LAG_FIELDS: Final = {
     "end": "the offset of the partition's next message; null: no such partition, or no leader",
     "lag": "end - committed; negative if the log lost messages or was made anew; null if one is",
     "member": "the member that reads the partition; null: none, or unknown",
+    "error": "why the committed offset can't be read; null if it can, or there is none",
 }
 _LAG_GROUPING: Final = (("group", "store"), ("lag",))
 DELETION_FIELDS: Final = {
@@ -70,6 +71,9 @@ DELETION_FIELDS: Final = {
         "offsets.retention.check.interval.ms (10 minutes)"
     ),
 }
+
+_AT_ONCE: Final = 200
+"""How many groups are deleted by one call."""
 
 
 @click.group("group", cls=CommandGroup)
@@ -101,18 +105,22 @@ def list_(settings: Settings, format: str | None) -> int:
     which may take a moment.
     """
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import in_options, note
     from aiokafka08._tools.cli.output import write_rows
 
-    groups, errors = run(_list(settings))
+    groups, errors, hint = run(_list(settings))
     write_rows((stored_group._asdict() for stored_group in groups), GROUP_FIELDS, format)
     for error in errors:
         note(f"groups may be missing: {error.text}")
+    if hint is not None:
+        note(in_options(hint))
     return 1 if errors else 0
 
 
-async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]]:
-    """Return the groups that can be read, and why others can't.
+async def _list(
+    settings: Settings,
+) -> tuple[list[StoredGroup], list[KafkaError], str | None]:
+    """Return the groups that can be read, why others can't, and a hint about a store left out.
 
     Raises:
         KafkaError: no group can be read.
@@ -121,6 +129,7 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
 
     groups: list[StoredGroup] = []
     errors: list[KafkaError] = []
+    hint: str | None = None
     stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
         for store in stores:
@@ -131,9 +140,10 @@ async def _list(settings: Settings) -> tuple[list[StoredGroup], list[KafkaError]
             else:
                 groups += listing.groups
                 errors += listing.errors
+                hint = hint or listing.left_out
     if errors and not groups:
         raise errors[0]
-    return sorted(groups), errors
+    return sorted(groups), errors, hint
 
 
 @command(
@@ -155,13 +165,17 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
 
     grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
     with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
-        run(_describe(settings, groups, rows))
+        unreadable = run(_describe(settings, groups, rows))
         missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
-    return _note_missing(settings, missing)
+    return _note_missing(settings, missing) or note_unreadable(unreadable)
 
 
-async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> None:
-    """Add the rows of all groups that can be described, then raise the first error of another."""
+async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> list[str]:
+    """Add the rows of all groups that can be described, then raise the first error of another.
+
+    Returns:
+        What can't be read of them.
+    """
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
@@ -174,7 +188,7 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             (stored.store, stored.group): stored
             for stored in await admin.list_stored_offsets(possible)
         }
-    errors = []
+    errors, unreadable = [], []
     for stored_group in sorted(possible):
         key = stored_group.store, stored_group.group
         described_group, stored = described.get(key), committed[key]
@@ -184,8 +198,10 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             continue
         description = None if described_group is None else described_group.description
         offsets = len(stored.offsets)
+        odd = [*stored.all_errors(), *(() if described_group is None else described_group.errors)]
+        unreadable += [error.text for error in odd]
         is_dead = description is None or description.state == "Dead"
-        if is_dead and not offsets:
+        if is_dead and not offsets and not odd:
             continue
         members: Sequence[MemberDescription | None] = [None]
         state, assignor = None, None
@@ -206,6 +222,7 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
         ]
     if errors:
         raise errors[0]
+    return unreadable
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
@@ -265,7 +282,7 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import in_options, note
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
 
@@ -273,7 +290,7 @@ def lag(
         raise click.UsageError("group lag: name groups, or give --all")
     if watch is not None:
         _watch_lag(settings, groups, topics, watch, format)
-    rows = run(_lag(settings, groups))
+    rows, others, hint = run(_lag(settings, groups))
     missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
     without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
     wanted = [row for row in rows if not topics or row["topic"] in topics]
@@ -297,7 +314,10 @@ def lag(
         )
     if without_offsets:
         note(_no_offsets_text(without_offsets))
-    return _note_missing(settings, missing) or int(bool(without_offsets))
+    if hint is not None:
+        note(in_options(hint))
+    unreadable = note_unreadable([*(row["error"] for row in wanted if row["error"]), *others])
+    return _note_missing(settings, missing) or int(bool(without_offsets)) or unreadable
 
 
 def _watch_lag(
@@ -343,23 +363,22 @@ async def _redraw_lag(
     from aiokafka08._tools.cli.output import redraw, shown_table
     from aiokafka08._tools.cli.table import Grouping
 
-    names = list(dict.fromkeys(groups)) or None
     table, is_first = "", True
     async with admin_client(settings) as admin:
         while True:
             problem = ""
             try:
-                lags = await admin.list_group_lags(names)
+                rows, others, hint = await _read_lags(admin, groups)
             except KafkaError as error:
                 if is_first:
                     raise
                 problem = f" - {error_text(error)}"
             else:
-                rows = [group_lag._asdict() for group_lag in lags]
                 if is_first:
                     _refuse_unknown(settings, groups, {row["group"] for row in rows})
                 wanted = [row for row in rows if not topics or row["topic"] in topics]
                 table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
+                problem = "".join(f" - {text}" for text in [*others, *([hint] if hint else [])])
             now = time.strftime("%Y-%m-%d %H:%M:%S")
             redraw(f"{now}, every {interval_s:g} s{problem}", table, is_first=is_first)
             is_first = False
@@ -370,12 +389,24 @@ def _is_beyond(row: Mapping[str, Any]) -> bool:
     return row["lag"] is not None and row["lag"] < 0
 
 
-async def _lag(settings: Settings, groups: Sequence[str]) -> list[dict[str, Any]]:
+async def _lag(
+    settings: Settings, groups: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str], str | None]:
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
-        lags = await admin.list_group_lags(list(dict.fromkeys(groups)) or None)
-    return [group_lag._asdict() for group_lag in lags]
+        return await _read_lags(admin, groups)
+
+
+async def _read_lags(
+    admin: AIOKafkaAdminClient, groups: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str], str | None]:
+    """Return the rows, what else can't be read, and with all groups a hint about another store."""
+    lags = await admin.read_group_lags(list(dict.fromkeys(groups)) or None)
+    if lags.errors and not lags.rows:
+        raise lags.errors[0]
+    errors = [error.text for error in lags.errors]
+    return [group_lag._asdict() for group_lag in lags.rows], errors, lags.left_out
 
 
 def _no_offsets_text(topics: Sequence[str]) -> str:
@@ -392,7 +423,7 @@ def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection
     if missing and not known:
         from aiokafka08.errors import GroupIdNotFound
 
-        raise GroupIdNotFound(_missing_text(missing) + _similar(settings, missing))
+        raise GroupIdNotFound(_missing_text(settings, missing) + _similar(settings, missing))
     return missing
 
 
@@ -402,7 +433,7 @@ def _note_missing(settings: Settings, missing: Sequence[str]) -> int:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(missing) + _similar(settings, missing))
+    note(_missing_text(settings, missing) + _similar(settings, missing))
     return 1
 
 
@@ -420,12 +451,24 @@ def _similar(settings: Settings, missing: Sequence[str]) -> str:
         return ""  # the error without it says enough
 
 
-def _missing_text(missing: Collection[str]) -> str:
+def _missing_text(settings: Settings, missing: Collection[str]) -> str:
     names = ", ".join(map(repr, missing))
     subject = f"group {names} has" if len(missing) == 1 else f"groups {names} have"
-    return (
-        f"{subject} no members and no committed offsets. For groups in ZooKeeper, give --zookeeper"
-    )
+    text = f"{subject} no members and no committed offsets"
+    if settings.zookeeper_connect is not None:
+        return f"{text}, in Kafka and below {settings.zookeeper_connect}"
+    return f"{text}. For groups in ZooKeeper, give --zookeeper"
+
+
+def note_unreadable(texts: Sequence[str]) -> int:
+    """Print a line about each thing that can't be read, and return the exit code."""
+    if not texts:
+        return 0
+    from aiokafka08._tools.cli.notes import note
+
+    for text in dict.fromkeys(texts):
+        note(text)
+    return 1
 
 
 for moving in (reset, export, import_):
@@ -485,8 +528,13 @@ def delete(
 async def _delete(
     settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
 ) -> None:
-    """Delete the groups, and add a row for each one as soon as it is deleted."""
+    """Delete the groups, and add a row for each one as soon as it is deleted.
+
+    Raises:
+        KafkaError: a group can't be deleted; the others are.
+    """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.progress import Progress
 
     stores = {store}
     if store is None:
@@ -494,9 +542,16 @@ async def _delete(
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(groups)))
         wanted = sorted(stored_group for stored_group in possible if stored_group.store in stores)
-        for stored_group in wanted:
-            await admin.check_group_change(stored_group)
-        for stored_group in wanted:
-            deletion = await admin.delete_stored_group(stored_group)
-            if deletion.outcome != "missing":
-                rows.append(deletion._asdict())
+        await admin.check_group_changes(wanted)
+        failed: list[KafkaError] = []
+        with Progress("groups", len(wanted), "groups") as progress:
+            for at in range(0, len(wanted), _AT_ONCE):
+                chunk = wanted[at : at + _AT_ONCE]
+                for deletion in await admin.delete_stored_groups(chunk):
+                    if isinstance(deletion, KafkaError):
+                        failed.append(deletion)
+                    elif deletion.outcome != "missing":
+                        rows.append(deletion._asdict())
+                progress.add(len(chunk))
+    if failed:
+        raise failed[0]

@@ -33,7 +33,9 @@ from aiokafka08._tools.cli.settings import Settings
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_files import GroupOffset, OffsetFileFormat
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
+    from aiokafka08.admin.group_lag import GroupStore
     from aiokafka08.admin.offset_reset import PlanTarget
+    from aiokafka08.errors import KafkaError
 
 PLAN_FIELDS: Final = {
     "group": "the group",
@@ -192,7 +194,7 @@ def export(
     all_groups: bool,
     store: str | None,
     file_format: str,
-) -> None:
+) -> int:
     """Print the committed offsets of groups in a form that import and reset --from-file read.
 
     zookeeper and csv have no field for the store and the text of a commit. Choose a --store for a
@@ -200,39 +202,56 @@ def export(
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_files import format_offsets
+    from aiokafka08._tools.cli.notes import in_options, note
     from aiokafka08._tools.cli.output import write_text
 
     if bool(groups) == all_groups:
         raise click.UsageError("group export: name groups, or give --all")
-    offsets = run(_export(settings, groups, store))
+    offsets, unreadable, hint = run(_export(settings, groups, store))
+    if not offsets and unreadable:
+        raise unreadable[0]
     if file_format in ("zookeeper", "csv"):
         _refuse_two_stores(offsets)
     write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
+    for error in unreadable:
+        note(f"not exported: {error.text}")
+    if hint is not None and store != "kafka":
+        note(in_options(hint))
+    return 1 if unreadable else 0
 
 
 async def _export(
     settings: Settings, groups: Sequence[str], store: str | None
-) -> list[GroupOffset]:
+) -> tuple[list[GroupOffset], list[KafkaError], str | None]:
+    """Return the offsets that can be read, why others can't, and a hint about another store."""
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_files import GroupOffset
 
+    unreadable: list[KafkaError] = []
+    hint: str | None = None
+    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
         if groups:
             wanted = await admin.possible_groups(list(dict.fromkeys(groups)))
         else:
-            wanted = await admin.list_stored_groups()
+            wanted = []
+            for place in stores:
+                if store in (None, place):
+                    listing = await admin.list_groups_of_store(place)
+                    wanted += listing.groups
+                    unreadable += listing.errors
+                    hint = hint or listing.left_out
         stored = await admin.list_stored_offsets(
             [group for group in sorted(wanted) if store in (None, group.store)]
         )
         offsets = []
         for group in stored:
-            if group.error is not None:
-                raise group.error
+            unreadable += group.all_errors()
             offsets += [
                 GroupOffset(group.group, group.store, *tp, *committed)
                 for tp, committed in sorted(group.offsets.items())
             ]
-        if groups and not offsets:
+        if groups and not offsets and not unreadable:
             from aiokafka08._tools.cli.similar_names import similar_groups
             from aiokafka08.errors import GroupIdNotFound
 
@@ -240,7 +259,7 @@ async def _export(
                 f"{', '.join(map(repr, groups))}: no committed offsets"
                 f"{await similar_groups(admin, groups)}"
             )
-    return offsets
+    return offsets, unreadable, hint
 
 
 def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:

@@ -15,8 +15,8 @@ from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08._core.zookeeper.topic_states import (
     PartitionNode,
     TopicNode,
+    read_cluster_nodes,
     read_topic_creations,
-    read_topic_nodes,
 )
 from aiokafka08.errors import NonEmptyGroup, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from aiokafka08.structs import TopicPartition
@@ -65,7 +65,7 @@ def cluster(request: pytest.FixtureRequest) -> Any:
 
 
 def _topic(cluster: Cluster, name: str) -> TopicNode | None:
-    return read_topic_nodes(UncheckedZookeeper(cluster.connect), 10).get(name)
+    return read_cluster_nodes(UncheckedZookeeper(cluster.connect), 10).topics.get(name)
 
 
 def _has_leaders(cluster: Cluster, name: str, partitions: int) -> Callable[[], bool]:
@@ -167,17 +167,18 @@ def test_members_share_a_group_and_leave_it(cluster: Cluster) -> None:
     first = TopicPartition(topic, 0)
     assert one.claim({first: f"{one.member}-0"}) is None
     assert two.claim({first: "x"}) == f"{topic}/0 is owned by '{one.member}-0'"
-    groups = GroupNodes(UncheckedZookeeper(cluster.connect), 10, "c")
+    groups = GroupNodes(UncheckedZookeeper(cluster.connect), 10)
     assert group in groups.names()
-    [described] = groups.describe([group])
-    assert sorted(found.member for found in described.members) == sorted([one.member, two.member])
-    with pytest.raises(NonEmptyGroup):
-        groups.delete(group)
+    [found] = groups.describe([group])
+    assert (found.errors, found.error) == ((), None)
+    assert {some.member for some in found.described.members} == {one.member, two.member}
+    [refused] = groups.delete([group]).values()
+    assert isinstance(refused, NonEmptyGroup)
     one.leave([first])
     assert two.claim({first: f"{two.member}-0"}) is None
     two.leave([first])
-    assert groups.delete(group)
-    assert not groups.delete(group)
+    assert groups.delete([group]) == {group: True}
+    assert groups.delete([group]) == {group: False}
 
 
 def test_commit_through_a_broker_is_a_node() -> None:
