@@ -6,7 +6,6 @@ A full collection visits each object, those of imports too, and holds the event 
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -35,9 +34,7 @@ def older_objects_left_out() -> Iterator[None]:
 
 
 @contextmanager
-def rare_full_collections(
-    interval_s: float = 3600.0, clock: Callable[[], float] = time.monotonic
-) -> Iterator[None]:
+def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0) -> Iterator[None]:
     """Let a full garbage collection visit old objects only once in a while, while the block runs.
 
     For a program that keeps hundreds of thousands of objects, such as samples of a large cluster: a

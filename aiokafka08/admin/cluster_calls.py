@@ -16,8 +16,9 @@ from dataclasses import asdict
 from typing import cast
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
-from aiokafka08._core.net.cluster import check_partitions, check_topic_names
+from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.topic_names import check_topic_names
 from aiokafka08._core.zookeeper.topic_states import ClusterNodes, read_cluster_nodes
 from aiokafka08.admin.cluster_description import (
     BrokerDescription,

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
-from aiokafka08._core.net.cluster import check_partitions
+from aiokafka08._core.net.cluster import iter_partitions
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
@@ -210,7 +210,9 @@ class StoredGroupCalls:
     ) -> dict[TopicPartition, LogBounds]:
         """Return first and next offset of partitions: one or two requests per broker in all."""
         self._connection.check()
-        named = None if partitions is None else check_partitions(partitions)
+        named = None
+        if partitions is not None:
+            named = [tp async for tp in in_steps(iter_partitions(partitions))]
         known = await self._connection.partitions_of(await self._connection.fetch_metadata())
         wanted = known if named is None else [tp for tp in named if tp in known]
         timestamps = [LATEST, EARLIEST] if starts else [LATEST]

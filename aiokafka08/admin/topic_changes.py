@@ -17,13 +17,9 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._core.net.cluster import (
-    NewTopicNames,
-    check_topic_name,
-    check_topic_names,
-)
 from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.topic_names import NewTopicNames, check_topic_name, check_topic_names
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.new_topic import (

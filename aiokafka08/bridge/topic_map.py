@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.names import glob_hint
-from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_new_topic_name
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._core.topic_names import check_new_topic_name
 from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import IllegalArgumentError, InvalidTopicError
 

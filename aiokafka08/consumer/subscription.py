@@ -15,12 +15,8 @@ import re
 from collections.abc import Collection, Iterable
 
 from aiokafka08._core.names import glob_hint
-from aiokafka08._core.net.cluster import (
-    ClusterSnapshot,
-    TopicInfo,
-    check_partitions,
-    check_topic_names,
-)
+from aiokafka08._core.net.cluster import ClusterSnapshot, TopicInfo, check_partitions
+from aiokafka08._core.topic_names import check_topic_names
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.errors import Action, IllegalStateError, action_for
 from aiokafka08.structs import TopicPartition

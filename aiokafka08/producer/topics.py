@@ -23,9 +23,10 @@ from functools import partial
 from typing import Any, Final
 
 from aiokafka08._core.concurrency.fair_lock import FairLock
-from aiokafka08._core.net.cluster import ClusterSnapshot, check_topic_name
+from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import check_topic_name
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,

@@ -44,7 +44,7 @@ RARE = """
 import gc
 from aiokafka08._core.garbage import rare_full_collections
 now = 0.0
-with rare_full_collections(10.0, clock=lambda: now):
+with rare_full_collections(lambda: now, 10.0):
     kept = [[] for _ in range(1000)]
     gc.collect()
     print(gc.get_freeze_count() > 1000)

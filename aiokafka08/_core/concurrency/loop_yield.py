@@ -101,13 +101,7 @@ async def in_steps(
 
 async def run_in_steps(steps: Generator[None, None, T]) -> T:
     """Run a generator to its end and return its result; yield to the loop after each step."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await asyncio.sleep(0)
+    return await LoopSlice(0.0).run_steps(steps)
 
 
 def finish_steps(steps: Generator[None, None, T]) -> T:

@@ -1,7 +1,6 @@
 """The cluster as an immutable snapshot, and how Metadata responses merge into it.
 
-Pure: no I/O, no clock. Also the checks of topic names and partitions that users pass in.
-`metadata_cache` decides when to refresh, and keeps the current snapshot.
+Pure: no I/O, no clock. Also the check of partitions that users pass in. `metadata_cache` decides when to refresh, and keeps the current snapshot.
 
 Invariant: an empty list in a response is a sign of a failure, not of an empty cluster. A response
 without brokers keeps all known brokers and topics; a topic without partitions in the response keeps
@@ -11,14 +10,14 @@ requested and the response has brokers: then the topics that it doesn't list are
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.topic_names import check_topic_name, may_be_new, shortened, too_long_text
 from aiokafka08.errors import (
     BrokerResponseError,
     IllegalArgumentError,
@@ -34,13 +33,6 @@ from aiokafka08.structs import TopicPartition
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets"})
 """Topics that brokers use themselves; Metadata 0 doesn't mark them."""
-
-MAX_NEW_NAME: Final = 249
-"""The length of the longest name of a new topic. Brokers up to 0.9 create longer ones, up to 255.
-If the name of a partition's folder has more than 255 characters then, the broker leads nothing
-after its next restart (docs/brokers.md 4.16). Newer brokers refuse such names."""
-
-_TOPIC_NAME: Final = r"[a-zA-Z0-9._-]{1,255}"
 
 
 class PartitionInfo(NamedTuple):
@@ -66,7 +58,7 @@ class TopicInfo(NamedTuple):
         """The exception for `error_code`."""
         where = f"topic {self.topic!r}"
         if self.error_code == InvalidTopicError.errno and not may_be_new(self.topic):
-            return InvalidTopicError(f"{where} doesn't exist, and {_too_long(self.topic)}")
+            return InvalidTopicError(f"{where} doesn't exist, and {too_long_text(self.topic)}")
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
                 f"{where} doesn't exist, and the brokers don't create it"
@@ -288,109 +280,6 @@ def has_only_errors(response: MetadataResponse) -> bool:
     )
 
 
-def is_topic_name(name: str) -> bool:
-    """Return True if a topic can have this name."""
-    return re.fullmatch(_TOPIC_NAME, name) is not None and name not in (".", "..")
-
-
-def check_topic_name(topic: object) -> str:
-    """Return `topic` if it is a valid topic name.
-
-    Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
-
-    Raises:
-        InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
-    """
-    if not isinstance(topic, str) or not is_topic_name(topic):
-        raise InvalidTopicError(
-            f"invalid topic name {_shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
-            '. _ -, but not "." or ".."'
-        )
-    return topic
-
-
-def may_be_new(topic: str) -> bool:
-    """Return whether a valid name is short enough for a topic that doesn't exist yet."""
-    return len(topic) <= MAX_NEW_NAME
-
-
-def check_new_topic_name(topic: object) -> str:
-    """Return `topic` if a topic of this name may be created in a cluster without other topics.
-
-    The rule of all that create topics; `NewTopicNames` adds the other topics. A topic that a first
-    request would create is checked by `metadata_fetcher`.
-
-    Raises:
-        InvalidTopicError: it isn't a valid name, or has more than `MAX_NEW_NAME` characters.
-    """
-    name = check_topic_name(topic)
-    if not may_be_new(name):
-        raise InvalidTopicError(f"topic {name!r} can't be created: {_too_long(name)}")
-    return name
-
-
-class NewTopicNames:
-    """The names of topics that may be created in a cluster, one after the other.
-
-    In the names of metrics brokers write "_" for ".", so Kafka's tools from 0.9 on refuse a name
-    that differs from another one in these characters only. Old brokers don't check it.
-
-    Args:
-        existing: the names of the cluster's topics.
-    """
-
-    def __init__(self, existing: Iterable[str] = ()) -> None:
-        self._names = set(existing)
-        self._by_metric = {_metric_name(name): name for name in sorted(self._names)}
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def add(self, topic: object) -> str:
-        """Return `topic` if it exists, or may be created; later names are compared with it too.
-
-        Raises:
-            InvalidTopicError: as `check_new_topic_name`, or the name collides with another one.
-        """
-        if topic in self._names:
-            return check_topic_name(topic)
-        name = check_new_topic_name(topic)
-        other = self._by_metric.setdefault(_metric_name(name), name)
-        if other != name:
-            raise InvalidTopicError(
-                f"topic {name!r} can't be created: it collides with {other!r}. Names of metrics "
-                "have '_' in place of '.', so both would have the same metrics. Choose a name that "
-                "differs in another character"
-            )
-        self._names.add(name)
-        return name
-
-
-def _metric_name(topic: str) -> str:
-    return topic.replace(".", "_")
-
-
-def _too_long(topic: str) -> str:
-    return (
-        f"its name has {len(topic)} characters: expected at most {MAX_NEW_NAME} for a new topic. "
-        "With more, brokers up to 0.9 can't open the folders of its partitions after a restart"
-    )
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 300 else f"{text[:297]}…"
-
-
-def check_topic_names(topics: Iterable[object]) -> list[str]:
-    """Return the topics if all names are valid. A single string is an error: it isn't a list."""
-    if isinstance(topics, str):
-        raise InvalidTopicError(
-            f"topics={_shortened(topics)}: expected a list of topics, not a string"
-        )
-    return [check_topic_name(topic) for topic in topics]
-
-
 def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     """Return each of them as a `TopicPartition`; plain pairs are accepted.
 
@@ -399,19 +288,22 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
         InvalidTopicError: a topic name is invalid.
         IllegalArgumentError: a partition number is invalid.
     """
+    return list(iter_partitions(partitions))
+
+
+def iter_partitions(partitions: Iterable[object]) -> Iterator[TopicPartition]:
+    """As `check_partitions`, one after the other, for a caller who checks many in steps."""
     expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions={_shortened(partitions)}: {expected}")
-    checked = []
+        raise TypeError(f"partitions={shortened(partitions)}: {expected}")
     for item in partitions:
         if not isinstance(item, tuple) or len(item) != 2:
-            raise TypeError(f"partitions: {_shortened(item)} in the list; {expected}")
+            raise TypeError(f"partitions: {shortened(item)} in the list; {expected}")
         topic, partition = item
         check_topic_name(topic)
         number = as_integer(partition)
         if number is None or not 0 <= number <= 0x7FFFFFFF:
             raise IllegalArgumentError(
-                f"topic {topic!r}, partition {_shortened(partition)}: expected an integer >= 0"
+                f"topic {topic!r}, partition {shortened(partition)}: expected an integer >= 0"
             )
-        checked.append(TopicPartition(topic, number))
-    return checked
+        yield TopicPartition(topic, number)

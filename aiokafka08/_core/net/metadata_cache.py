@@ -23,17 +23,13 @@ from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.backoff import Backoff
-from aiokafka08._core.net.cluster import (
-    ClusterSnapshot,
-    MergedTopic,
-    TopicInfo,
-    check_topic_name,
-)
+from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, TopicInfo
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08._core.net.node_registry import NodeRegistry
 from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._core.topic_names import check_topic_name
 from aiokafka08.errors import (
     IllegalStateError,
     InvalidTopicError,

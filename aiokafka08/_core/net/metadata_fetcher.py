@@ -20,10 +20,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic, may_be_new
+from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.node_registry import NodeRegistry
+from aiokafka08._core.topic_names import may_be_new
 from aiokafka08.errors import InvalidTopicError
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 

@@ -29,7 +29,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._core.net.cluster import NewTopicNames
+from aiokafka08._core.topic_names import NewTopicNames
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.target.target_cluster import RefusedTopic, Target, TopicSpec
 from aiokafka08.errors import InvalidTopicError

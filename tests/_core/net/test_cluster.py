@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.cluster import (
-    ClusterSnapshot,
+from aiokafka08._core.net.cluster import ClusterSnapshot, is_failed_by_one_topic
+from aiokafka08._core.topic_names import (
     NewTopicNames,
     check_new_topic_name,
     check_topic_name,
     check_topic_names,
-    is_failed_by_one_topic,
 )
 from aiokafka08.errors import InvalidTopicError
 from aiokafka08.protocol.requests.metadata import (

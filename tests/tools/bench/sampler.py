@@ -63,7 +63,7 @@ def main() -> None:
     )
     process.start()
     try:
-        with rare_full_collections():
+        with rare_full_collections(time.monotonic):
             asyncio.run(_measure(ours.recv()))
     finally:
         process.kill()

@@ -148,7 +148,7 @@ async def _check(
                     await read_from(start, end, records)
                 break
             except KafkaError as error:
-                raised.append(_raised(error, start))
+                raised.append(_raised(error, start, end))
                 start = error.next_offset if isinstance(error, CorruptRecordException) else None
     except TimeoutError:
         raise NeverEnds(f"{name}, from {start} on, after {records} and {raised}") from None
@@ -162,10 +162,11 @@ async def _check(
             raise
 
 
-def _raised(error: KafkaError, start: int) -> Raised:
-    """Return what an error covers: one that names no offset, all of the rest."""
+def _raised(error: KafkaError, start: int, end: int) -> Raised:
+    """Return what an error covers; the whole rest, if it names nothing that can be read."""
     if isinstance(error, CorruptRecordException) and error.offset is not None:
-        return Raised.at(error.offset, error.next_offset)
+        following = error.next_offset
+        return Raised.at(error.offset, None if following == end else following)
     return Raised.at(error.args[2] if isinstance(error, RecordTooLargeError) else start, None)
 
 

@@ -418,12 +418,12 @@ MUTANTS = (
     Mutant(
         "the correlation id of a cancelled request is forgotten",
         "_core/net/transport.py",
-        "                return await response\n        except TimeoutError:\n",
+        "                response = await waiter\n        except TimeoutError:\n",
         "                try:\n"
-        "                    return await response\n"
+        "                    response = await waiter\n"
         "                except asyncio.CancelledError:\n"
         "                    for one in list(self._protocol._in_flight):\n"
-        "                        if self._pending[one.correlation_id].waiter is response:\n"
+        "                        if self._pending[one.correlation_id].waiter is waiter:\n"
         "                            self._protocol._in_flight.remove(one)\n"
         "                            del self._pending[one.correlation_id]\n"
         "                    raise\n"
@@ -475,7 +475,7 @@ MUTANTS = (
     Mutant(
         "a bootstrap address that closes its connections isn't tried again",
         "_core/net/node_registry.py",
-        "            return not (is_too_new or is_over or isinstance(error, _FINAL))\n",
+        "            return not (is_too_new or is_over or is_for_the_user(error))\n",
         "            return False\n",
         "tests/_core/net/test_half_dead_addresses.py"
         "::test_a_balancer_without_a_broker_is_tried_again",

@@ -200,6 +200,7 @@ async def _print_once(refresher: Refresher) -> int:
 async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> None:
     """Listen, and refresh until the task is cancelled."""
     import asyncio
+    import time
 
     from aiokafka08._core.garbage import rare_full_collections
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint
@@ -220,7 +221,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
         note(f"metrics at {endpoint.url}")
         # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
         sys.setswitchinterval(SWITCH_S)
-        with rare_full_collections():
+        with rare_full_collections(time.monotonic):
             await refresher.run()
     finally:
         await asyncio.to_thread(endpoint.close)

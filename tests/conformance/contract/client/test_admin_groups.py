@@ -105,8 +105,6 @@ async def test_option_of_newer_brokers_raises(broker: Broker) -> None:
         await admin.describe_consumer_groups(["g"], include_authorized_operations=True)
     with pytest.raises(IllegalArgumentError, match="group_ids='g'"):
         await admin.describe_consumer_groups("g")  # type: ignore[arg-type]
-    with pytest.raises(IllegalArgumentError, match="group_id=''"):
-        await admin.list_consumer_group_offsets("")
     with pytest.raises(IllegalArgumentError, match="offsets_storage='disk'"):
         await admin.list_consumer_group_offsets("g", offsets_storage="disk")  # type: ignore[arg-type]
 
