@@ -435,18 +435,17 @@ class RecordBuffer:
             CorruptRecordException: the next message to return is corrupt.
         """
         count = self.decompressed_bytes = 0
+        while self.has_records and count < max_records and not columns.is_full:
+            # An earlier getone() or getmany() has decoded these.
+            records = self.pop_records(min(max_records - count, _STEP_COLUMN_RECORDS))
+            if self._decoding.embedded_headers:
+                # Columns hold values in their envelopes, which `arrow_headers` reads.
+                for record in records:
+                    record.value = embed(record.value, record.headers)
+            columns.extend(records)
+            count += len(records)
         if self.has_records:
-            while self.has_records and count < max_records and not columns.is_full:
-                # An earlier getone() or getmany() has decoded these.
-                records = self.pop_records(min(max_records - count, _STEP_COLUMN_RECORDS))
-                if self._decoding.embedded_headers:
-                    # Columns hold values in their envelopes, which `arrow_headers` reads.
-                    for record in records:
-                        record.value = embed(record.value, record.headers)
-                columns.extend(records)
-                count += len(records)
-            if self.has_records:
-                return count
+            return count
         last_offset: int | None = None  # of what was moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
             # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
@@ -493,19 +492,15 @@ class RecordBuffer:
             last_offset: the offset of the last record that was moved.
         """
         reader = self._sets[0].reader if self._sets else None
-        if (
-            reader is None
-            or reader.paused
-            or reader.error is not None
-            or self._undeserialized
-            or self.has_records
-        ):
+        if reader is None or _is_held(reader) or self._undeserialized or self.has_records:
             return
+        records: list[Record] = []
         try:
-            self._undeserialized = reader.read(1)
+            records = reader.read(1)
         except CorruptRecordException:
             pass  # it is raised when it is next
-        if self._undeserialized or reader.paused or reader.error is not None:
+        self._undeserialized = records
+        if records or _is_held(reader):
             self._current_end = self._end_after(last_offset)
         else:
             fetched = self._sets[0]
@@ -643,3 +638,8 @@ class RecordBuffer:
             if headers or size != record.serialized_value_size:
                 record.headers, record.serialized_value_size = headers, size
         return len(records), None
+
+
+def _is_held(reader: MessageSetReader) -> bool:
+    """Return whether the last call of the reader has ended before a wrapper or an error."""
+    return reader.paused or reader.error is not None
