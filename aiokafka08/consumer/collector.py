@@ -478,6 +478,8 @@ class Collector:
                         break
             except CorruptRecordException as error:
                 self._drop_damaged(cursor, error)
+            if count:
+                cursor.buffer.read_ahead(columns.last_offset)
             if count or not cursor.has_output:
                 self._requeue(cursor)
             if count:
@@ -488,7 +490,7 @@ class Collector:
                 return collected  # its turn: else others could keep it waiting for ever
             if not collected.runs:
                 self._find_error(cursor, known)
-            elif cursor in self._ready:
+            elif not count and cursor in self._ready:
                 self._advance_failing(cursor)  # the next call raises the error
         return collected
 

@@ -261,15 +261,17 @@ class Cursor:
     def fails_next(self) -> bool:
         """Whether a new error comes next, with no message before it, or is likely to."""
         buffer = self.buffer
+        if self.error is None and not self._damaged_offsets and not buffer.fails_next:
+            return False  # as nearly always
         if not buffer.pending:
             return self.has_new_error
         if buffer.has_records:
             return False
         if buffer.is_damaged:
             return True  # it is fetched again, or is an error then
-        position = buffer.position
-        was_raised = self._raised is not None and self._raised[1:] == self._place
-        return not was_raised and (buffer.fails_next or position in self._damaged_offsets)
+        if not buffer.fails_next and buffer.position not in self._damaged_offsets:
+            return False
+        return self._raised is None or self._raised[1:] != self._place
 
     @property
     def has_new_error(self) -> bool:

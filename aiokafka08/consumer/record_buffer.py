@@ -275,12 +275,10 @@ class RecordBuffer:
     @property
     def fails_next(self) -> bool:
         """Whether decoding has found that an error comes next, with no record before it."""
-        if self.has_records:
-            return False
         if self._undeserialized:
-            return self._failed
+            return self._failed and not self.has_records
         reader = self._sets[0].reader if self._sets else None
-        return reader is not None and reader.error is not None
+        return reader is not None and reader.error is not None and not self.has_records
 
     @property
     def returned_count(self) -> int:
@@ -427,7 +425,8 @@ class RecordBuffer:
     def pop_columns(self, columns: Columns, max_records: int) -> int:
         """Move messages into `columns` until `max_records` are moved or it is full.
 
-        Only for consumers without deserializers.
+        Only for consumers without deserializers. A call may do this in steps, and then does
+        `read_ahead`: until then, `position` may be behind a record whose offset others share.
 
         Returns:
             How many messages were moved.
@@ -447,6 +446,7 @@ class RecordBuffer:
             count += len(records)
         if self.has_records:
             return count
+        last_offset: int | None = None  # of what was moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
             # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
             records = self._undeserialized[: min(max_records - count, _STEP_COLUMN_RECORDS)]
@@ -455,44 +455,57 @@ class RecordBuffer:
             columns.extend(records)
             count += len(records)
             self._started_count += len(records)
-            self._current_end = self._end_after(records[-1].offset)
-        while self._sets and not self._undeserialized:
+            last_offset = records[-1].offset
+        while self._sets and count < max_records and not columns.is_full:
             fetched = self._sets[0]
-            if not (full := count >= max_records or columns.is_full):
-                reader = self._reader_of(fetched)
-                try:
-                    moved = reader.read_columns(columns, max_records - count)
-                except CorruptRecordException:
-                    if not count:
-                        raise
-                    break
-                if moved:
-                    count += moved
-                    self._started_count += moved
-                    self._current_end = self._end_after(columns.last_offset)
-            elif fetched.reader is not None:
-                reader = fetched.reader
-                self._read_ahead(reader, columns.last_offset)
-            else:
+            reader = self._reader_of(fetched)
+            try:
+                moved = reader.read_columns(columns, max_records - count)
+            except CorruptRecordException:
+                if not count:
+                    raise
                 break
             self.decompressed_bytes += reader.decompressed_bytes
-            if reader.error is not None or reader.paused or self._undeserialized:
+            if moved:
+                count += moved
+                self._started_count += moved
+                last_offset = columns.last_offset
+                if count >= max_records or columns.is_full:
+                    break
+            if reader.error is not None or reader.paused:
                 break
-            if not full and (count >= max_records or columns.is_full):
-                continue  # read ahead
             self._remove_first_set()
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
+            last_offset = None
             if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
+        if last_offset is not None:
+            self._current_end = self._end_after(last_offset)
         return count
 
-    def _read_ahead(self, reader: MessageSetReader, last_offset: int) -> None:
-        """Read one record more than the call takes, as `_read` does."""
+    def read_ahead(self, last_offset: int) -> None:
+        """Read one record more than a call has moved into columns, as `_read` does.
+
+        To be called once, after the last `pop_columns` of the call.
+
+        Args:
+            last_offset: the offset of the last record that was moved.
+        """
+        reader = self._sets[0].reader if self._sets else None
+        if reader is None or _is_held(reader) or self._undeserialized or self.has_records:
+            return
+        records: list[Record] = []
         try:
-            self._undeserialized = reader.read(1)
+            records = reader.read(1)
         except CorruptRecordException:
             pass  # it is raised when it is next
-        self._current_end = self._end_after(last_offset)
+        self._undeserialized = records
+        if records or _is_held(reader):
+            self._current_end = self._end_after(last_offset)
+        else:
+            fetched = self._sets[0]
+            self._remove_first_set()
+            self._move_decoded_end(fetched.next_offset if self._sets else self._end)
 
     def _decode_slice(self, max_records: int) -> bool:
         """As `decode`, but raise an error also if records before it aren't returned yet."""
@@ -625,3 +638,8 @@ class RecordBuffer:
             if headers or size != record.serialized_value_size:
                 record.headers, record.serialized_value_size = headers, size
         return len(records), None
+
+
+def _is_held(reader: MessageSetReader) -> bool:
+    """Return whether the last call of the reader has ended before a wrapper or an error."""
+    return reader.paused or reader.error is not None
