@@ -1,6 +1,7 @@
 """The cluster as an immutable snapshot, and how Metadata responses merge into it.
 
-Pure: no I/O, no clock. Also the check of partitions that users pass in. `metadata_cache` decides when to refresh, and keeps the current snapshot.
+Pure: no I/O, no clock. Also the check of partitions that users pass in. `metadata_cache` decides
+when to refresh, and keeps the current snapshot.
 
 Invariant: an empty list in a response is a sign of a failure, not of an empty cluster. A response
 without brokers keeps all known brokers and topics; a topic without partitions in the response keeps
