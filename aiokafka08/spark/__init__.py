@@ -17,6 +17,7 @@ router and a producer of their own. `workers` lets these processes import the pa
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.errors import KafkaConfigurationError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from aiokafka08.spark.source import Kafka08DataSource, Kafka08PushdownDataSource
 
 __all__ = ["Kafka08DataSource", "Kafka08PushdownDataSource", "register"]
+
+_log: Final = logging.getLogger("aiokafka08.spark")
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 PARALLELISM_CONFS: Final = ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism")
@@ -55,7 +58,7 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
         KafkaConfigurationError: pyspark or pyarrow is not installed, or too old; or the Python that
             Spark runs can't import this package or pyarrow, or is of another version.
     """
-    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    context = _context(spark)
     if context is not None:
         _source()  # its error is about this Python
         prepare_workers(context)
@@ -71,13 +74,26 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
     spark.dataSource.register(data_source)
 
 
+def _context(spark: SparkSession) -> Any:
+    """Return the `SparkContext`; None where only the server has one (Spark Connect)."""
+    try:
+        return spark.sparkContext
+    except Exception:  # the class of the error differs between Spark and managed platforms
+        _log.debug("the session has no SparkContext", exc_info=True)
+        return None
+
+
 def _default_parallelism(spark: SparkSession, context: Any) -> int | None:
     """Return how many tasks Spark runs at the same time; None if only the server knows."""
     for name in PARALLELISM_CONFS:
         value = spark.conf.get(name, None)
         if value is not None and value.isdecimal() and int(value) > 0:
             return int(value)
-    return None if context is None else int(context.defaultParallelism)
+    try:
+        return None if context is None else int(context.defaultParallelism)
+    except Exception:  # as `workers`: a JVM may refuse the call
+        _log.debug("the session doesn't tell its parallelism", exc_info=True)
+        return None
 
 
 def _source() -> Any:

@@ -5,7 +5,8 @@ Spark plans and reads a Python data source in processes of their own: by the Pyt
 package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip of
 the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
-Invariant: an error is raised only where queries of the format would fail.
+Invariant: an error is raised only where queries of the format would fail. A session that doesn't
+tell which Python it runs isn't checked (managed platforms refuse some calls of the JVM).
 
 `aiokafka08.spark.register` calls `prepare_workers`.
 """
@@ -13,6 +14,7 @@ Invariant: an error is raised only where queries of the format would fail.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -21,11 +23,14 @@ import sysconfig
 import zipfile
 import zipimport
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka08.errors import KafkaConfigurationError
+
+_log: Final = logging.getLogger("aiokafka08.spark")
 
 _PACKAGE: Final = "aiokafka08"
 _NEEDED: Final = (_PACKAGE, "pyarrow")
@@ -34,7 +39,7 @@ import importlib.util, json, sys
 missing = [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]
 print(json.dumps([list(sys.version_info[:2]), sys.prefix, missing]))
 """
-_PROBE_LIMIT_S: Final = 60.0
+_PROBE_LIMIT_S: Final = 15.0
 
 
 def prepare_workers(context: Any) -> None:
@@ -47,18 +52,45 @@ def prepare_workers(context: Any) -> None:
         KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
             this package or pyarrow. The text has what to set.
     """
-    archives = dict.fromkeys(_archives(context))
-    if archives:
-        given = context.environment.get("PYTHONPATH", "").split(os.pathsep)
-        paths = dict.fromkeys([*archives, *filter(None, given)])
-        context.environment["PYTHONPATH"] = os.pathsep.join(paths)
-    name = context.pythonExec
-    system = context._jvm.java.lang.System  # of the process that starts the others
-    python = shutil.which(name, path=system.getenv("PATH"))
+    try:
+        launch = _Launch.of(context)
+    except Exception:  # most of it isn't part of Spark's interface, and a JVM may refuse calls
+        _log.debug("Spark's Python isn't checked: the session doesn't tell it", exc_info=True)
+        return
+    if launch.archives:
+        given = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
+        paths = dict.fromkeys([*launch.archives, *filter(None, given)])
+        launch.environment["PYTHONPATH"] = os.pathsep.join(paths)
+    python = shutil.which(launch.name, path=launch.path)
     if python is None:
-        raise _unusable(name, "which isn't found")
-    if archives or not (_is_this_python(python) and _is_installed()):
-        _check(name, python, _environment(context, system), system.getProperty("user.dir"))
+        raise _unusable(launch.name, "which isn't found")
+    if launch.archives or not (_is_this_python(python) and _is_installed()):
+        # Without Spark's own paths.
+        python_path = (launch.environment.get("PYTHONPATH"), launch.python_path)
+        _check(launch.name, python, os.pathsep.join(filter(None, python_path)), launch.folder)
+
+
+class _Launch(NamedTuple):
+    """What a session says about the Python processes that Spark starts."""
+
+    name: str
+    environment: dict[str, str]  # what the session adds, to be changed in place
+    archives: list[str]
+    path: str | None  # PATH, PYTHONPATH and folder of the process that starts the others
+    python_path: str | None
+    folder: str
+
+    @classmethod
+    def of(cls, context: Any) -> _Launch:
+        system = context._jvm.java.lang.System
+        return cls(
+            context.pythonExec,
+            context.environment,
+            list(dict.fromkeys(_archives(context))),
+            system.getenv("PATH"),
+            system.getenv("PYTHONPATH"),
+            system.getProperty("user.dir"),
+        )
 
 
 def _archives(context: Any) -> Iterator[str]:
@@ -93,18 +125,13 @@ def _package_folder() -> Path:
     return Path(__file__).absolute().parents[2]
 
 
-def _environment(context: Any, system: Any) -> dict[str, str]:
-    """Return the environment in which Spark starts a Python process, without Spark's own paths."""
-    paths = (context.environment.get("PYTHONPATH"), system.getenv("PYTHONPATH"))
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
-def _check(name: str, python: str, environment: dict[str, str], folder: str) -> None:
+@lru_cache  # of Pythons without an error: after an error, the user may have installed the package
+def _check(name: str, python: str, python_path: str, folder: str) -> None:
     """Raise if this Python can't run the data source."""
     try:
         done = subprocess.run(
             [python, "-c", _PROBE],
-            env=environment,
+            env=os.environ | {"PYTHONPATH": python_path},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

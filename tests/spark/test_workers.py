@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,6 +87,51 @@ def test_register_without_the_package_on_the_path_says_what_to_set(
         caught.value
     )
     assert f"set the environment variable PYTHONPATH to {ROOT} before" in str(caught.value)
+
+
+class RefusingContext:
+    """Stands for the context of a platform whose JVM refuses calls."""
+
+    pythonExec = "python-of-nobody"
+    environment: dict[str, str] = {}  # noqa: RUF012
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"Py4JSecurityException: {name} is not allow-listed")
+
+
+class Session:
+    """Stands for a session of such a platform, or of Spark Connect."""
+
+    def __init__(self, context: object) -> None:
+        self._context = context
+        self.registered: list[type] = []
+        self.conf = SimpleNamespace(get=lambda _name, default: default)
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+
+    @property
+    def sparkContext(self) -> object:
+        if self._context is None:
+            raise RuntimeError("not supported on this compute")
+        return self._context
+
+
+@pytest.mark.parametrize("has_context", [False, True])
+def test_register_where_calls_are_refused_skips_the_check(has_context: bool) -> None:
+    session: Any = Session(RefusingContext() if has_context else None)
+    register(session)
+    assert len(session.registered) == 1
+
+
+def test_register_runs_spark_python_once_for_the_same_paths(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'echo run >> {tmp_path}/runs; exec {sys.executable} "$@"'
+    python = program(tmp_path / "python3", text)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(ROOT))
+    register(spark)
+    register(spark)
+    assert (tmp_path / "runs").read_text() == "run\n"
 
 
 # --- a zip of the package -------------------------------------------------------------------------
