@@ -28,6 +28,7 @@ from typing import Any, Final, Self, TypeVar
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
+from aiokafka08._core.net.node_registry import is_for_the_user
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
@@ -165,15 +166,23 @@ class BlockingClient:
 class DriverClient:
     """The driver's view of the cluster. It retries as `fetchOffset.*` says.
 
-    The first connection isn't retried: its start has tried each address again and again, for as
-    long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
+    The first connection of a new query isn't retried: its start has tried each address again and
+    again, for as long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
         self._was_connected = False  # so the addresses are right, whatever fails
+        self._is_resumed = False
         self._has_warned = False  # that no partition is selected
+
+    def resume(self) -> None:
+        """Retry the first connection too: the query continues, so its addresses were right.
+
+        An error that only the user can mend still ends the first call (see `is_for_the_user`).
+        """
+        self._is_resumed = True
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -349,7 +358,8 @@ class DriverClient:
                     self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
-                if not (error.retriable and retries_left and self._was_connected):
+                may_pass = self._was_connected or (self._is_resumed and not is_for_the_user(error))
+                if not (error.retriable and retries_left and may_pass):
                     raise
                 _log.warning(
                     "%s: request to the cluster failed, %d retries left: %s",

@@ -213,3 +213,24 @@ def test_unreachable_broker_raises(reader: MakeReader) -> None:
     one = reader(**options)
     with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
         one.initialOffset()
+
+
+def test_first_connection_is_retried_in_a_restart_only(
+    reader: MakeReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {
+        "kafka.bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "kafka.request.timeout.ms": "100",
+        "fetchOffset.numRetries": "2",
+        "fetchOffset.retryIntervalMs": "1",
+    }
+    begin = {"t": {"0": 0}}
+    for retries, call in (
+        (0, lambda one: one.initialOffset()),
+        (2, lambda one: one.latestOffset(begin, ReadAllAvailable())),
+        (2, lambda one: one.partitions(begin, {"t": {"0": 1}})),
+    ):
+        caplog.clear()
+        with pytest.raises(NoBrokersAvailable):
+            call(reader(**options))
+        assert caplog.text.count("request to the cluster failed") == retries
