@@ -133,7 +133,10 @@ def test_missing_topic_is_looked_for_with_backoff(caplog: pytest.LogCaptureFixtu
         assert 10 < world.run(scenario) < 40  # the longest back-off is 1 s
     warnings = [record.message for record in caplog.records if "waiting for it" in record.message]
     assert len(warnings) == 1
-    assert "topic 'later' doesn't exist, waiting for it. No topic is similar" in warnings[0]
+    assert (
+        "topic 'later' doesn't exist, or may not be described, waiting for it. No topic is similar"
+        in warnings[0]
+    )
 
 
 async def test_assign_and_subscribe_exclude_each_other(

@@ -254,12 +254,17 @@ class Metadata:
         try:
             # Not merged into the snapshot, which has the tracked topics only.
             listing = (await self._fetcher.all_topics())[0].response
-            similar = await _similar_names(topic, [state.topic for state in listing.topics])
         except KafkaError:
-            return  # `MetadataFailed` and the caller's own error say more
+            # `MetadataFailed` and the caller's own error say more. Warn when a broker responds.
+            del self._warnings[topic]
+            return
+        names = [state.topic for state in listing.topics]
+        if topic in names:
+            return  # it was created meanwhile
+        similar = await _similar_names(topic, names)
         if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
             _log.warning(
-                "%s: topic %r doesn't exist, waiting for it. %s",
+                "%s: topic %r doesn't exist, or may not be described, waiting for it. %s",
                 self._config.client_id,
                 topic,
                 f"Similar topics: {join_names(similar)}" if similar else "No topic is similar",
