@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.ranges.next_fetch import (
-    READ_TRIES,
+    FAILED_READ_TRIES,
     FetchStep,
     NextFetch,
     fetch_error,
@@ -541,7 +541,7 @@ class Cursor:
         elif is_damaged:
             max_tries = 1
         elif offset < self._readable_to:
-            max_tries = min(READ_TRIES, self._max_tries)
+            max_tries = min(FAILED_READ_TRIES, self._max_tries)
         else:  # a new leader may return it for a moment (docs/brokers.md 7.10)
             max_tries = self._max_tries
         if self._tries >= max_tries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08._core.ranges.next_fetch import READ_TRIES
+from aiokafka08._core.ranges.next_fetch import FAILED_READ_TRIES
 from aiokafka08.consumer.cursor import (
     MAX_GROWTH,
     Cursor,
@@ -202,13 +202,13 @@ def test_failed_reads_below_the_watermark_of_the_leader_are_few() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), data(5))
     cursor.seek(0)
-    for _ in range(READ_TRIES - 1):
+    for _ in range(FAILED_READ_TRIES - 1):
         assert respond(cursor, cursor.begin_fetch(SHARE), code=-1) is FetchResult.RETRY
     assert respond(cursor, cursor.begin_fetch(SHARE), code=-1) is FetchResult.ERROR
     with pytest.raises(CorruptRecordException, match="offset 0: the broker fails to read there"):
         cursor.raise_error()
     cursor.change_leader()
-    for _ in range(READ_TRIES):
+    for _ in range(FAILED_READ_TRIES):
         assert respond(cursor, cursor.begin_fetch(SHARE), code=-1) is FetchResult.RETRY
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 
 import pytest
 
+from aiokafka08._core.ranges.next_fetch import FAILED_READ_TRIES
 from aiokafka08.consumer.limits import ConsumerLimits
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.compression import Codec, compress
@@ -151,7 +152,7 @@ async def test_broker_that_fails_behind_its_watermark_is_asked_few_times(
     )
     with pytest.raises(CorruptRecordException, match="offset 5"):
         await offsets_of(consumer, call)
-    assert fault.hits == 3
+    assert fault.hits == FAILED_READ_TRIES
     fault.cancel()
     consumer.seek(tp(0), 7)
     assert await offsets_of(consumer, call) == [7]

@@ -73,8 +73,12 @@ EARLY_RESPONSES: Final = 2
 """How many responses in a row without any message, before the wait is over, show that the broker
 hides a large message. One isn't enough, since the high watermark may have moved meanwhile."""
 
+FAILED_READ_TRIES: Final = 8
+"""How often a broker may fail to read what its log has (error -1), until that counts as damage.
+With the usual back-off these are 4 s: a broker may be short of files, or have a slow disk."""
+
 READ_TRIES: Final = 3
-"""How often a broker must fail to read an offset (error -1) that its log has."""
+"""How often a search for the next offset that can be read tries each of them."""
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 

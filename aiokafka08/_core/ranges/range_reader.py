@@ -37,7 +37,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.next_fetch import (
-    READ_TRIES,
+    FAILED_READ_TRIES,
     FetchFinding,
     FetchStep,
     NextFetch,
@@ -265,7 +265,7 @@ class _RangeReader:
             if finding.step is FetchStep.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
             if finding.step is FetchStep.CORRUPT:
-                next_offset = finding.next_offset or await self._find_readable(offset)
+                next_offset = finding.next_offset or await self._find_readable(offset + 1)
                 raise not_a_message(self._tp, offset, next_offset)
             if finding.step is FetchStep.END:
                 if loop.time() >= deadline:
@@ -473,20 +473,22 @@ class _RangeReader:
         is_damaged = self._next_fetch.meets_damage
         self._read_failures += 1
         if not is_damaged:
-            if self._read_failures < READ_TRIES:
+            if self._read_failures < FAILED_READ_TRIES:
                 return
             last = await list_offsets(self._router, {self._tp: LATEST}, timeout_s=self._limit_s)
             if last[self._tp] and last[self._tp][0] <= offset:
                 return  # a new leader, whose watermark isn't there yet (docs/brokers.md 7.10)
-        next_offset = await self._find_readable(offset)
+        next_offset = await self._find_readable(offset + is_damaged)
+        if next_offset == offset:
+            return  # the broker reads it again
         raise unreadable(
             self._tp, offset, is_damaged=is_damaged, next_offset=next_offset
         ) from error
 
     async def _find_readable(self, offset: int) -> int | None:
-        """Return the next offset that can be read; None if the search fails."""
+        """Return the first offset from here on that can be read; None if the search fails."""
         try:
-            return await find_readable(self._router, self._tp, offset + 1)
+            return await find_readable(self._router, self._tp, offset)
         except KafkaError:
             return None
 

@@ -304,9 +304,10 @@ class SourceReader:
         self.suspend(tp)
         if resume is None:
             async with source_router(self._config) as router:
-                readable = await find_readable(router, tp, offset + 1)
+                readable = await find_readable(router, tp, offset)
             (_, end) = (await self.bounds([tp]))[tp]
-            if offset >= end:  # not written yet, or lost: a new leader fails at it
+            # The broker reads it again, or it isn't written yet: a new leader fails at it.
+            if readable == offset or offset >= end:
                 self.seek(tp, offset)
                 return {}
             if readable < end:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import math
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -70,6 +70,7 @@ class Strikes:
         self._stored = stored
         self._group = group
         self._faults: dict[str, list[Any]] = {}
+        self._name_changes: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._lossy: list[tuple[p.Fault, Any]] = []
         self._controller = 0
         self._unclean: int | None = None
@@ -349,6 +350,11 @@ class Strikes:
                     network.read_slowly(party, None)
 
     async def _change_dns(self, node: int, addresses: tuple[str, ...], for_s: float) -> None:
+        """Change a broker's addresses for a while, one change after the other."""
+        async with self._name_changes[node]:
+            await self._change_addresses(node, addresses, for_s)
+
+    async def _change_addresses(self, node: int, addresses: tuple[str, ...], for_s: float) -> None:
         dns = self._world.network.dns
         host, port = self._cluster.nodes[node].host, self._cluster.nodes[node].port
         silent: list[asyncio.StreamWriter] = []

@@ -107,7 +107,8 @@ FIELDS: Final = {
     "--group",
     metavar="NAME",
     shell_complete=group_names,
-    help="Read as a member of this group: begin at its offsets unless --from is given, and commit.",
+    help="Read as a member of this group: begin at its offsets unless --from is given, and commit. "
+    "Brokers before 0.9 have no groups of their own: give --zookeeper.",
 )
 @click.option(
     "--format",

@@ -179,7 +179,7 @@ async def _with_way_out(
     damage = error.text.removesuffix(f"; {way_out(readable)}")
     if readable is None:
         try:
-            readable = await find_readable(router, tp, offset + 1)
+            readable = await find_readable(router, tp, offset)
         except KafkaError as failure:
             return CorruptRecordException(
                 f"{error.text}. The search for the next offset that can be read failed: {failure}",
