@@ -79,12 +79,12 @@ async def test_validate_only_creates_nothing(
     broker_clusters: BrokerClusters, unique_topic: NewName
 ) -> None:
     cluster = broker_clusters.get("0.8.2.2")
-    name = unique_topic()
+    name, other = unique_topic(), unique_topic()
     async with AIOKafkaAdminClient(
         bootstrap_servers=cluster.bootstrap_servers, zookeeper_connect=cluster.zookeeper_connect
     ) as admin:
         fine, too_many = (
-            await admin.create_topics([NewTopic(name, 1, 1), NewTopic(name, 1, 2)], None, True)
+            await admin.create_topics([NewTopic(name, 1, 1), NewTopic(other, 1, 2)], None, True)
         ).topic_errors
         assert fine == (name, 0, None)
         assert too_many[1] == 38

@@ -504,7 +504,7 @@ async def test_damaged_log_is_raised_and_passed_on_0_8_2(
         assert (caught.value.partition, caught.value.offset) == (tp, 25)
         consumer.seek(tp, 26)
         with pytest.raises(CorruptRecordException, match="offset 26: the broker fails to read"):
-            await asyncio.wait_for(count_of(consumer, call), 20)
+            await until_raised(partial(count_of, consumer, call))
         assert await consumer.position(tp) == 26
         consumer.seek(tp, 500)
         assert (await asyncio.wait_for(consumer.getone(), 10)).offset == 500

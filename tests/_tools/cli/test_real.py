@@ -131,7 +131,8 @@ def test_look_and_change_on_each_line(
         assert gone == (0, b"", f"aiokafka08: topic {topic!r} was deleted, on {name}\n")
         assert topic not in cli("topics", "-q", *server).lines
     unknown = cli("topic", "config", missing, *zookeeper)
-    assert (unknown.code, unknown.err) == (1, f"aiokafka08: topic {missing!r} doesn't exist\n")
+    assert unknown.code == 1  # similar names of other tests may follow
+    assert unknown.err.startswith(f"aiokafka08: topic {missing!r} doesn't exist")
 
 
 def assert_config_is_applied(
@@ -175,7 +176,7 @@ def test_wrong_changes_are_one_line(
     for arguments, code, part in (
         (["create", topic, *server], 1, "--zookeeper host:2181"),
         (["create", topic, *server, "--zookeeper", "127.0.0.1:1", "--timeout", "1"], 1, ":1"),
-        (["create", topic, *server, "--zookeeper", "::"], 2, "zookeeper_connect='::': bad host"),
+        (["create", topic, *server, "--zookeeper", "::"], 2, "zookeeper.connect='::': bad host"),
         (["create", topic, *server, "--zookeeper", "a:b"], 2, "expected 'host:port,host:port/"),
         (["create", topic, *zookeeper, "--partitions", "0"], 1, "expected at least 1"),
         (["create", topic, *zookeeper, "--replicas", "2"], 1, "replication_factor=2; expected"),
