@@ -9,6 +9,7 @@ from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun
 from aiokafka08.bridge.groups.carry_over import without_head_holes
 from aiokafka08.bridge.groups.group_plan import (
+    UNREAD,
     CopiedPartition,
     GroupOutcome,
     SourceOffset,
@@ -163,6 +164,17 @@ def test_rollback_without_runs_is_unknown() -> None:
     [move] = plan_rollback("g", {}, {TP: part}, {COPY: 3}, [])
     assert (move.outcome, move.source_offset) == ("unknown", None)
     assert plan_rollback("g", {}, {TP: part}, {}, []) == []
+
+
+@pytest.mark.parametrize("kafka", [None, 11])
+def test_rollback_moves_nothing_where_offsets_may_be_unread(kafka: int | None) -> None:
+    """ZooKeeper refuses a node of the group: what it has there may be further than the target."""
+    offsets = merge_stores(
+        [("kafka", {} if kafka is None else {TP: (kafka, "")})],
+        [("zookeeper", {UNREAD: "the ACL refuses this client"})],
+    )
+    [move] = plan_rollback("g", offsets, {TP: COPIED}, {COPY: 8}, [], rewind=True)
+    assert (move.outcome, move.reason) == ("refused", "the ACL refuses this client")
 
 
 def test_unreadable_offset_is_never_moved() -> None:

@@ -24,14 +24,14 @@ def test_only_variables_that_say_how_to_run_are_kept() -> None:
         "AIOKAFKA08_BOOTSTRAP_SERVERS": "prod:9092",
         "KAFKA_OPTS": "-Dx",
         "KCAT_CONFIG": "kcat.conf",
-        "HOME": "/home/me",
+        "HOME": "home",
     }
     forget_user_settings(environment)
     assert environment == {
         "AIOKAFKA08_IMPL": "python",
         "AIOKAFKA08_CONFIG": os.devnull,
         "KCAT_CONFIG": os.devnull,
-        "HOME": "/home/me",
+        "HOME": "home",
     }
 
 

@@ -10,7 +10,7 @@ brokers and nothing but errors of bad topics (`has_only_errors()`), each topic i
 topic that even then gets such a response stays out of requests for other topics. It is forgotten
 when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
 4.5). A request by name may create a topic, so a topic is never requested by a name that is too long
-for a new one (`cluster.MAX_NEW_NAME`): the list of all topics says whether it exists.
+for a new one (`topic_names.MAX_NEW_NAME`): the list of all topics says whether it exists.
 """
 
 from __future__ import annotations

@@ -464,8 +464,9 @@ class _RangeReader:
             )
 
     async def _verify_readable(self, offset: int, error: KafkaError) -> None:
-        """Raise if the leader has failed to read an offset (error -1) several times, though its log
-        has it, or damage was met there.
+        """Raise if an offset that the log has can't be read; to be called after each error -1.
+
+        That is so where damage was met, and after `FAILED_READ_TRIES` of these errors.
 
         Raises:
             CorruptRecordException: names the next offset that can be read, if it was found.

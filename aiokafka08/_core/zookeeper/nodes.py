@@ -59,7 +59,7 @@ def unreadable(connect: str, path: str, data: bytes, expected: str) -> KafkaErro
     more = "…" if len(data) > _SHOWN else ""
     return KafkaUnavailableError(
         f"ZooKeeper {connect}: the node {shown_path(path)} holds {data[:_SHOWN]!r}{more}; expected "
-        f"{expected}. Write it, or delete the node"
+        f"{expected}"
     )
 
 

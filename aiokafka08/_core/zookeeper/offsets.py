@@ -264,7 +264,7 @@ def decode_offset(connect: str, path: str, data: bytes) -> int | KafkaError | No
     None stands for a negative offset, which counts as none: brokers accept and write them
     (docs/brokers.md 8.4).
     """
-    return decode_node(connect, path, data, _offset, "an offset")
+    return decode_node(connect, path, data, _offset, "an offset, which a group reset writes")
 
 
 def _offset(data: bytes) -> int | None:

@@ -37,6 +37,7 @@ from aiokafka08.bridge.copy.run_formats import (
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.groups.group_plan import (
+    UNREAD,
     CopiedPartition,
     GroupMove,
     SourceOffset,
@@ -301,7 +302,7 @@ async def source_offsets(
             raise stored.error
         texts = {tp: error.text for tp, error in stored.errors.items()}
         if stored.others:
-            texts[TopicPartition("", -1)] = "; ".join(error.text for error in stored.others)
+            texts[UNREAD] = "; ".join(error.text for error in stored.others)
         if texts:
             errors.setdefault(stored.group, []).append((stored.store, texts))
         if stored.offsets:

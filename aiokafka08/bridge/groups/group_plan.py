@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
@@ -31,12 +31,15 @@ GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused"
 """
 
 
+UNREAD: Final = TopicPartition("", -1)
+"""Stands, beside the partitions of a group, for what else can't be read: some may be missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
     """A committed offset of a group at the source, and the store that has it.
 
-    If `error` isn't "", the offset can't be read: it is -1 then, and `error` says why. Partition -1
-    stands for what else of the group can't be read, where partitions may be missing.
+    If `error` isn't "", the offset can't be read: it is -1 then, and `error` says why.
     """
 
     offset: int
@@ -128,11 +131,10 @@ def plan_group(
         rewind: True moves an offset back, too (default False).
     """
     moves = []
-    topics = {tp.topic for tp in partitions}
     for tp in sorted(offsets):
         offset, part = offsets[tp], partitions.get(tp)
         if offset.error:
-            if part is not None or (tp.partition < 0 and tp.topic in ("", *topics)):
+            if part is not None or tp == UNREAD:
                 moves.append(_unreadable(group, tp, part, offset, before))
             continue
         if part is None:
@@ -171,7 +173,7 @@ def _unreadable(
     offset: SourceOffset,
     before: Mapping[TopicPartition, int],
 ) -> GroupMove:
-    copy = TopicPartition("", -1) if part is None else part.copy
+    copy = UNREAD if part is None else part.copy
     return GroupMove(
         group,
         tp,

@@ -23,7 +23,7 @@ from aiokafka08.bridge.groups.carry_over import (
     source_offsets,
     stores_of,
 )
-from aiokafka08.bridge.groups.group_plan import CopiedPartition, SourceOffset, decide
+from aiokafka08.bridge.groups.group_plan import UNREAD, CopiedPartition, SourceOffset, decide
 from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.target.when_available import when_available
@@ -84,6 +84,9 @@ def plan_rollback(
         if (at := at_target.get(part.copy)) is None:
             continue
         known = offsets.get(tp, _NOTHING)
+        # What the same store, or another one, has for this partition may not be read.
+        if (unread := offsets.get(UNREAD)) is not None and unread.store != known.store:
+            known = unread
         before = known.offset
         source_offset = part.known.to_source(at, part.position)
         outcome: RollbackOutcome
@@ -175,7 +178,7 @@ async def _commit(
             if move.group == group.group
             and move.outcome == "move"
             and move.source_offset is not None
-            and group.offsets
+            and (group.offsets or group.errors)
         }
         if wanted:
             await admin.reset_consumer_group_offsets(

@@ -173,6 +173,28 @@ def test_watch_needs_a_terminal_and_a_duration(cli: RunCommand, server: str) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")
+def test_watch_of_an_unknown_group_is_one_line(server: str) -> None:
+    ours, its = pty.openpty()
+    watch = ("group", "lag", "nosuch", "--watch", "1s", "-b", server)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *watch],
+            stdin=subprocess.DEVNULL,
+            stdout=its,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(its)
+        os.close(ours)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "'nosuch' has no members and no committed offsets" in line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")
 def test_watch_redraws_until_interrupted(server: str) -> None:
     import fcntl
     import termios

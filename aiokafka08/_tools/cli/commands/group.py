@@ -361,7 +361,9 @@ async def _redraw_lag(
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.main import error_text
     from aiokafka08._tools.cli.output import redraw, shown_table
+    from aiokafka08._tools.cli.similar_names import similar_groups
     from aiokafka08._tools.cli.table import Grouping
+    from aiokafka08.errors import GroupIdNotFound
 
     table, is_first = "", True
     async with admin_client(settings) as admin:
@@ -374,8 +376,9 @@ async def _redraw_lag(
                     raise
                 problem = f" - {error_text(error)}"
             else:
-                if is_first:
-                    _refuse_unknown(settings, groups, {row["group"] for row in rows})
+                if is_first and groups and not rows:
+                    similar = await similar_groups(admin, groups)
+                    raise GroupIdNotFound(_missing_text(settings, groups) + similar)
                 wanted = [row for row in rows if not topics or row["topic"] in topics]
                 table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
                 problem = "".join(f" - {text}" for text in [*others, *([hint] if hint else [])])
