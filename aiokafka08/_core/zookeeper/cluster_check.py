@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.zookeeper.nodes import decode_node, json_object
+from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object
 from aiokafka08._core.zookeeper.results import results_of
 from aiokafka08.errors import (
     KafkaError,
@@ -50,7 +50,6 @@ _log: Final = logging.getLogger("aiokafka08.net")
 _CLUSTER_ID: Final = "/cluster/id"
 _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
-_NODE_ID: Final = re.compile("[0-9]{1,9}")
 _SHOWN: Final = 10
 """How many brokers an error names."""
 
@@ -192,7 +191,7 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
         _BROKERS: client.get_children_async(_BROKERS),
     }
     results = results_of(requests, deadline)
-    names = [name for name in results.get(_BROKERS, ()) if _NODE_ID.fullmatch(name)]
+    names = [name for name in results.get(_BROKERS, ()) if NUMBER.fullmatch(name)]
     nodes = results_of(
         {int(name): client.get_async(f"{_BROKERS}/{name}") for name in names}, deadline
     )

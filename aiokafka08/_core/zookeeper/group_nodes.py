@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.nodes import (
+    NUMBER,
     NodeReader,
     json_object,
     refused,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _ROOT: Final = "/consumers"
-_PARTITION: Final = re.compile(r"[0-9]{1,9}")
 _THREAD: Final = re.compile(r"-[0-9]+\Z")
 """What the Scala consumer appends to its id to name a thread."""
 _MEMBER: Final = (
@@ -360,7 +360,7 @@ def _partition_nodes(
         topic = path.rpartition("/")[2]
         numbers = []
         for name in names:
-            if _PARTITION.fullmatch(name):
+            if NUMBER.fullmatch(name):
                 numbers.append(int(name))
             else:
                 reader.errors[f"{path}/{name}"] = KafkaUnavailableError(
@@ -380,7 +380,7 @@ def _group(path: str) -> str:
 def _partition(path: str) -> TopicPartition | None:
     """Return the partition of the node `/consumers/<group>/offsets/<topic>/<partition>`."""
     parts = path.split("/")
-    if len(parts) != 6 or not _PARTITION.fullmatch(parts[5]):
+    if len(parts) != 6 or not NUMBER.fullmatch(parts[5]):
         return None
     return TopicPartition(parts[4], int(parts[5]))
 

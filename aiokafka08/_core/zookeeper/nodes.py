@@ -12,6 +12,7 @@ node from being read, and a decoder never raises another exception.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
+NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
+"""The name of a node of a partition or a broker."""
 _IN_FLIGHT: Final = 1000
 """How many nodes are requested at a time."""
 _SHOWN: Final = 100

@@ -17,13 +17,12 @@ open between calls.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
-from aiokafka08._core.zookeeper.nodes import decode_node, json_object, unreadable
+from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object, unreadable
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08._core.zookeeper.topic_states import (
     REPLICAS,
@@ -50,7 +49,6 @@ _TOPICS: Final = "/brokers/topics"
 _CONFIGS: Final = "/config/topics"
 _CHANGES: Final = "/config/changes/config_change_"
 _DELETIONS: Final = "/admin/delete_topics"
-_NUMBER: Final = re.compile("[0-9]{1,9}")
 _MARKED: Final = (
     ": it is marked for deletion. Brokers delete it with delete.topic.enable=true and all replicas "
     "alive"
@@ -84,7 +82,7 @@ class TopicNodes:
         with self._session() as client:
             try:
                 names = client.get_children("/brokers/ids")
-                ids = {int(name) for name in names if _NUMBER.fullmatch(name)}
+                ids = {int(name) for name in names if NUMBER.fullmatch(name)}
             except NoNodeError:
                 ids = set()
         if not ids:

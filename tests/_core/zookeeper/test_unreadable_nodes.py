@@ -110,6 +110,25 @@ def test_junk_in_a_node_is_named_and_hides_nothing(place: str) -> None:
         world.run(scenario)
 
 
+@pytest.mark.parametrize("name", ["x", "-1", "01", "1" * 10])
+def test_node_that_is_not_named_after_a_partition_is_named(name: str) -> None:
+    place = f"/consumers/g/offsets/t/{name}"
+
+    async def scenario() -> None:
+        write(world, place, b"5")
+        async with AIOKafkaAdminClient(
+            bootstrap_servers=world.cluster.bootstrap_servers,
+            zookeeper_connect=world.zookeeper_connect,
+        ) as admin:
+            lags = await admin.read_group_lags()
+        assert lags.rows == []
+        [error] = lags.errors
+        assert f"{place} isn't named after a partition" in error.text
+
+    with simulate(1, version="0.8.2", topics={"t": 2}) as world:
+        world.run(scenario)
+
+
 @pytest.mark.parametrize(
     ("owner", "member"),
     [
