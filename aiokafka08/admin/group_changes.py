@@ -124,7 +124,7 @@ class GroupChanges:
         for tp, target in checked.items():
             if tp in stored.errors and (target == "current" or isinstance(target, ShiftBy)):
                 raise stored.errors[tp]
-        return await plan_offsets(self._router, checked, stored.offsets)
+        return await plan_offsets(self._router, checked, stored.offsets, stored.errors)
 
     async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
         """Raise if a reset or the deletion of a group would be refused now; change nothing."""

@@ -358,6 +358,7 @@ class StoredGroupCalls:
                 {tp: OffsetAndMetadata(offset, "") for tp, offset in read.offsets.items()},
                 errors=read.errors,
                 others=read.others,
+                texts=read.texts,
             )
             for group, read in offsets_by_group.items()
         ]

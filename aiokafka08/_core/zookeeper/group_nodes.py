@@ -84,11 +84,13 @@ class ReadOffsets:
         offsets: what could be read.
         errors: partitions whose node can't be read.
         others: other nodes that can't be read, where partitions may be missing.
+        texts: what the nodes hold that hold no offset, whole.
     """
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     others: list[KafkaError] = field(default_factory=list)
+    texts: dict[TopicPartition, bytes] = field(default_factory=dict)
 
 
 class _PartitionNode(NamedTuple):
@@ -174,6 +176,7 @@ class GroupNodes:
             offset = decode_offset(self._connect, node.path, node.data)
             if isinstance(offset, KafkaError):
                 of_group.errors[node.tp] = offset
+                of_group.texts[node.tp] = node.data
             elif offset is not None:
                 of_group.offsets[node.tp] = offset
         for path, error in reader.errors.items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.connection import admin_client
+from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.cli.similar_names import similar_groups
@@ -145,7 +146,7 @@ async def plan_and_move(
     rows: list[Row],
     *,
     to_nearest: bool = True,
-    save: Callable[[Sequence[GroupOffset]], object] = lambda offsets: None,
+    save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
     """Return the plan, and add its rows; with `execute` those of each group once it is moved.
 
@@ -159,6 +160,7 @@ async def plan_and_move(
             plan (default: nothing).
 
     Raises:
+        IllegalStateError: an offset that is about to change can't be saved.
         OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
     """
     async with admin_client(settings) as admin:
@@ -185,6 +187,7 @@ async def plan_and_move(
                     "partition": offset.partition,
                     "committed": offset.current,
                     "new": offset.new,
+                    "error": offset.error,
                 }
                 for offset in planned
             ]
@@ -193,20 +196,14 @@ async def plan_and_move(
 
 async def _committed(
     admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
-) -> list[GroupOffset]:
+) -> list[Saved]:
     """Return what is committed for the partitions of the plan."""
-    offsets = []
+    saved: list[Saved] = []
     stored = await admin.list_stored_offsets([group for group, _ in plan])
-    for (group, planned), found in zip(plan, stored, strict=True):
-        if found.error is not None:
-            raise found.error
-        tps = [TopicPartition(offset.topic, offset.partition) for offset in planned]
-        offsets += [
-            GroupOffset(group.group, group.store, *tp, *found.offsets[tp])
-            for tp in tps
-            if tp in found.offsets
-        ]
-    return offsets
+    for (_, planned), found in zip(plan, stored, strict=True):
+        tps = {TopicPartition(offset.topic, offset.partition) for offset in planned}
+        saved += offsets_to_save(found, tps)
+    return saved
 
 
 async def _refuse_outside(

@@ -285,7 +285,7 @@ def test_reset_changes_nothing_if_the_offsets_cant_be_saved(
     taken.write_text("kept")
     for path, text in ((taken, "exists; expected a new one"), (tmp_path / "no" / "x", "No such")):
         done = cli(*move, "--execute", "--backup", str(path))
-        assert (done.code, text in done.err, "Nothing was committed" in done.err) == (2, True, True)
+        assert (done.code, text in done.err, "Nothing was changed" in done.err) == (2, True, True)
     assert (cli(*move, "--backup", str(tmp_path / "x")).code, taken.read_text()) == (2, "kept")
     assert committed(modern, "g", "orders", 0) == 4
     assert cli(*move, "--execute", "--backup", str(tmp_path / "x")).code == 0

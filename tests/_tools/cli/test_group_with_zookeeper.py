@@ -6,11 +6,14 @@ The ZooKeeper knows broker 0 below the chroot /ours, broker 77 below /theirs, an
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.nodes import NodeReader
@@ -111,6 +114,56 @@ def test_both_stores_are_reset(
     ]
     assert committed(cluster, group, "orders", 0) == 10
     assert session.get(f"/ours/consumers/{group}/offsets/orders/0")[0] == b"10"
+
+
+def test_reset_saves_the_text_of_a_node_without_an_offset(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str, tmp_path: Path
+) -> None:
+    """The plan names it, the file has all of it, and import says how to write it again."""
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours")
+    group = f"junk{cluster.version}"
+    root, junk = f"/ours/consumers/{group}/offsets/orders", b"junk \xff" + b"x" * 200
+    session.create(f"{root}/0", b"3", makepath=True)
+    session.create(f"{root}/1", junk)
+    reset = ("group", "reset", group, "--to-latest", "--store", "zookeeper", *both)
+    plan = cli(*reset, "--format", "json")
+    assert [(one["committed"], one["error"] is None) for one in plan.json] == [
+        (3, True),
+        (None, False),
+    ]
+    done = cli(*reset, "--execute")
+    assert (done.code, session.get(f"{root}/1")[0]) == (0, b"0")
+    [path] = tmp_path.rglob("offsets-*")
+    text = json.loads(path.read_bytes().decode())[1]["text"]
+    assert text.encode("utf-8", "surrogateescape") == junk
+    saved, _, back, how = done.err.splitlines()
+    assert saved == (
+        f"aiokafka08: 1 present offset and 1 text of a node without an offset saved in {path}"
+    )
+    assert "to go back (1 partition had an unreadable one, and keeps the new one): " in back
+    for line in (how, cli(*shlex.split(back.partition(": aiokafka08 ")[2])).err.splitlines()[-1]):
+        assert f"/consumers/{group}/offsets/orders/1 held 'junk " in line
+        assert f" zkCli.sh -server {address}/ours set /consumers/{group}/offsets/orders/1 " in line
+    assert [session.get(f"{root}/{number}")[0] for number in (0, 1)] == [b"3", b"0"]
+
+
+def test_offset_that_cant_be_saved_is_not_changed(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str, tmp_path: Path
+) -> None:
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours")
+    group = f"hidden{cluster.version}"
+    root = f"/ours/consumers/{group}/offsets/orders"
+    session.create(f"{root}/0", b"3", makepath=True)
+    session.create(f"{root}/1", b"2", [make_acl("world", "anyone", write=True, delete=True)])
+    for change in (("reset", group, "--to-latest", "--execute"),):
+        done = cli("group", *change, "--store", "zookeeper", *both)
+        assert (done.code, done.out) == (1, b"")
+        assert f"group {group!r} isn't changed, since" in done.err
+        assert "offsets/orders/1 refuses this client" in done.err
+        assert (session.get(f"{root}/0")[0], session.exists(f"{root}/1").version) == (b"3", 0)
+    options = ("--topic", "orders:0", "--store", "zookeeper", "--execute")
+    assert cli("group", "reset", group, "--to-latest", *options, *both).code == 0
+    assert session.get(f"{root}/0")[0] == b"10"
 
 
 def test_nothing_is_changed_if_one_group_is_live(

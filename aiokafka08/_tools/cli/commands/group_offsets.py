@@ -11,7 +11,6 @@ what was committed before it.
 from __future__ import annotations
 
 import datetime
-import shlex
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -31,7 +30,7 @@ from aiokafka08._tools.cli.declare import (
 from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from aiokafka08._tools.cli.group_files import GroupOffset, OffsetFileFormat
+    from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, OffsetFileFormat
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
     from aiokafka08.admin.group_lag import GroupStore
     from aiokafka08.admin.offset_reset import PlanTarget
@@ -44,6 +43,7 @@ PLAN_FIELDS: Final = {
     "partition": "the partition's number",
     "committed": "the offset that was committed before; null: none",
     "new": "the offset that is committed by --execute",
+    "error": "why the committed offset can't be read, which --execute replaces; null if it can",
 }
 
 _store_option = click.option(
@@ -122,7 +122,7 @@ def reset(
     execute: bool,
     backup: str | None,
     format: str | None,
-) -> None:
+) -> int:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
     All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
@@ -157,11 +157,15 @@ def reset(
             raise click.UsageError(
                 "group reset: --from-file names the partitions; leave --topic out"
             )
-        offsets = offsets_of(group, _read_offsets(from_file), from_file)
-        _move(settings, FileMoves(offsets, store), execute, backup, format)
-        return
+        read, texts = _read_offsets(from_file)
+        texts = [one for one in texts if one.group == group]
+        if read or not texts:
+            offsets = offsets_of(group, read, from_file)
+            _move(settings, FileMoves(offsets, store), execute, backup, format)
+        return _note_texts(settings, texts)
     target = _target(targets[0], chosen[targets[0]])
     _move(settings, TargetMoves(group, target, selected, store), execute, backup, format)
+    return 0
 
 
 @command(
@@ -316,7 +320,7 @@ def import_(
     execute: bool,
     backup: str | None,
     format: str | None,
-) -> None:
+) -> int:
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
 
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
@@ -324,17 +328,32 @@ def import_(
 
     The offsets are committed as they are, but on another cluster equal numbers aren't equal
     messages: `bridge groups` translates them. If an offset is outside the log, nothing is committed
-    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note.
+    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note. The
+    text of a node that held no offset, which a backup keeps, isn't written: then a note says how
+    to, and the exit code is 1.
     """
     from aiokafka08._tools.cli.group_moves import FileMoves
 
+    read, texts = _read_offsets(file)
     offsets = [
-        offset if offset.group is not None else offset._replace(group=group)
-        for offset in _read_offsets(file)
+        offset if offset.group is not None else offset._replace(group=group) for offset in read
     ]
     if any(offset.group is None for offset in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
-    _move(settings, FileMoves(offsets, store), execute, backup, format, to_nearest=to_nearest)
+    if offsets:
+        _move(settings, FileMoves(offsets, store), execute, backup, format, to_nearest=to_nearest)
+    return _note_texts(settings, texts)
+
+
+def _note_texts(settings: Settings, texts: Sequence[NodeText]) -> int:
+    """Say which texts of a backup aren't written, and return the exit code."""
+    if not texts:
+        return 0
+    from aiokafka08._tools.cli.group_backup import how_to_write
+    from aiokafka08._tools.cli.notes import note
+
+    note(how_to_write(texts, settings.zookeeper_connect, "set"))
+    return 1
 
 
 def _move(
@@ -348,7 +367,7 @@ def _move(
 ) -> None:
     """Print the plan, carry it out with `execute`, and say what was done and how to go back."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.group_backup import save_offsets
+    from aiokafka08._tools.cli.group_backup import Backup, counted
     from aiokafka08._tools.cli.group_moves import plan_and_move
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
@@ -356,16 +375,12 @@ def _move(
 
     if backup is not None and not execute:
         raise click.UsageError("--backup without --execute: nothing would be changed")
-    saved: list[str] = []
-
-    def save(offsets: Sequence[GroupOffset]) -> None:
-        if offsets:
-            saved.append(str(save_offsets(offsets, backup)))
-            note(f"{_count(len(offsets), 'present offset')} saved in {saved[0]}")
-
+    saved = Backup(backup)
     grouping = Grouping(("group", "store"))
     with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
-        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest, save=save))
+        plan = run(
+            plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest, save=saved.save)
+        )
     for group, planned in plan:
         for offset in planned:
             if offset.new != offset.wanted:
@@ -380,21 +395,9 @@ def _move(
         )
         return
     groups = ", ".join(dict.fromkeys(repr(group.group) for group, _ in plan))
-    number = _count(sum(len(planned) for _, planned in plan), "offset")
-    note(f"{number} committed: group {groups}, {settings.cluster}")
-    if saved:
-        words = ["aiokafka08", "group", "import", saved[0], "--execute", *settings.flags]
-        new = sum(offset.current is None for _, planned in plan for offset in planned)
-        keep = (
-            f" ({_count(new, 'partition')} had no offset, and keep{'s' * (new == 1)} the new one)"
-            if new
-            else ""
-        )
-        note(f"to go back{keep}: {shlex.join(words)}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    number = sum(len(planned) for _, planned in plan)
+    note(f"{counted(number, 'offset')} committed: group {groups}, {settings.cluster}")
+    saved.note_way_back(settings, number)
 
 
 def _target(option: str, value: Any) -> PlanTarget:
@@ -439,7 +442,7 @@ def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:
     return selected
 
 
-def _read_offsets(file: str) -> list[GroupOffset]:
+def _read_offsets(file: str) -> tuple[list[GroupOffset], list[NodeText]]:
     from aiokafka08._tools.cli.group_files import parse_offsets
     from aiokafka08.errors import IllegalArgumentError
 
@@ -449,4 +452,5 @@ def _read_offsets(file: str) -> list[GroupOffset]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise IllegalArgumentError(f"{origin}: not UTF-8; expected a file of offsets") from None
-    return parse_offsets(text, origin)
+    texts: list[NodeText] = []
+    return parse_offsets(text, origin, texts), texts
