@@ -772,7 +772,7 @@ class AIOKafkaAdminClient:
             groups: the groups, each in one store.
 
         Raises:
-            KafkaError: as `check_group_change`; the error of the first group.
+            KafkaError: as `check_group_change`; the text names each such group.
         """
         return await self._group_changes.check_group_changes(groups)
 
@@ -812,8 +812,8 @@ class AIOKafkaAdminClient:
             For each group, in their order, what became of it, or the error that kept it.
 
         Raises:
-            UnsupportedVersionError: as `delete_stored_group`; nothing is deleted.
-            KafkaError: no broker responds, or ZooKeeper doesn't.
+            UnsupportedVersionError, ZookeeperMismatchError: as `delete_stored_group`; nothing is
+                deleted.
         """
         return await self._group_changes.delete_stored_groups(groups)
 

@@ -17,7 +17,7 @@ from kazoo.security import make_acl
 
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.nodes import NodeReader
-from aiokafka08.errors import KafkaError, NonEmptyGroup
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, NonEmptyGroup
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
@@ -259,3 +259,31 @@ def test_member_that_registers_meanwhile_is_kept(
     assert nodes.delete([group]) == {group: True}
     assert session.exists(f"/ours/consumers/{group}") is None
     assert nodes.delete([group]) == {group: False}
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_each_group_has_an_outcome_if_zookeeper_stops_responding(
+    session: KazooClient, address: str, monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    """One request has no response: to delete a node of the second group, or to read it."""
+    groups = [f"silent{is_read}{letter}" for letter in "abc"]
+    for group in groups:
+        session.create(f"/ours/consumers/{group}/offsets/orders/0", b"1", makepath=True)
+    name = "get_children_async" if is_read else "delete_async"
+    send = getattr(KazooClient, name)
+
+    def send_or_lose(client: KazooClient, path: str, *arguments: Any) -> Any:
+        if path == f"/consumers/{groups[1]}/offsets/orders":
+            return client.handler.async_result()
+        return send(client, path, *arguments)
+
+    nodes = GroupNodes(UncheckedZookeeper(f"{address}/ours"), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(KazooClient, name, send_or_lose)
+        outcomes = nodes.delete(groups)
+    assert list(outcomes) == groups
+    assert isinstance(outcomes[groups[1]], KafkaTimeoutError)
+    for group in groups:
+        is_there = session.exists(f"/ours/consumers/{group}") is not None
+        assert is_there is (outcomes[group] is not True)
+    assert [outcomes[group] is True for group in (groups[0], groups[2])] == [not is_read] * 2
