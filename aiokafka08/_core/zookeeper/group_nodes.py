@@ -352,7 +352,8 @@ class GroupNodes:
                 except NotEmptyError:
                     failed[nodes[path]] = NonEmptyGroup("a consumer has just started")
                 except NoAuthError:
-                    failed[nodes[path]] = refused(self._connect, path)
+                    # The permission to delete a node is that of the one above it.
+                    failed[nodes[path]] = refused(self._connect, path.rpartition("/")[0])
                 except KazooException as error:
                     failed[nodes[path]] = KafkaUnavailableError(
                         f"ZooKeeper {self._connect}: {type(error).__name__} {error}".rstrip()

@@ -105,13 +105,16 @@ class Backup:
             ]
             note(f"{' and '.join(parts)} saved in {self._file}")
 
-    def note_way_back(self, settings: Settings, changed: int | None = None) -> None:
+    def note_way_back(
+        self, settings: Settings, changed: int | None = None, *, skip_missing: bool = False
+    ) -> None:
         """Say how to commit again what the file has.
 
         Args:
             settings: the cluster.
             changed: how many partitions have a new offset; None: the groups are deleted
                 (default None).
+            skip_missing: True if partitions of the file don't exist (default False).
         """
         if self._file is None:
             return
@@ -126,6 +129,7 @@ class Backup:
         ]
         if len(texts) < len(self._offsets):
             words = ["aiokafka08", "group", "import", str(self._file), "--execute"]
+            words += ["--skip-missing"] * skip_missing
             keep = f" ({'; '.join(kept)})" if kept else ""
             note(f"to go back{keep}: {shlex.join([*words, *settings.flags])}")
         if texts:

@@ -54,11 +54,7 @@ class TargetMoves:
         self, admin: AIOKafkaAdminClient
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
         """Return each stored group with the target of each partition."""
-        existing = {
-            TopicPartition(topic["topic"], partition["partition"])
-            for topic in await admin.describe_topics()
-            for partition in topic["partitions"]
-        }
+        existing = await existing_partitions(admin)
         named = self._named(existing)
         moves = []
         for group, committed in await _where_it_is(admin, self._group, self._store):
@@ -80,25 +76,42 @@ class TargetMoves:
 
 
 class FileMoves:
-    """Move each group to the offsets that a file has of it."""
+    """Move each group to the offsets that a file has of it.
 
-    def __init__(self, offsets: Sequence[GroupOffset], store: str | None) -> None:
+    Args:
+        offsets: those of the file.
+        store: where they are committed; None: where the file says, or where the group is.
+        skip_missing: True leaves out the offsets of partitions that don't exist (default False).
+
+    Attributes:
+        skipped: the offsets that are left out.
+    """
+
+    def __init__(
+        self, offsets: Sequence[GroupOffset], store: str | None, *, skip_missing: bool = False
+    ) -> None:
+        self.skipped: list[GroupOffset] = []
         self._offsets = offsets
         self._store = store
+        self._skip_missing = skip_missing
 
     async def find(
         self, admin: AIOKafkaAdminClient
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
         """Return each stored group with the offset of each partition."""
+        existing = await existing_partitions(admin) if self._skip_missing else set()
         moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
         places: dict[tuple[str, str | None], list[StoredGroup]] = {}
         for offset in self._offsets:
+            tp = TopicPartition(offset.topic, offset.partition)
+            if self._skip_missing and tp not in existing:
+                self.skipped.append(offset)
+                continue
             key = str(offset.group), self._store or offset.store
             if key not in places:
                 places[key] = [group for group, _ in await _where_it_is(admin, *key)]
             for group in places[key]:
                 targets = moves.setdefault(group, {})
-                tp = TopicPartition(offset.topic, offset.partition)
                 if tp in targets:
                     raise IllegalArgumentError(
                         f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
@@ -106,6 +119,15 @@ class FileMoves:
                     )
                 targets[tp] = OffsetAndMetadata(offset.offset, offset.metadata)
         return list(moves.items())
+
+
+async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]:
+    """Return all partitions of the cluster."""
+    return {
+        TopicPartition(topic["topic"], partition["partition"])
+        for topic in await admin.describe_topics()
+        for partition in topic["partitions"]
+    }
 
 
 async def _where_it_is(

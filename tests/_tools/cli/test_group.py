@@ -523,11 +523,12 @@ def test_deletion_says_that_zookeeper_is_left_out(
     commit(kafka_cluster, "h", {T0: 1})
     server = ("--yes", "--format", "json", "-b", kafka_cluster.bootstrap_servers)
     told = cli("group", "delete", "g", *server)
-    assert told.json == [{"group": "g", "store": "kafka", "outcome": "expiring"}]
+    outcome = {"group": "g", "store": "kafka", "outcome": "expiring", "error": None}
+    assert told.json == [outcome]
     assert (told.code, "offsets in ZooKeeper were not looked for" in told.err) == (0, True)
-    assert cli("group", "delete", "h", "--store", "kafka", *server).err == (
-        f"aiokafka08: 1 group deleted, on cluster {kafka_cluster.bootstrap_servers}\n"
-    )
+    result = f"aiokafka08: 1 group expiring, on cluster {kafka_cluster.bootstrap_servers}"
+    _, told_result, _ = cli("group", "delete", "h", "--store", "kafka", *server).err.splitlines()
+    assert told_result == result
 
 
 @pytest.mark.kafka_cluster(version="0.8.0", topics={"orders": 1})

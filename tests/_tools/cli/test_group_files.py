@@ -118,10 +118,9 @@ def test_wrong_file_is_refused_with_its_line(text: str, error: str) -> None:
 
 def test_backup_keeps_texts_that_import_reads_and_others_refuse() -> None:
     odd = b"junk \xff \xed\xa0\x80 '\\".decode("utf-8", "surrogateescape")
-    saved = [GroupOffset("g", "kafka", "t", 0, 7, "m"), NodeText("g", "t", 1, odd)]
-    text = format_backup(saved).decode()
+    offset, node = GroupOffset("g", "kafka", "t", 0, 7, "m"), NodeText("g", "t", 1, odd)
+    text = format_backup([offset, node]).decode()
     texts: list[NodeText] = []
-    assert parse_offsets(text, "f", texts) == saved[:1]
-    assert texts == saved[1:]
+    assert (parse_offsets(text, "f", texts), texts) == ([offset], [node])
     with pytest.raises(IllegalArgumentError, match="item 2: offset=None; expected int"):
         parse_offsets(text, "f")

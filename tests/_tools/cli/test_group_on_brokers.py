@@ -154,12 +154,16 @@ def test_groups_are_those_of_kafkas_tools(
             assert numbers_of_kafka(cluster, idle, topic, "kafka") == numbers_of_ours(rows, "kafka")
         deleted = cli("group", "delete", idle, "--store", "kafka", "--yes", *both)
         outcome = "deleted" if number >= (1, 1) else "expiring"
-        assert deleted.json == [{"group": idle, "store": "kafka", "outcome": outcome}]
+        assert deleted.json == [
+            {"group": idle, "store": "kafka", "outcome": outcome, "error": None}
+        ]
     if number >= (0, 9):
         compare_live_group(cluster, topic, unique_topic("live"), cli)
 
     deleted = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
-    assert deleted.json == [{"group": group, "store": "zookeeper", "outcome": "deleted"}]
+    assert deleted.json == [
+        {"group": group, "store": "zookeeper", "outcome": "deleted", "error": None}
+    ]
     with zookeeper(cluster) as client:
         assert client.exists(f"/consumers/{group}") is None
     again = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
@@ -298,6 +302,9 @@ def test_unreadable_offsets_are_named_beside_the_others(
         assert session.get(f"/consumers/{group}/offsets/{topic}/2")[0] == b"0"
         done = cli("group", "delete", group, "--yes", *both)
         assert (done.code, session.exists(f"/consumers/{group}")) == (0, None)
+        command = done.err.splitlines()[-1].partition("to go back: aiokafka08 ")[2]
+        assert cli(*shlex.split(command)).code == 0
+        assert session.get(f"/consumers/{group}/offsets/{topic}/0")[0] == b"0"
     finally:
         session.stop()
         session.close()
@@ -315,4 +322,4 @@ def test_group_without_a_name_is_imported_shown_and_deleted(
     for call in ("describe", "lag", "export"):
         assert cli("group", call, "", *both).code == 0
     done = cli("group", "delete", "", "--yes", *both, "--format", "json")
-    assert done.json == [{"group": "", "store": "kafka", "outcome": "expiring"}]
+    assert done.json == [{"group": "", "store": "kafka", "outcome": "expiring", "error": None}]

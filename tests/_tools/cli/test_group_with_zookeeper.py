@@ -155,15 +155,59 @@ def test_offset_that_cant_be_saved_is_not_changed(
     root = f"/ours/consumers/{group}/offsets/orders"
     session.create(f"{root}/0", b"3", makepath=True)
     session.create(f"{root}/1", b"2", [make_acl("world", "anyone", write=True, delete=True)])
-    for change in (("reset", group, "--to-latest", "--execute"),):
+    for change in (("reset", group, "--to-latest", "--execute"), ("delete", group, "--yes")):
         done = cli("group", *change, "--store", "zookeeper", *both)
-        assert (done.code, done.out) == (1, b"")
+        assert (done.code, b"deleted" in done.out) == (1, False)
         assert f"group {group!r} isn't changed, since" in done.err
         assert "offsets/orders/1 refuses this client" in done.err
         assert (session.get(f"{root}/0")[0], session.exists(f"{root}/1").version) == (b"3", 0)
     options = ("--topic", "orders:0", "--store", "zookeeper", "--execute")
     assert cli("group", "reset", group, "--to-latest", *options, *both).code == 0
     assert session.get(f"{root}/0")[0] == b"10"
+
+
+def test_deletion_shows_each_outcome_and_goes_back(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
+) -> None:
+    """Two groups have nodes that this client may not read or delete; the third one goes."""
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours")
+    hidden, kept, gone = (f"{name}{cluster.version}" for name in ("hides", "kept", "gone"))
+    for group in (hidden, kept, gone):
+        session.create(f"/ours/consumers/{group}/offsets/orders/0", b"3", makepath=True)
+    session.create(f"/ours/consumers/{gone}/offsets/orders/1", b"junk")
+    session.create(f"/ours/consumers/{gone}/offsets/vanished/0", b"7", makepath=True)
+    commit(cluster, gone, {T0: 4})
+    may_not_list = [make_acl("world", "anyone", create=True, delete=True, write=True)]
+    may_not_delete = [make_acl("world", "anyone", create=True, read=True, write=True)]
+    session.create(f"/ours/consumers/{hidden}/owners", b"", may_not_list)
+    session.create(f"/ours/consumers/{hidden}/owners/orders")
+    session.set_acls(f"/ours/consumers/{kept}/offsets/orders", may_not_delete)
+    done = cli("group", "delete", hidden, kept, gone, "--yes", *both, "--format", "json")
+    assert (done.code, [(row["group"], row["store"], row["outcome"]) for row in done.json]) == (
+        1,
+        [
+            (gone, "kafka", "expiring"),
+            (gone, "zookeeper", "deleted"),
+            (hidden, "zookeeper", "failed"),
+            (kept, "zookeeper", "failed"),
+        ],
+    )
+    for group, node in ((hidden, "owners"), (kept, "offsets/orders")):
+        text = f"not deleted: {group!r} (zookeeper): ZooKeeper {address}/ours: the ACL of the node "
+        assert f"{text}/consumers/{group}/{node} refuses this client\n" in done.err
+    assert "is live" not in done.err
+    assert "1 group deleted, 1 expiring, 2 not deleted, on cluster" in done.err
+    back, how = done.err.splitlines()[-2:]
+    assert f" create /consumers/{gone}/offsets/orders/1 junk" in how
+    assert "to go back: aiokafka08 " in back
+    words = shlex.split(back.partition(": aiokafka08 ")[2])
+    refused = cli(*(word for word in words if word != "--skip-missing"))
+    assert (refused.code, "--skip-missing leaves such offsets out" in refused.err) == (1, True)
+    restored = cli(*words)
+    assert restored.code == 1  # because of the junk
+    assert "left out, since these partitions don't exist: vanished/0" in restored.err
+    assert session.get(f"/ours/consumers/{gone}/offsets/orders/0")[0] == b"3"
+    assert committed(cluster, gone, "orders", 0) == 4
 
 
 def test_nothing_is_changed_if_one_group_is_live(
@@ -208,11 +252,13 @@ def test_change_that_fails_later_shows_what_is_done(
     monkeypatch.setattr(GroupNodes, "delete", register_and_delete)
     arguments = ("group", "delete", first, second, "--store", "zookeeper", "--yes")
     done = cli(*arguments, *both)
-    assert (done.code, done.json) == (
-        1,
-        [{"group": first, "store": "zookeeper", "outcome": "deleted"}],
-    )
+    assert done.code == 1
+    assert [(row["group"], row["outcome"], row["error"] is None) for row in done.json] == [
+        (first, "deleted", True),
+        (second, "failed", False),
+    ]
     assert f"group {second!r} is live" in done.err
+    assert f"1 group deleted, 1 not deleted, on cluster {cluster.bootstrap_servers}" in done.err
     assert session.exists(f"/ours/consumers/{second}/offsets/visits")
 
     # So for an import: its second group begins to live after the first one is committed.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from aiokafka08._tools.cli.commands.group_offsets import export, import_, reset
+from aiokafka08._tools.cli.commands.group_offsets import backup_option, export, import_, reset
 from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
@@ -27,6 +27,7 @@ from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.errors import KafkaError
 
 if TYPE_CHECKING:
+    from aiokafka08._tools.cli.group_backup import Backup, Saved
     from aiokafka08._tools.cli.output import Row
     from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
     from aiokafka08.admin.group_lag import GroupStore
@@ -68,8 +69,9 @@ DELETION_FIELDS: Final = {
     "store": STORE,
     "outcome": (
         'either "deleted", or "expiring": the brokers remove it at their next check, within '
-        "offsets.retention.check.interval.ms (10 minutes)"
+        'offsets.retention.check.interval.ms (10 minutes); or "failed"'
     ),
+    "error": "why it isn't deleted, or not all of it; null if it is",
 }
 
 _AT_ONCE: Final = 200
@@ -496,47 +498,83 @@ for moving in (reset, export, import_):
     help="Delete it only there (default: in both).",
 )
 @click.option("--yes", is_flag=True, help="Don't ask.")
+@backup_option
 @connection_options
 @format_option
 def delete(
-    settings: Settings, groups: tuple[str, ...], store: str | None, yes: bool, format: str | None
+    settings: Settings,
+    groups: tuple[str, ...],
+    store: str | None,
+    yes: bool,
+    backup: str | None,
+    format: str | None,
 ) -> int:
     """Delete groups without members, with their committed offsets.
 
     Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
     to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
-    of the groups has members.
+    of the groups has members. First the offsets are saved in a file, and a note has the command
+    that commits them again; a group whose offsets can't be saved isn't deleted.
     """
     import sys
 
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.group_backup import Backup
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
+    from aiokafka08.telemetry import join_names
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("group delete needs --yes where nobody can be asked")
         question = f"Delete {', '.join(groups)} with all offsets, on {settings.cluster}?"
         click.confirm(question, abort=True, err=True)
+    saved = Backup(backup)
     with rows_so_far(DELETION_FIELDS, format) as rows:
-        run(_delete(settings, groups, store, rows))
+        skip_missing = run(_delete(settings, groups, store, rows, saved))
         missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
+    kept: dict[str, list[str]] = {}
+    for row in rows:
+        if row["error"] is not None:
+            kept.setdefault(row["error"], []).append(f"{row['group']!r} ({row['store']})")
+    failed = note_unreadable([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
     if rows:
-        note(f"{len(rows)} group{'s' * (len(rows) != 1)} deleted, on {settings.cluster}")
+        note(f"{_outcomes_text(rows)}, on {settings.cluster}")
+    saved.note_way_back(settings, skip_missing=skip_missing)
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
-    return _note_missing(settings, missing)
+    return _note_missing(settings, missing) or failed
+
+
+def _outcomes_text(rows: Sequence[Row]) -> str:
+    """Return how many groups have each outcome; one in both stores counts twice, if they differ."""
+    texts: list[str] = []
+    for outcome, verb in (
+        ("deleted", "deleted"),
+        ("expiring", "expiring"),
+        ("failed", "not deleted"),
+    ):
+        number = len({row["group"] for row in rows if row["outcome"] == outcome})
+        if number:
+            noun = "" if texts else f" group{'s' * (number != 1)}"
+            texts.append(f"{number}{noun} {verb}")
+    return ", ".join(texts)
 
 
 async def _delete(
-    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
-) -> None:
-    """Delete the groups, and add a row for each one as soon as it is deleted.
+    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row], saved: Backup
+) -> bool:
+    """Delete the groups, and add a row for each one as soon as its outcome is known.
+
+    Returns:
+        Whether they had offsets of partitions that don't exist.
 
     Raises:
-        KafkaError: a group can't be deleted; the others are.
+        KafkaError: nothing is deleted.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.group_backup import offsets_to_save
+    from aiokafka08._tools.cli.group_moves import existing_partitions
     from aiokafka08._tools.cli.progress import Progress
 
     stores = {store}
@@ -546,15 +584,41 @@ async def _delete(
         possible = await admin.possible_groups(list(dict.fromkeys(groups)))
         wanted = sorted(stored_group for stored_group in possible if stored_group.store in stores)
         await admin.check_group_changes(wanted)
-        failed: list[KafkaError] = []
+        offsets: list[Saved] = []
+        unsaved: dict[StoredGroup, KafkaError] = {}
+        for stored_group, stored in zip(
+            wanted, await admin.list_stored_offsets(wanted), strict=True
+        ):
+            try:
+                offsets += offsets_to_save(stored)
+            except KafkaError as error:
+                unsaved[stored_group] = error
+        existing = await existing_partitions(admin)
+        has_missing = any((one.topic, one.partition) not in existing for one in offsets)
+        saved.save(offsets)
+        rows += [_failed_row(stored_group, error) for stored_group, error in unsaved.items()]
+        wanted = [stored_group for stored_group in wanted if stored_group not in unsaved]
         with Progress("groups", len(wanted), "groups") as progress:
             for at in range(0, len(wanted), _AT_ONCE):
                 chunk = wanted[at : at + _AT_ONCE]
-                for deletion in await admin.delete_stored_groups(chunk):
+                try:
+                    deletions = await admin.delete_stored_groups(chunk)
+                except KafkaError as error:  # so it would be for the others
+                    rows += [_failed_row(stored_group, error) for stored_group in wanted[at:]]
+                    return has_missing
+                for stored_group, deletion in zip(chunk, deletions, strict=True):
                     if isinstance(deletion, KafkaError):
-                        failed.append(deletion)
+                        rows.append(_failed_row(stored_group, deletion))
                     elif deletion.outcome != "missing":
-                        rows.append(deletion._asdict())
+                        rows.append(deletion._asdict() | {"error": None})
                 progress.add(len(chunk))
-    if failed:
-        raise failed[0]
+    return has_missing
+
+
+def _failed_row(stored_group: StoredGroup, error: KafkaError) -> Row:
+    return {
+        "group": stored_group.group,
+        "store": stored_group.store,
+        "outcome": "failed",
+        "error": error.text,
+    }

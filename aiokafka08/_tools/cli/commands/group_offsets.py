@@ -49,16 +49,17 @@ PLAN_FIELDS: Final = {
 _store_option = click.option(
     "--store", type=click.Choice(["kafka", "zookeeper"]), help="Only in this store."
 )
+backup_option = click.option(
+    "--backup",
+    metavar="FILE",
+    help="The new file in which the present offsets are saved first (default: one in "
+    "~/.local/state/aiokafka08).",
+)
 _EXECUTE_OPTIONS: Final = (
     click.option(
         "--execute", is_flag=True, help="Carry the plan out; without it nothing is changed."
     ),
-    click.option(
-        "--backup",
-        metavar="FILE",
-        help="The new file in which --execute first saves the present offsets (default: one in "
-        "~/.local/state/aiokafka08).",
-    ),
+    backup_option,
 )
 
 
@@ -308,6 +309,11 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
     is_flag=True,
     help="Commit the nearest offset inside for one outside the log (default: refuse).",
 )
+@click.option(
+    "--skip-missing",
+    is_flag=True,
+    help="Leave out, with a note, partitions that don't exist (default: refuse).",
+)
 @_execute_options
 @connection_options
 @format_option
@@ -317,6 +323,7 @@ def import_(
     group: str | None,
     store: str | None,
     to_nearest: bool,
+    skip_missing: bool,
     execute: bool,
     backup: str | None,
     format: str | None,
@@ -333,6 +340,9 @@ def import_(
     to, and the exit code is 1.
     """
     from aiokafka08._tools.cli.group_moves import FileMoves
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08.errors import UnknownTopicOrPartitionError
+    from aiokafka08.telemetry import join_names
 
     read, texts = _read_offsets(file)
     offsets = [
@@ -341,7 +351,15 @@ def import_(
     if any(offset.group is None for offset in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
     if offsets:
-        _move(settings, FileMoves(offsets, store), execute, backup, format, to_nearest=to_nearest)
+        moves = FileMoves(offsets, store, skip_missing=skip_missing)
+        try:
+            _move(settings, moves, execute, backup, format, to_nearest=to_nearest)
+        except UnknownTopicOrPartitionError as error:
+            error.args = (f"{error.text}. --skip-missing leaves such offsets out",)
+            raise
+        if moves.skipped:
+            names = join_names([f"{one.topic}/{one.partition}" for one in moves.skipped])
+            note(f"left out, since these partitions don't exist: {names}")
     return _note_texts(settings, texts)
 
 
