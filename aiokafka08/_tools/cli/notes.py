@@ -9,9 +9,13 @@ import contextlib
 import os
 import re
 import sys
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiokafka08._tools.cli.terminal import printable, shows_escapes
+
+if TYPE_CHECKING:
+    from aiokafka08.errors import KafkaError
 
 _ERASE: Final = "\r\x1b[K"
 _ARGUMENT: Final = re.compile(
@@ -37,6 +41,22 @@ def note(text: str, prefix: str = "aiokafka08: ") -> None:
         erase_status()
         sys.stderr.write(f"{prefix}{printable(text)}\n")
         sys.stderr.flush()
+
+
+def note_each(texts: Iterable[str]) -> int:
+    """Print a line about each thing that can't be read or done, and return the exit code."""
+    different = dict.fromkeys(texts)
+    for text in different:
+        note(text)
+    return int(bool(different))
+
+
+def raise_all(errors: Sequence[KafkaError]) -> NoReturn:
+    """Print all errors: the last one, other than those before it, is raised for that."""
+    texts = {in_options(error.text): error for error in errors}
+    *others, _ = texts
+    note_each(others)
+    raise [*texts.values()][-1]
 
 
 def show_status(text: str) -> None:

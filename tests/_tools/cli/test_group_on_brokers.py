@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests._tools.cli.conftest import RunCommand
@@ -287,6 +288,10 @@ def test_unreadable_offsets_are_named_beside_the_others(
                 (None, False),
             ]
             assert done.code == 1
+        done = cli("group", "export", group, *servers)
+        assert (done.code, [one["partition"] for one in done.json]) == (1, [0])
+        for number in (1, 2):
+            assert f"not exported: group {group!r}, {topic}/{number}: the brokers" in done.err
         done = cli("group", "export", group, *both)
         assert (done.code, [one["partition"] for one in done.json]) == (1, [0])
         assert f"offsets/{topic}/2' holds b'junk'; expected an offset" in done.err
@@ -308,6 +313,31 @@ def test_unreadable_offsets_are_named_beside_the_others(
     finally:
         session.stop()
         session.close()
+
+
+@pytest.mark.release("0.8.2.2")
+def test_refused_consumers_node_hides_no_group_in_kafka(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    cluster, topic, group = broker_clusters.get("0.8.2.2"), unique_topic("acl"), unique_topic("g")
+    cluster.create_topic(topic, 1)
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    text = f"{group},{topic},0,0\n".encode()
+    assert cli("group", "import", "--store", "kafka", "--execute", *both, stdin=text).code == 0
+    with zookeeper(cluster) as session:
+        session.ensure_path("/consumers")
+        acls, _ = session.get_acls("/consumers")
+        session.set_acls("/consumers", [make_acl("world", "anyone", admin=True, create=True)])
+        try:
+            calls = {
+                call: cli("group", *call, *both)
+                for call in (("list",), ("lag", "--all"), ("export", "--all"))
+            }
+        finally:
+            session.set_acls("/consumers", acls)
+    for call, done in calls.items():
+        assert (done.code, group in done.out.decode()) == (1, True), (call, done)
+        assert done.err.count("the ACL of the node /consumers refuses this client") == 1
 
 
 @pytest.mark.release("0.8.2.2")

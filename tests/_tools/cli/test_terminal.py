@@ -173,9 +173,18 @@ def test_watch_needs_a_terminal_and_a_duration(cli: RunCommand, server: str) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")
-def test_watch_of_an_unknown_group_is_one_line(server: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("nosuch",), "'nosuch' has no members and no committed offsets"),
+        (("--all", "--topic", "nosuch"), "no committed offsets, and no members, of 'nosuch'"),
+    ],
+)
+def test_watch_of_what_does_not_exist_is_one_line(
+    server: str, names: tuple[str, ...], text: str
+) -> None:
     ours, its = pty.openpty()
-    watch = ("group", "lag", "nosuch", "--watch", "1s", "-b", server)
+    watch = ("group", "lag", *names, "--watch", "1s", "-b", server)
     try:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *watch],
@@ -185,13 +194,14 @@ def test_watch_of_an_unknown_group_is_one_line(server: str) -> None:
             env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
             text=True,
             check=False,
+            timeout=60,
         )
     finally:
         os.close(its)
         os.close(ours)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "'nosuch' has no members and no committed offsets" in line
+    assert text in line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")

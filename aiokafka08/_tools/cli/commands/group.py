@@ -24,13 +24,12 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_backup import Backup, Saved
     from aiokafka08._tools.cli.output import Row
     from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
-    from aiokafka08.admin.group_lag import GroupStore
 
 STORE: Final = 'where this is kept: "kafka" or "zookeeper"'
 GROUP_FIELDS: Final = {
@@ -128,23 +127,18 @@ async def _list(
         KafkaError: no group can be read.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.notes import raise_all
 
     groups: list[StoredGroup] = []
     errors: list[KafkaError] = []
     hint: str | None = None
-    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
-        for store in stores:
-            try:
-                listing = await admin.list_groups_of_store(store)
-            except KafkaError as error:
-                errors.append(error)
-            else:
-                groups += listing.groups
-                errors += listing.errors
-                hint = hint or listing.left_out
+        for listing in await admin.list_groups_of_stores():
+            groups += listing.groups
+            errors += listing.errors
+            hint = hint or listing.left_out
     if errors and not groups:
-        raise errors[0]
+        raise_all(errors)
     return sorted(groups), errors, hint
 
 
@@ -162,23 +156,30 @@ async def _list(
 def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
     """Show the state and the members of groups, a row per member."""
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note_each
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08._tools.cli.table import Grouping
 
     grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
     with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
-        unreadable = run(_describe(settings, groups, rows))
-        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
-    return _note_missing(settings, missing) or note_unreadable(unreadable)
+        errors, refused = run(_describe(settings, groups, rows))
+        missing = _refuse_unknown(settings, groups, {*refused, *(row["group"] for row in rows)})
+    return max(_note_missing(settings, missing), note_each(error.text for error in errors))
 
 
-async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> list[str]:
-    """Add the rows of all groups that can be described, then raise the first error of another.
+async def _describe(
+    settings: Settings, names: Sequence[str], rows: list[Row]
+) -> tuple[list[KafkaError], set[str]]:
+    """Add the rows of all groups that can be described.
 
     Returns:
-        What can't be read of them.
+        What can't be read, and the groups that have no row because of that.
+
+    Raises:
+        KafkaError: none can be described, and one can't be read.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.notes import raise_all
 
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
@@ -190,18 +191,20 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             (stored.store, stored.group): stored
             for stored in await admin.list_stored_offsets(possible)
         }
-    errors, unreadable = [], []
+    errors: list[KafkaError] = []
+    refused: set[str] = set()
     for stored_group in sorted(possible):
         key = stored_group.store, stored_group.group
         described_group, stored = described.get(key), committed[key]
         error = stored.error if described_group is None else described_group.error or stored.error
         if error is not None:
             errors.append(error)
+            refused.add(stored_group.group)
             continue
         description = None if described_group is None else described_group.description
         offsets = len(stored.offsets)
         odd = [*stored.all_errors(), *(() if described_group is None else described_group.errors)]
-        unreadable += [error.text for error in odd]
+        errors += odd
         is_dead = description is None or description.state == "Dead"
         if is_dead and not offsets and not odd:
             continue
@@ -222,9 +225,9 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             }
             for member in members
         ]
-    if errors:
-        raise errors[0]
-    return unreadable
+    if errors and not rows:
+        raise_all(errors)
+    return errors, refused
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
@@ -284,7 +287,7 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import in_options, note
+    from aiokafka08._tools.cli.notes import in_options, note, note_each
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
 
@@ -294,14 +297,11 @@ def lag(
         _watch_lag(settings, groups, topics, watch, format)
     rows, others, hint = run(_lag(settings, groups))
     missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
-    without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
-    wanted = [row for row in rows if not topics or row["topic"] in topics]
-    if without_offsets and not wanted:
-        from aiokafka08._core.names import did_you_mean
-        from aiokafka08.errors import UnknownTopicOrPartitionError
-
-        similar = did_you_mean(without_offsets[0], sorted({row["topic"] for row in rows}))
-        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets) + similar)
+    try:
+        wanted, without_offsets = _rows_of_topics(rows, topics)
+    except UnknownTopicOrPartitionError:
+        note_each(others)
+        raise
     write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*_LAG_GROUPING))
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
@@ -315,11 +315,12 @@ def lag(
             "says. Just after a change of leader it may pass: look again"
         )
     if without_offsets:
-        note(_no_offsets_text(without_offsets))
+        note(without_offsets)
     if hint is not None:
         note(in_options(hint))
-    unreadable = note_unreadable([*(row["error"] for row in wanted if row["error"]), *others])
-    return _note_missing(settings, missing) or int(bool(without_offsets)) or unreadable
+    unreadable = note_each([*(row["error"] for row in wanted if row["error"]), *others])
+    missed = _note_missing(settings, missing, is_partial=bool(others))
+    return missed or int(bool(without_offsets)) or unreadable
 
 
 def _watch_lag(
@@ -362,6 +363,7 @@ async def _redraw_lag(
 
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.main import error_text
+    from aiokafka08._tools.cli.notes import in_options
     from aiokafka08._tools.cli.output import redraw, shown_table
     from aiokafka08._tools.cli.similar_names import similar_groups
     from aiokafka08._tools.cli.table import Grouping
@@ -381,9 +383,18 @@ async def _redraw_lag(
                 if is_first and groups and not rows:
                     similar = await similar_groups(admin, groups)
                     raise GroupIdNotFound(_missing_text(settings, groups) + similar)
-                wanted = [row for row in rows if not topics or row["topic"] in topics]
+                try:
+                    wanted, without_offsets = _rows_of_topics(rows, topics)
+                except UnknownTopicOrPartitionError as error:
+                    if is_first:
+                        raise
+                    wanted, without_offsets = [], error.text
                 table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
-                problem = "".join(f" - {text}" for text in [*others, *([hint] if hint else [])])
+                missing = sorted(set(groups) - {row["group"] for row in rows})
+                unknown = _missing_text(settings, missing) if missing else None
+                odd = [row["error"] for row in wanted if row["error"]]
+                texts = [*odd, *others, without_offsets, unknown, hint]
+                problem = "".join(f" - {in_options(text)}" for text in texts if text)
             now = time.strftime("%Y-%m-%d %H:%M:%S")
             redraw(f"{now}, every {interval_s:g} s{problem}", table, is_first=is_first)
             is_first = False
@@ -396,7 +407,7 @@ def _is_beyond(row: Mapping[str, Any]) -> bool:
 
 async def _lag(
     settings: Settings, groups: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str], str | None]:
+) -> tuple[list[Row], list[str], str | None]:
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
@@ -405,17 +416,38 @@ async def _lag(
 
 async def _read_lags(
     admin: AIOKafkaAdminClient, groups: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str], str | None]:
-    """Return the rows, what else can't be read, and with all groups a hint about another store."""
+) -> tuple[list[Row], list[str], str | None]:
+    """Return the rows, what else can't be read, and with all groups a hint about another store.
+
+    Raises:
+        KafkaError: nothing can be read.
+    """
+    from aiokafka08._tools.cli.notes import raise_all
+
     lags = await admin.read_group_lags(list(dict.fromkeys(groups)) or None)
     if lags.errors and not lags.rows:
-        raise lags.errors[0]
+        raise_all(lags.errors)
     errors = [error.text for error in lags.errors]
     return [group_lag._asdict() for group_lag in lags.rows], errors, lags.left_out
 
 
-def _no_offsets_text(topics: Sequence[str]) -> str:
-    return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
+def _rows_of_topics(rows: list[Row], topics: Collection[str]) -> tuple[list[Row], str]:
+    """Return the rows of the named topics, of all without a name; and which topics have none.
+
+    Raises:
+        UnknownTopicOrPartitionError: no topic that is named has a row.
+    """
+    wanted = [row for row in rows if not topics or row["topic"] in topics]
+    missing = sorted(set(topics) - {row["topic"] for row in rows})
+    if not missing:
+        return wanted, ""
+    text = f"no committed offsets, and no members, of {', '.join(map(repr, missing))}"
+    if wanted:
+        return wanted, text
+    from aiokafka08._core.names import did_you_mean
+
+    similar = did_you_mean(missing[0], sorted({row["topic"] for row in rows}))
+    raise UnknownTopicOrPartitionError(text + similar)
 
 
 def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection[str]) -> list[str]:
@@ -432,13 +464,22 @@ def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection
     return missing
 
 
-def _note_missing(settings: Settings, missing: Sequence[str]) -> int:
-    """Print a line about groups that aren't known, and return the exit code."""
+def _note_missing(settings: Settings, missing: Sequence[str], *, is_partial: bool = False) -> int:
+    """Print a line about groups that aren't known, and return the exit code.
+
+    Args:
+        settings: the cluster.
+        missing: the groups.
+        is_partial: True if something couldn't be read, where they may be (default False).
+    """
     if not missing:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(settings, missing) + _similar(settings, missing))
+    text = _missing_text(settings, missing)
+    if is_partial:
+        text = f"{text}, as far as these can be read"
+    note(text + _similar(settings, missing))
     return 1
 
 
@@ -463,17 +504,6 @@ def _missing_text(settings: Settings, missing: Collection[str]) -> str:
     if settings.zookeeper_connect is not None:
         return f"{text}, in Kafka and below {settings.zookeeper_connect}"
     return f"{text}. For groups in ZooKeeper, give --zookeeper"
-
-
-def note_unreadable(texts: Sequence[str]) -> int:
-    """Print a line about each thing that can't be read, and return the exit code."""
-    if not texts:
-        return 0
-    from aiokafka08._tools.cli.notes import note
-
-    for text in dict.fromkeys(texts):
-        note(text)
-    return 1
 
 
 for moving in (reset, export, import_):
@@ -520,7 +550,7 @@ def delete(
 
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_backup import Backup
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import note, note_each
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08.telemetry import join_names
 
@@ -537,7 +567,7 @@ def delete(
     for row in rows:
         if row["error"] is not None:
             kept.setdefault(row["error"], []).append(f"{row['group']!r} ({row['store']})")
-    failed = note_unreadable([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
+    failed = note_each([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
     if rows:
         note(f"{_outcomes_text(rows)}, on {settings.cluster}")
     saved.note_way_back(settings, skip_missing=skip_missing)

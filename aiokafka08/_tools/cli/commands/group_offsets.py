@@ -46,6 +46,8 @@ PLAN_FIELDS: Final = {
     "error": "why the committed offset can't be read, which --execute replaces; null if it can",
 }
 
+STORES: Final[tuple[GroupStore, ...]] = ("kafka", "zookeeper")
+
 _store_option = click.option(
     "--store", type=click.Choice(["kafka", "zookeeper"]), help="Only in this store."
 )
@@ -207,64 +209,64 @@ def export(
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_files import format_offsets
-    from aiokafka08._tools.cli.notes import in_options, note
+    from aiokafka08._tools.cli.notes import in_options, note, note_each, raise_all
     from aiokafka08._tools.cli.output import write_text
 
     if bool(groups) == all_groups:
         raise click.UsageError("group export: name groups, or give --all")
-    offsets, unreadable, hint = run(_export(settings, groups, store))
-    if not offsets and unreadable:
-        raise unreadable[0]
+    offsets, errors, hint = run(_export(settings, groups, store))
+    if errors and not offsets:
+        raise_all(errors)
     if file_format in ("zookeeper", "csv"):
         _refuse_two_stores(offsets)
     write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
-    for error in unreadable:
-        note(f"not exported: {error.text}")
     if hint is not None and store != "kafka":
         note(in_options(hint))
-    return 1 if unreadable else 0
+    return note_each(f"not exported: {in_options(error.text)}" for error in errors)
 
 
 async def _export(
     settings: Settings, groups: Sequence[str], store: str | None
 ) -> tuple[list[GroupOffset], list[KafkaError], str | None]:
-    """Return the offsets that can be read, why others can't, and a hint about another store."""
+    """Return the offsets that can be read, why others can't, and a hint about another store.
+
+    A named group without offsets is an error too.
+    """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_files import GroupOffset
+    from aiokafka08._tools.cli.similar_names import similar_groups
+    from aiokafka08.errors import GroupIdNotFound
 
-    unreadable: list[KafkaError] = []
+    errors: list[KafkaError] = []
     hint: str | None = None
-    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
+    stores: list[GroupStore] = [one for one in STORES if store in (None, one)]
     async with admin_client(settings) as admin:
         if groups:
             wanted = await admin.possible_groups(list(dict.fromkeys(groups)))
         else:
             wanted = []
-            for place in stores:
-                if store in (None, place):
-                    listing = await admin.list_groups_of_store(place)
-                    wanted += listing.groups
-                    unreadable += listing.errors
-                    hint = hint or listing.left_out
+            for listing in await admin.list_groups_of_stores(stores):
+                wanted += listing.groups
+                errors += listing.errors
+                hint = hint or listing.left_out
         stored = await admin.list_stored_offsets(
-            [group for group in sorted(wanted) if store in (None, group.store)]
+            [group for group in sorted(wanted) if group.store in stores]
         )
         offsets = []
+        unknown = dict.fromkeys(groups)
         for group in stored:
-            unreadable += group.all_errors()
+            errors += group.all_errors()
+            if group.offsets or group.all_errors():
+                unknown.pop(group.group, None)
             offsets += [
                 GroupOffset(group.group, group.store, *tp, *committed)
                 for tp, committed in sorted(group.offsets.items())
             ]
-        if groups and not offsets and not unreadable:
-            from aiokafka08._tools.cli.similar_names import similar_groups
-            from aiokafka08.errors import GroupIdNotFound
-
-            raise GroupIdNotFound(
-                f"{', '.join(map(repr, groups))}: no committed offsets"
-                f"{await similar_groups(admin, groups)}"
-            )
-    return offsets, unreadable, hint
+        if unknown:
+            similar = await similar_groups(admin, list(unknown))
+            text = f"{', '.join(map(repr, unknown))}: no committed offsets{similar}"
+            errors.append(GroupIdNotFound(text))
+    return offsets, errors, hint
 
 
 def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
