@@ -23,7 +23,7 @@ from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08._core.offset_store.responses import with_text
-from aiokafka08._core.zookeeper.session import is_node_name
+from aiokafka08._core.zookeeper.session import how_to_install, is_node_name
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
@@ -242,7 +242,7 @@ class GroupChanges:
             raise UnsupportedVersionError(
                 "a change of a group's offsets in ZooKeeper: only ZooKeeper knows whether the "
                 f"group {group!r} has live Scala consumers. Give "
-                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+                f"zookeeper_connect='host:2181/chroot'{how_to_install()}"
             )
 
     async def _refuse_known_members(self, groups: Collection[str]) -> None:

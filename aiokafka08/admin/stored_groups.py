@@ -328,6 +328,12 @@ class StoredGroupCalls:
             is_0_8 = version is not None and version.line < BrokerLine.V0_9
             return StoredGroupListing([], left_out=_LEFT_OUT if is_0_8 else None)
         names = await self._connection.run_on_zookeeper(self._connection.group_nodes.names)
+        zookeeper = self._connection.zookeeper
+        if not names and zookeeper is not None and zookeeper.mismatch:
+            why = f"no groups in ZooKeeper, perhaps since it is the wrong one. {zookeeper.mismatch}"
+            return StoredGroupListing(
+                [], left_out=f"{why}Check zookeeper_connect, its chroot, and bootstrap_servers"
+            )
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -561,7 +562,15 @@ def test_deletion_says_that_zookeeper_is_left_out(
 
 
 @pytest.mark.kafka_cluster(version="0.8.0", topics={"orders": 1})
-def test_0_8_0_needs_zookeeper(kafka_cluster: EmbeddedCluster, cli: RunCommand) -> None:
+def test_0_8_0_needs_zookeeper(
+    kafka_cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How to install kazoo is said only where it isn't."""
     for arguments in (["list"], ["lag", "g"], ["describe", "g"], ["delete", "g", "--yes"]):
         done = cli("group", *arguments, "-b", kafka_cluster.bootstrap_servers)
         assert (done.code, done.out, "zookeeper" in done.err) == (1, b"", True)
+        assert "pip install" not in done.err
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "kazoo", None)
+            done = cli("group", *arguments, "-b", kafka_cluster.bootstrap_servers)
+        assert "(pip install 'aiokafka08[cli,zookeeper]')" in done.err

@@ -100,6 +100,20 @@ def test_other_zookeeper_protects_no_group(
     assert (done.code, session.get("/ours/consumers/g/offsets/orders/0")[0]) == (0, b"10")
 
 
+def test_wrong_zookeeper_without_groups_is_named(
+    cluster: EmbeddedCluster, cli: RunCommand, address: str
+) -> None:
+    """With zookeeper.check=warn a wrong chroot has no groups, and isn't refused."""
+    commit(cluster, "g", {T0: 4})
+    server = ("-b", cluster.bootstrap_servers, "-X", "zookeeper.check=warn")
+    for call in (("list",), ("lag", "--all"), ("export", "--all")):
+        done = cli("group", *call, *server, "--zookeeper", address)
+        assert (done.code, b"g" in done.out, done.err.count("\n")) == (0, True, 1)
+        assert f"perhaps since it is the wrong one. ZooKeeper {address} isn't that" in done.err
+        done = cli("group", *call, *server, "--zookeeper", f"{address}/ours")
+        assert (done.code, done.err) == (0, "")
+
+
 def test_both_stores_are_reset(
     cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
 ) -> None:
