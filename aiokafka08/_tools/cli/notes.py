@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from aiokafka08._tools.cli.terminal import printable, shows_escapes
+from aiokafka08._tools.cli.terminal import cut, printable, shows_escapes
 
 if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError
@@ -69,7 +69,7 @@ def show_status(text: str) -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns
-        sys.stderr.write(_ERASE + printable(text)[: max(width - 1, 0)])
+        sys.stderr.write(_ERASE + cut(printable(text), max(width - 1, 0)))
         sys.stderr.flush()
         _StatusLine.is_shown = True
 

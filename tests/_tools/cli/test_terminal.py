@@ -21,6 +21,7 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._tools.cli import terminal
 from aiokafka08._tools.cli.main import INTERRUPTED, WRONG_USAGE, main
 from aiokafka08._tools.cli.notes import erase_status, note, show_status
+from aiokafka08._tools.cli.output import redraw
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 
@@ -154,6 +155,14 @@ def test_colours_are_shown_where_they_are_wanted(
     monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     shown = terminal.painter(stream)("bad", "no")
     assert shown == ("no" if variables else "\x1b[31mno\x1b[0m")
+
+
+def test_heading_of_wide_characters_fits_in_the_width(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "9")
+    redraw("日本語日本語", "", is_first=False)
+    assert capsysbinary.readouterr().out.decode() == "\x1b[H日本語日\x1b[K\n\x1b[J"
 
 
 def test_note_replaces_the_status_line(capsys: pytest.CaptureFixture[str]) -> None:
