@@ -139,6 +139,7 @@ class _Table:
         captions, empty = self._set_aside(columns, set(grouping.totals))
         columns = [field for field in columns if field not in captions and field not in empty]
         texts = []
+        empty -= {"error"}  # no error is no news
         if len(self._lines) > 1 and (captions or empty):
             texts.append(self._caption(captions, empty))
         inner: list[str] = []
