@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests._tools.cli.conftest import RunCommand
@@ -338,6 +338,37 @@ def test_refused_consumers_node_hides_no_group_in_kafka(
     for call, done in calls.items():
         assert (done.code, group in done.out.decode()) == (1, True), (call, done)
         assert done.err.count("the ACL of the node /consumers refuses this client") == 1
+
+
+@pytest.mark.release("0.8.2.2")
+def test_deletion_counts_outcomes_and_names_the_acl(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    cluster, topic = broker_clusters.get("0.8.2.2"), unique_topic("acl")
+    idle, kept = unique_topic("idle"), unique_topic("kept")
+    cluster.create_topic(topic, 1)
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    for group, store in ((idle, "kafka"), (kept, "zookeeper")):
+        text = f"{group},{topic},0,0\n".encode()
+        assert cli("group", "import", "--store", store, "--execute", *both, stdin=text).code == 0
+    exported = cli("group", "export", idle, "nobody", *both)
+    assert (exported.code, [one["group"] for one in exported.json]) == (1, [idle])
+    assert "not exported: 'nobody': no committed offsets" in exported.err
+    node = f"/consumers/{kept}/offsets/{topic}"
+    with zookeeper(cluster) as session:
+        session.set_acls(node, [make_acl("world", "anyone", read=True, admin=True)])
+        try:
+            done = cli("group", "delete", idle, kept, "--yes", *both, "--format", "json")
+        finally:
+            session.set_acls(node, OPEN_ACL_UNSAFE)
+    assert (done.code, [(row["group"], row["outcome"]) for row in done.json]) == (
+        1,
+        [(idle, "expiring"), (kept, "failed")],
+    )
+    assert f"the ACL of the node {node} refuses this client\n" in done.err
+    assert "1 group expiring, 1 not deleted, on cluster" in done.err
+    command = done.err.splitlines()[-1].partition("to go back: aiokafka08 ")[2]
+    assert cli(*shlex.split(command)).code == 0
 
 
 @pytest.mark.release("0.8.2.2")
