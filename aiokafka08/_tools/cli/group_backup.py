@@ -82,9 +82,13 @@ class Backup:
 
     Args:
         path: as for `save_offsets`.
+
+    Attributes:
+        has_missing: whether partitions of the file don't exist; False unless the command finds out.
     """
 
     def __init__(self, path: str | None) -> None:
+        self.has_missing = False
         self._path = path
         self._offsets: Sequence[Saved] = ()
         self._file: Path | None = None
@@ -105,16 +109,13 @@ class Backup:
             ]
             note(f"{' and '.join(parts)} saved in {self._file}")
 
-    def note_way_back(
-        self, settings: Settings, changed: int | None = None, *, skip_missing: bool = False
-    ) -> None:
+    def note_way_back(self, settings: Settings, changed: int | None = None) -> None:
         """Say how to commit again what the file has.
 
         Args:
             settings: the cluster.
             changed: how many partitions have a new offset; None: the groups are deleted
                 (default None).
-            skip_missing: True if partitions of the file don't exist (default False).
         """
         if self._file is None:
             return
@@ -129,7 +130,7 @@ class Backup:
         ]
         if len(texts) < len(self._offsets):
             words = ["aiokafka08", "group", "import", str(self._file), "--execute"]
-            words += ["--skip-missing"] * skip_missing
+            words += ["--skip-missing"] * self.has_missing
             keep = f" ({'; '.join(kept)})" if kept else ""
             note(f"to go back{keep}: {shlex.join([*words, *settings.flags])}")
         if texts:

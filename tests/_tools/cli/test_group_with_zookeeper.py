@@ -291,6 +291,7 @@ def test_change_that_fails_later_shows_what_is_done(
     done = cli("group", "import", "--store", "kafka", "--execute", *both, stdin=text)
     assert (done.code, [one["group"] for one in done.json]) == (1, [first])
     assert f"group {second!r} is live" in done.err
+    assert "to go back: aiokafka08 group import " in done.err
     assert [committed(cluster, name, "orders", 0) for name in (first, second)] == [5, 4]
 
 

@@ -561,7 +561,11 @@ def delete(
         click.confirm(question, abort=True, err=True)
     saved = Backup(backup)
     with rows_so_far(DELETION_FIELDS, format) as rows:
-        skip_missing = run(_delete(settings, groups, store, rows, saved))
+        try:
+            run(_delete(settings, groups, store, rows, saved))
+        except BaseException:  # Ctrl-C, too
+            saved.note_way_back(settings)
+            raise
         missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
     kept: dict[str, list[str]] = {}
     for row in rows:
@@ -570,7 +574,7 @@ def delete(
     failed = note_each([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
     if rows:
         note(f"{_outcomes_text(rows)}, on {settings.cluster}")
-    saved.note_way_back(settings, skip_missing=skip_missing)
+    saved.note_way_back(settings)
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
     return _note_missing(settings, missing) or failed
@@ -593,11 +597,8 @@ def _outcomes_text(rows: Sequence[Row]) -> str:
 
 async def _delete(
     settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row], saved: Backup
-) -> bool:
+) -> None:
     """Delete the groups, and add a row for each one as soon as its outcome is known.
-
-    Returns:
-        Whether they had offsets of partitions that don't exist.
 
     Raises:
         KafkaError: nothing is deleted.
@@ -624,7 +625,7 @@ async def _delete(
             except KafkaError as error:
                 unsaved[stored_group] = error
         existing = await existing_partitions(admin)
-        has_missing = any((one.topic, one.partition) not in existing for one in offsets)
+        saved.has_missing = any((one.topic, one.partition) not in existing for one in offsets)
         saved.save(offsets)
         rows += [_failed_row(stored_group, error) for stored_group, error in unsaved.items()]
         wanted = [stored_group for stored_group in wanted if stored_group not in unsaved]
@@ -635,14 +636,13 @@ async def _delete(
                     deletions = await admin.delete_stored_groups(chunk)
                 except KafkaError as error:  # so it would be for the others
                     rows += [_failed_row(stored_group, error) for stored_group in wanted[at:]]
-                    return has_missing
+                    return
                 for stored_group, deletion in zip(chunk, deletions, strict=True):
                     if isinstance(deletion, KafkaError):
                         rows.append(_failed_row(stored_group, deletion))
                     elif deletion.outcome != "missing":
                         rows.append(deletion._asdict() | {"error": None})
                 progress.add(len(chunk))
-    return has_missing
 
 
 def _failed_row(stored_group: StoredGroup, error: KafkaError) -> Row:

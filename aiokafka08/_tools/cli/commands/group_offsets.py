@@ -398,9 +398,15 @@ def _move(
     saved = Backup(backup)
     grouping = Grouping(("group", "store"))
     with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
-        plan = run(
-            plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest, save=saved.save)
-        )
+        try:
+            plan = run(
+                plan_and_move(
+                    settings, moves, execute, rows, to_nearest=to_nearest, save=saved.save
+                )
+            )
+        except BaseException:  # Ctrl-C, too
+            saved.note_way_back(settings, 0)
+            raise
     for group, planned in plan:
         for offset in planned:
             if offset.new != offset.wanted:
