@@ -566,6 +566,20 @@ class AIOKafkaAdminClient:
         """
         return await self._stored_groups.list_groups_of_store(store)
 
+    async def list_groups_of_stores(
+        self, stores: Collection[GroupStore] = ("kafka", "zookeeper")
+    ) -> list[StoredGroupListing]:
+        """Return the groups of each store, in the same order, as many as can be read.
+
+        Args:
+            stores: those to look at (default ('kafka', 'zookeeper')).
+
+        Raises:
+            UnsupportedVersionError: as `list_stored_groups`.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
+        """
+        return await self._stored_groups.list_groups_of_stores(stores)
+
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
         """Return each named group in each store that it may be in, whether or not it is there.
 
@@ -622,7 +636,7 @@ class AIOKafkaAdminClient:
 
         Raises:
             UnsupportedVersionError: as `list_group_lags`.
-            KafkaError: no broker responds, or no group of a store can be listed.
+            KafkaError: no broker responds. A store whose groups can't be listed is among `errors`.
         """
         return await self._stored_groups.read_group_lags(group_ids)
 
@@ -772,7 +786,7 @@ class AIOKafkaAdminClient:
             groups: the groups, each in one store.
 
         Raises:
-            KafkaError: as `check_group_change`; the error of the first group.
+            KafkaError: as `check_group_change`; the text names each such group.
         """
         return await self._group_changes.check_group_changes(groups)
 
@@ -812,8 +826,8 @@ class AIOKafkaAdminClient:
             For each group, in their order, what became of it, or the error that kept it.
 
         Raises:
-            UnsupportedVersionError: as `delete_stored_group`; nothing is deleted.
-            KafkaError: no broker responds, or ZooKeeper doesn't.
+            UnsupportedVersionError, ZookeeperMismatchError: as `delete_stored_group`; nothing is
+                deleted.
         """
         return await self._group_changes.delete_stored_groups(groups)
 

@@ -23,6 +23,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
+from aiokafka08._core.zookeeper.session import how_to_install
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.requests.metadata import MetadataResponse
@@ -148,7 +149,7 @@ class AdminConnection:
         if self.group_nodes is None:
             raise UnsupportedVersionError(
                 f"{call}: brokers of 0.8 don't know their groups, ZooKeeper does. Give "
-                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+                f"zookeeper_connect='host:2181/chroot'{how_to_install()}"
             )
         return self.group_nodes
 

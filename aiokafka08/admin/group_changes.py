@@ -22,7 +22,8 @@ from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any
 from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
-from aiokafka08._core.zookeeper.session import is_node_name
+from aiokafka08._core.offset_store.responses import with_text
+from aiokafka08._core.zookeeper.session import how_to_install, is_node_name
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
 from aiokafka08.admin.group_requests import delete_group
@@ -42,6 +43,7 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalArgumentError,
     IllegalStateError,
+    KafkaConfigurationError,
     KafkaError,
     NonEmptyGroup,
     UnsupportedVersionError,
@@ -52,6 +54,8 @@ DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """What became of a group: it is gone; its coordinator removes the offsets at its next check, within
 `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
+_SHOWN: Final = 20
+"""How many groups one error names."""
 _AT_ONCE: Final = 32
 """How many groups in Kafka are deleted at a time."""
 
@@ -124,7 +128,7 @@ class GroupChanges:
         for tp, target in checked.items():
             if tp in stored.errors and (target == "current" or isinstance(target, ShiftBy)):
                 raise stored.errors[tp]
-        return await plan_offsets(self._router, checked, stored.offsets)
+        return await plan_offsets(self._router, checked, stored.offsets, stored.errors)
 
     async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
         """Raise if a reset or the deletion of a group would be refused now; change nothing."""
@@ -153,12 +157,21 @@ class GroupChanges:
         outcomes: dict[StoredGroup, DeletionOutcome | KafkaError] = {}
         if in_zookeeper:
             nodes = self._connection.require_group_nodes("delete_stored_group")
-            deleted = await self._connection.run_on_zookeeper(nodes.delete, list(in_zookeeper))
+            try:
+                deleted = await self._connection.run_on_zookeeper(nodes.delete, list(in_zookeeper))
+            except (IllegalArgumentError, KafkaConfigurationError):
+                raise  # before anything is deleted
+            except KafkaError as error:
+                deleted = dict.fromkeys(in_zookeeper, error)
             for name, done in deleted.items():
                 outcomes[in_zookeeper[name]] = (
                     done if isinstance(done, KafkaError) else "deleted" if done else "missing"
                 )
-        for name, outcome in (await self._delete_from_kafka(list(in_kafka))).items():
+        try:
+            deleted_from_kafka = await self._delete_from_kafka(list(in_kafka))
+        except KafkaError as error:
+            deleted_from_kafka = dict.fromkeys(in_kafka, error)
+        for name, outcome in deleted_from_kafka.items():
             outcomes[in_kafka[name]] = outcome
         for group, outcome in outcomes.items():
             if isinstance(outcome, NonEmptyGroup | CommitFailedError):
@@ -229,14 +242,22 @@ class GroupChanges:
             raise UnsupportedVersionError(
                 "a change of a group's offsets in ZooKeeper: only ZooKeeper knows whether the "
                 f"group {group!r} has live Scala consumers. Give "
-                "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]')"
+                f"zookeeper_connect='host:2181/chroot'{how_to_install()}"
             )
 
     async def _refuse_known_members(self, groups: Collection[str]) -> None:
         """Raise if members are found in the places that can be asked, or if one can't be."""
-        for group, members in (await self._known_members(groups)).items():
-            if (error := _live_error(group, members)) is not None:
-                raise error
+        errors = [
+            error
+            for group, members in (await self._known_members(groups)).items()
+            if (error := _live_error(group, members)) is not None
+        ]
+        if len(errors) > 1:
+            # Each reason once: with ZooKeeper away, it is the same for all groups.
+            texts = list(dict.fromkeys(error.text for error in errors))
+            raise with_text(errors[0], "; ".join(texts[:_SHOWN]) + _and_more(len(texts) - _SHOWN))
+        if errors:
+            raise errors[0]
 
     async def _known_members(self, groups: Collection[str]) -> dict[str, list[str] | KafkaError]:
         """Return the members of each group that are found, or why a place can't be asked."""
@@ -263,6 +284,10 @@ def _checked(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
         check_any_group_id(group.group)
         check_one_of("store", group.store, ["kafka", "zookeeper"])
     return list(dict.fromkeys(wanted))
+
+
+def _and_more(number: int) -> str:
+    return f"; and {number} more" if number > 0 else ""
 
 
 def _live_error(group: str, members: list[str] | KafkaError) -> KafkaError | None:

@@ -88,6 +88,8 @@ class StoredOffsets:
         errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
             something else: the group may have committed there, nobody knows what.
         others: what else couldn't be read, where partitions may be missing.
+        texts: what the nodes of ZooKeeper in `errors` hold, whole; those that couldn't be read at
+            all are left out.
     """
 
     group: str
@@ -96,6 +98,7 @@ class StoredOffsets:
     error: KafkaError | None = None
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
     others: Sequence[KafkaError] = ()
+    texts: Mapping[TopicPartition, bytes] = field(default_factory=dict)
 
     def all_errors(self) -> list[KafkaError]:
         """Return all that couldn't be read."""

@@ -21,7 +21,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
 from aiokafka08.admin.offset_positions import epoch_ms
-from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
+from aiokafka08.errors import IllegalArgumentError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -50,6 +50,8 @@ class PlannedOffset(NamedTuple):
         new: the offset after the reset.
         metadata: the text to commit with it.
         wanted: the offset that the target named; it differs from `new` if it is outside the log.
+        error: why the committed offset can't be read, which the reset replaces; None if it can, or
+            there is none.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class PlannedOffset(NamedTuple):
     new: int
     metadata: str
     wanted: int
+    error: str | None = None
 
 
 class _Logs(NamedTuple):
@@ -132,6 +135,7 @@ async def plan_offsets(
     router: Router,
     targets: Mapping[TopicPartition, PlanTarget],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
+    errors: Mapping[TopicPartition, KafkaError],
 ) -> list[PlannedOffset]:
     """Return the plan of a reset, in the order of topics and partitions.
 
@@ -140,6 +144,7 @@ async def plan_offsets(
         targets: where each partition's offset is moved to. "current" without a committed offset
             means "latest".
         committed: what is committed now.
+        errors: partitions whose committed offset can't be read.
 
     Raises:
         IllegalArgumentError: nothing is committed for a partition that is to be shifted; names each
@@ -158,7 +163,12 @@ async def plan_offsets(
             "an offset, an end of the log, or a time"
         )
     logs = await _read_logs(router, targets)
-    return [_planned(tp, targets[tp], committed.get(tp), logs) for tp in sorted(targets)]
+    return [
+        _planned(tp, targets[tp], committed.get(tp), logs)._replace(
+            error=errors[tp].text if tp in errors else None
+        )
+        for tp in sorted(targets)
+    ]
 
 
 async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget]) -> _Logs:

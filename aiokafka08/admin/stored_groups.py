@@ -24,7 +24,7 @@ from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.requests import not_fetched
-from aiokafka08._core.offset_store.responses import combined_error
+from aiokafka08._core.offset_store.responses import combined_error, with_text
 from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
@@ -49,6 +49,7 @@ from aiokafka08.admin.groups import GroupCalls
 from aiokafka08.coordinator.protocol import PROTOCOL_TYPE, ConsumerProtocolMemberAssignment
 from aiokafka08.errors import (
     IllegalArgumentError,
+    KafkaConfigurationError,
     KafkaError,
     KafkaProtocolError,
     KafkaUnavailableError,
@@ -102,6 +103,21 @@ class StoredGroupCalls:
         self._connection.check()
         return await (self._list_in_kafka() if store == "kafka" else self._list_in_zookeeper())
 
+    async def list_groups_of_stores(
+        self, stores: Collection[GroupStore] = ("kafka", "zookeeper")
+    ) -> list[StoredGroupListing]:
+        """Return the groups of each store; a store that fails has its error in its listing."""
+
+        async def listed(store: GroupStore) -> StoredGroupListing:
+            try:
+                return await self.list_groups_of_store(store)
+            except (KafkaConfigurationError, UnsupportedVersionError):
+                raise
+            except KafkaError as error:
+                return StoredGroupListing([], [error])
+
+        return await asyncio.gather(*map(listed, stores))
+
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
         """Return each named group in each store that it may be in, whether or not it is there."""
         self._connection.check()
@@ -154,9 +170,7 @@ class StoredGroupCalls:
         left_out: str | None = None
         groups: list[StoredGroup] = []
         if group_ids is None:
-            for listing in await asyncio.gather(
-                self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
-            ):
+            for listing in await self.list_groups_of_stores():
                 groups += listing.groups
                 errors += listing.errors
                 left_out = left_out or listing.left_out
@@ -314,6 +328,12 @@ class StoredGroupCalls:
             is_0_8 = version is not None and version.line < BrokerLine.V0_9
             return StoredGroupListing([], left_out=_LEFT_OUT if is_0_8 else None)
         names = await self._connection.run_on_zookeeper(self._connection.group_nodes.names)
+        zookeeper = self._connection.zookeeper
+        if not names and zookeeper is not None and zookeeper.mismatch:
+            why = f"no groups in ZooKeeper, perhaps since it is the wrong one. {zookeeper.mismatch}"
+            return StoredGroupListing(
+                [], left_out=f"{why}Check zookeeper_connect, its chroot, and bootstrap_servers"
+            )
         return StoredGroupListing([StoredGroup(name, "zookeeper", PROTOCOL_TYPE) for name in names])
 
     def _coordinator(self, group: str) -> CoordinatorLookup:
@@ -358,6 +378,7 @@ class StoredGroupCalls:
                 {tp: OffsetAndMetadata(offset, "") for tp, offset in read.offsets.items()},
                 errors=read.errors,
                 others=read.others,
+                texts=read.texts,
             )
             for group, read in offsets_by_group.items()
         ]
@@ -373,7 +394,16 @@ class StoredGroupCalls:
         except KafkaError as error:
             return StoredOffsets(group, "zookeeper", {}, error)
         offsets = {tp: one for tp, one in fetched.items() if isinstance(one, OffsetAndMetadata)}
-        errors = {tp: one for tp, one in fetched.items() if isinstance(one, KafkaError)}
+        errors = {
+            tp: with_text(
+                one,
+                f"group {group!r}, {tp.topic}/{tp.partition}: the brokers don't read its offset in "
+                f"ZooKeeper: {one.text}. To read the node itself, give "
+                "zookeeper_connect='host:2181/chroot'",
+            )
+            for tp, one in fetched.items()
+            if isinstance(one, KafkaError)
+        }
         if errors and len(errors) == len(known):  # the brokers or the group, not a node
             return StoredOffsets(group, "zookeeper", {}, combined_error(not_fetched(group), errors))
         return StoredOffsets(group, "zookeeper", offsets, errors=errors)

@@ -127,11 +127,13 @@ def _zookeeper_store(
 
         return ZookeeperOffsetStore(zookeeper, group, line, router.config, check_session)
     if line is BrokerLine.V0_8_0:
+        from aiokafka08._core.zookeeper.session import how_to_install
+
         raise KafkaConfigurationError(
             f"group_id={group!r}: brokers of the 0.8.0 line have no requests for committed "
-            "offsets. Give zookeeper_connect='host:2181/chroot' (pip install "
-            "'aiokafka08[zookeeper]') to keep them in ZooKeeper, or leave group_id out and keep "
-            "positions yourself: position() and seek()"
+            f"offsets. Give zookeeper_connect='host:2181/chroot'{how_to_install()} to keep "
+            "them in ZooKeeper, or leave group_id out and keep positions yourself: position() "
+            "and seek()"
         )
     from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 

@@ -220,10 +220,13 @@ class ClusterZookeeper:
 
     Attributes:
         connect: as given.
+        mismatch: what the last `verify` found that only warned of other brokers; "" if it found
+            none.
     """
 
     def __init__(self, router: Router, connect: str, check: str | None) -> None:
         self.connect = connect
+        self.mismatch = ""
         self._router = router
         self._only_warns = check == "warn"
         self._was_same = False
@@ -274,6 +277,7 @@ class ClusterZookeeper:
         """
         registered = read_registered(client, self.connect, environment.monotonic() + timeout_s)
         brokers = self._brokers()
+        self.mismatch = ""
         agreement = compare_clusters(brokers, registered, environment.resolve)
         match agreement:
             case Agreement.SAME:
@@ -320,6 +324,7 @@ class ClusterZookeeper:
             raise ZookeeperMismatchError(
                 f"{text}Check zookeeper_connect, its chroot, and bootstrap_servers. {remedy}"
             )
+        self.mismatch = text
         self._warn(f"{text}It is used all the same, by zookeeper_check='warn'")
 
     def _warn(self, text: str) -> None:

@@ -44,7 +44,7 @@ from aiokafka08.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka08.errors import KafkaError, KafkaUnavailableError, NonEmptyGroup
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, KafkaUnavailableError, NonEmptyGroup
 from aiokafka08.protocol.requests.groups import DescribedGroup, DescribedMember
 from aiokafka08.structs import TopicPartition
 
@@ -84,11 +84,13 @@ class ReadOffsets:
         offsets: what could be read.
         errors: partitions whose node can't be read.
         others: other nodes that can't be read, where partitions may be missing.
+        texts: what the nodes hold that hold no offset, whole.
     """
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     others: list[KafkaError] = field(default_factory=list)
+    texts: dict[TopicPartition, bytes] = field(default_factory=dict)
 
 
 class _PartitionNode(NamedTuple):
@@ -174,6 +176,7 @@ class GroupNodes:
             offset = decode_offset(self._connect, node.path, node.data)
             if isinstance(offset, KafkaError):
                 of_group.errors[node.tp] = offset
+                of_group.texts[node.tp] = node.data
             elif offset is not None:
                 of_group.offsets[node.tp] = offset
         for path, error in reader.errors.items():
@@ -189,8 +192,8 @@ class GroupNodes:
 
         Returns:
             For each group True, False if it has no node, or the error that kept it: NonEmptyGroup
-            if it has members, which the text names, or if one has registered during the call, when
-            parts of its node may be deleted already.
+            if it has members, which the text names, or if one has registered during the call. Then,
+            and if ZooKeeper stops responding, parts of its node may be deleted already.
 
         Raises:
             IllegalArgumentError: a name can't be the name of a node; nothing is deleted.
@@ -287,31 +290,55 @@ class GroupNodes:
                 outcomes[group] = NonEmptyGroup(f"its members are {', '.join(sorted(members))}")
             elif roots[group] not in children:
                 outcomes[group] = False
+        left = {group: children[roots[group]] for group in groups if group not in outcomes}
+        failed: dict[str, KafkaError] = {}
+        try:
+            with translate_errors(self._connect):
+                self._delete_trees(client, left, failed)
+        except KafkaError as error:
+            failed = dict.fromkeys(left, error) | failed
+        return dict.fromkeys(groups, True) | outcomes | failed
+
+    def _delete_trees(
+        self,
+        client: KazooClient,
+        groups: Mapping[str, Collection[str]],
+        failed: dict[str, KafkaError],
+    ) -> None:
+        """Delete groups without members.
+
+        Args:
+            client: of an open session.
+            groups: the groups, each with the names of the nodes below its own.
+            failed: gets the groups that can't be deleted.
+        """
         # `ids` goes first, and it and the group's node only if they are empty: so a member that
         # registers from now on is never deleted, and its group's deletion fails.
-        left = [group for group in groups if group not in outcomes]
-        outcomes |= self._delete_nodes(client, {ids[group]: group for group in left})
+        self._delete_nodes(client, {f"{_ROOT}/{group}/ids": group for group in groups}, failed)
         levels: list[dict[str, str]] = []
         level = {
-            f"{roots[group]}/{child}": group
-            for group in left
-            for child in children[roots[group]]
-            if child != "ids" and group not in outcomes
+            f"{_ROOT}/{group}/{child}": group
+            for group in groups
+            for child in groups[group]
+            if child != "ids" and group not in failed
         }
         while level:
             levels.append(level)
-            below = self._reader(client).children(level)
+            reader = self._reader(client)
+            below = reader.children(level)
+            for path, error in reader.errors.items():
+                failed.setdefault(level[path], error)
             level = {f"{path}/{child}": levels[-1][path] for path in below for child in below[path]}
-        for nodes in [*reversed(levels), {roots[group]: group for group in left}]:
-            kept = {path: group for path, group in nodes.items() if group not in outcomes}
-            outcomes |= self._delete_nodes(client, kept)
-        return dict.fromkeys(groups, True) | outcomes
+        for nodes in [*reversed(levels), {f"{_ROOT}/{group}": group for group in groups}]:
+            kept = {path: group for path, group in nodes.items() if group not in failed}
+            self._delete_nodes(client, kept, failed)
 
-    def _delete_nodes(self, client: KazooClient, nodes: Mapping[str, str]) -> dict[str, KafkaError]:
-        """Delete nodes, each of a group; return the groups of those that can't be deleted."""
+    def _delete_nodes(
+        self, client: KazooClient, nodes: Mapping[str, str], failed: dict[str, KafkaError]
+    ) -> None:
+        """Delete nodes, each of a group; add the groups of those that can't be deleted."""
         from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, NotEmptyError
 
-        failed: dict[str, KafkaError] = {}
         paths = list(nodes)
         for at in range(0, len(paths), _AT_ONCE):
             deadline = environment.monotonic() + self._timeout_s
@@ -325,12 +352,14 @@ class GroupNodes:
                 except NotEmptyError:
                     failed[nodes[path]] = NonEmptyGroup("a consumer has just started")
                 except NoAuthError:
-                    failed[nodes[path]] = refused(self._connect, path)
+                    # The permission to delete a node is that of the one above it.
+                    failed[nodes[path]] = refused(self._connect, path.rpartition("/")[0])
                 except KazooException as error:
                     failed[nodes[path]] = KafkaUnavailableError(
                         f"ZooKeeper {self._connect}: {type(error).__name__} {error}".rstrip()
                     )
-        return failed
+                except KafkaTimeoutError as error:
+                    failed[nodes[path]] = error
 
 
 def owner_of(owner: bytes, members: Collection[str]) -> str | None:

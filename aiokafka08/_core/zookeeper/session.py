@@ -12,6 +12,7 @@ kazoo is an optional extra. Without it the first use raises KafkaConfigurationEr
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import re
 import select
@@ -56,6 +57,13 @@ def require_kazoo() -> None:
             "zookeeper_connect: kazoo isn't installed. "
             "Install the extra: pip install 'aiokafka08[zookeeper]'"
         ) from None
+
+
+def how_to_install() -> str:
+    """Return " (pip install …)" for an error that asks for ZooKeeper; "" if kazoo is installed."""
+    if importlib.util.find_spec("kazoo") is not None:
+        return ""
+    return " (pip install 'aiokafka08[zookeeper]')"
 
 
 class ZookeeperSession:

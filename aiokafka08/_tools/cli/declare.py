@@ -101,6 +101,13 @@ class CommandsGroup(NamedStdout, click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             command = self._command_behind(ctx, words)
+            if command is None and error.option_name in _shared_flags():
+                names = ", ".join(self.list_commands(ctx))
+                raise click.UsageError(
+                    f"the option {error.option_name} belongs behind a command, as in "
+                    f"'{ctx.command_path} COMMAND {shlex.join(words)}'. The commands are {names}",
+                    ctx,
+                ) from None
             if command is None:
                 raise
             text = f"the option {error.option_name} belongs behind the command: {command}"
@@ -135,6 +142,12 @@ class CommandsGroup(NamedStdout, click.Group):
             similar = did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}{similar}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _shared_flags() -> set[str]:
+    """Return the options that most commands have."""
+    shared = click.command("shared")(connection_options(format_option(lambda: None)))
+    return {flag for option in shared.params for flag in option.opts}
 
 
 class CommandGroup(CommandsGroup):

@@ -28,6 +28,7 @@ from aiokafka08.structs import LAST_OFFSET
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = re.compile(r'\w[^",\r\n]*')
 _NUMBER: Final = re.compile("[0-9]{1,19}")
 _LARGEST_PARTITION: Final = 2**31 - 1
@@ -42,6 +43,34 @@ class GroupOffset(NamedTuple):
     partition: int
     offset: int
     metadata: str
+
+
+class NodeText(NamedTuple):
+    """What a node in ZooKeeper held in place of an offset; a backup keeps it."""
+
+    group: str
+    topic: str
+    partition: int
+    text: str
+    """Bytes that aren't UTF-8 are lone surrogates."""
+
+    @property
+    def path(self) -> str:
+        """The node."""
+        return f"/consumers/{self.group}/offsets/{self.topic}/{self.partition}"
+
+
+def format_backup(saved: Iterable[GroupOffset | NodeText]) -> bytes:
+    """Return the file that a command writes before it changes groups: `json`, with `NodeText`s."""
+    items = [
+        one._asdict()
+        if isinstance(one, GroupOffset)
+        else {"group": one.group, "store": "zookeeper", "topic": one.topic,
+              "partition": one.partition, "offset": None, "text": one.text}
+        for one in saved
+    ]  # fmt: skip
+    text = json.dumps(items, ensure_ascii=False, indent=2) + "\n"
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> str:
@@ -69,19 +98,20 @@ def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> 
     return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
 
 
-def parse_offsets(text: str, origin: str) -> list[GroupOffset]:
+def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -> list[GroupOffset]:
     """Return the offsets in a file, in its order.
 
     Args:
         text: the text of the file.
         origin: the file's name, for errors.
+        texts: gets the `NodeText`s of a backup, which are an error without it (default None).
 
     Raises:
         IllegalArgumentError: the text has none of the formats, or no offsets; names the first
             wrong line or item.
     """
     first = text.lstrip()[:1]
-    parse: Callable[[str, str], Iterator[tuple[str, GroupOffset]]]
+    parse: Callable[[str, str], Iterator[tuple[str, GroupOffset | NodeText]]]
     if first == "[":
         parse = _parse_json
     elif first == "{":
@@ -92,13 +122,18 @@ def parse_offsets(text: str, origin: str) -> list[GroupOffset]:
         parse = _parse_csv
     offsets: dict[tuple[object, ...], GroupOffset] = {}
     for where, offset in parse(text, origin):
+        if isinstance(offset, NodeText):
+            if texts is None:
+                raise IllegalArgumentError(f"{where}: offset=None; expected int")
+            texts.append(offset)
+            continue
         _check_numbers(where, offset)
         if offsets.setdefault(offset[:4], offset) is not offset:
             raise IllegalArgumentError(
                 f"{where}: a second offset for {offset.topic}/{offset.partition}"
                 + ("" if offset.group is None else f" of group {offset.group!r}")
             )
-    if not offsets:
+    if not offsets and not texts:
         raise IllegalArgumentError(f"{origin}: no offsets; expected at least one")
     return list(offsets.values())
 
@@ -118,7 +153,7 @@ def offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[
     return group_offsets
 
 
-def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset | NodeText]]:
     try:
         items = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -128,7 +163,7 @@ def _parse_json(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
         yield where, _from_object(where, item)
 
 
-def _parse_json_lines(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
+def _parse_json_lines(text: str, origin: str) -> Iterator[tuple[str, GroupOffset | NodeText]]:
     for where, line in _lines(text, origin):
         try:
             item = json.loads(line)
@@ -137,15 +172,16 @@ def _parse_json_lines(text: str, origin: str) -> Iterator[tuple[str, GroupOffset
         yield where, _from_object(where, item)
 
 
-def _from_object(where: str, item: Any) -> GroupOffset:
+def _from_object(where: str, item: Any) -> GroupOffset | NodeText:
     if not isinstance(item, dict):
         raise IllegalArgumentError(f"{where}: {_shortened(item)}; expected an object")
+    is_text = "text" in item and item.get("offset") is None
     types: dict[str, tuple[type, ...]] = {
         "group": (str, type(None)),
         "store": (str, type(None)),
         "topic": (str,),
         "partition": (int,),
-        "offset": (int,),
+        **({"text": (str,)} if is_text else {"offset": (int,)}),
         "metadata": (str, type(None)),
     }
     for name, allowed in types.items():
@@ -158,6 +194,8 @@ def _from_object(where: str, item: Any) -> GroupOffset:
     store = item.get("store")
     if store not in ("kafka", "zookeeper", None):
         raise IllegalArgumentError(f"{where}: store={store!r}; expected 'kafka' or 'zookeeper'")
+    if is_text:
+        return NodeText(str(item.get("group")), item["topic"], item["partition"], item["text"])
     return GroupOffset(
         item.get("group"),
         store,

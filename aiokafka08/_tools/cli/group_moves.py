@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.connection import admin_client
+from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.cli.similar_names import similar_groups
@@ -53,11 +54,7 @@ class TargetMoves:
         self, admin: AIOKafkaAdminClient
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
         """Return each stored group with the target of each partition."""
-        existing = {
-            TopicPartition(topic["topic"], partition["partition"])
-            for topic in await admin.describe_topics()
-            for partition in topic["partitions"]
-        }
+        existing = await existing_partitions(admin)
         named = self._named(existing)
         moves = []
         for group, committed in await _where_it_is(admin, self._group, self._store):
@@ -79,25 +76,42 @@ class TargetMoves:
 
 
 class FileMoves:
-    """Move each group to the offsets that a file has of it."""
+    """Move each group to the offsets that a file has of it.
 
-    def __init__(self, offsets: Sequence[GroupOffset], store: str | None) -> None:
+    Args:
+        offsets: those of the file.
+        store: where they are committed; None: where the file says, or where the group is.
+        skip_missing: True leaves out the offsets of partitions that don't exist (default False).
+
+    Attributes:
+        skipped: the offsets that are left out.
+    """
+
+    def __init__(
+        self, offsets: Sequence[GroupOffset], store: str | None, *, skip_missing: bool = False
+    ) -> None:
+        self.skipped: list[GroupOffset] = []
         self._offsets = offsets
         self._store = store
+        self._skip_missing = skip_missing
 
     async def find(
         self, admin: AIOKafkaAdminClient
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
         """Return each stored group with the offset of each partition."""
+        existing = await existing_partitions(admin) if self._skip_missing else set()
         moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
         places: dict[tuple[str, str | None], list[StoredGroup]] = {}
         for offset in self._offsets:
+            tp = TopicPartition(offset.topic, offset.partition)
+            if self._skip_missing and tp not in existing:
+                self.skipped.append(offset)
+                continue
             key = str(offset.group), self._store or offset.store
             if key not in places:
                 places[key] = [group for group, _ in await _where_it_is(admin, *key)]
             for group in places[key]:
                 targets = moves.setdefault(group, {})
-                tp = TopicPartition(offset.topic, offset.partition)
                 if tp in targets:
                     raise IllegalArgumentError(
                         f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
@@ -105,6 +119,15 @@ class FileMoves:
                     )
                 targets[tp] = OffsetAndMetadata(offset.offset, offset.metadata)
         return list(moves.items())
+
+
+async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]:
+    """Return all partitions of the cluster."""
+    return {
+        TopicPartition(topic["topic"], partition["partition"])
+        for topic in await admin.describe_topics()
+        for partition in topic["partitions"]
+    }
 
 
 async def _where_it_is(
@@ -145,7 +168,7 @@ async def plan_and_move(
     rows: list[Row],
     *,
     to_nearest: bool = True,
-    save: Callable[[Sequence[GroupOffset]], object] = lambda offsets: None,
+    save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
     """Return the plan, and add its rows; with `execute` those of each group once it is moved.
 
@@ -159,6 +182,7 @@ async def plan_and_move(
             plan (default: nothing).
 
     Raises:
+        IllegalStateError: an offset that is about to change can't be saved.
         OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
     """
     async with admin_client(settings) as admin:
@@ -185,6 +209,7 @@ async def plan_and_move(
                     "partition": offset.partition,
                     "committed": offset.current,
                     "new": offset.new,
+                    "error": offset.error,
                 }
                 for offset in planned
             ]
@@ -193,20 +218,14 @@ async def plan_and_move(
 
 async def _committed(
     admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
-) -> list[GroupOffset]:
+) -> list[Saved]:
     """Return what is committed for the partitions of the plan."""
-    offsets = []
+    saved: list[Saved] = []
     stored = await admin.list_stored_offsets([group for group, _ in plan])
-    for (group, planned), found in zip(plan, stored, strict=True):
-        if found.error is not None:
-            raise found.error
-        tps = [TopicPartition(offset.topic, offset.partition) for offset in planned]
-        offsets += [
-            GroupOffset(group.group, group.store, *tp, *found.offsets[tp])
-            for tp in tps
-            if tp in found.offsets
-        ]
-    return offsets
+    for (_, planned), found in zip(plan, stored, strict=True):
+        tps = {TopicPartition(offset.topic, offset.partition) for offset in planned}
+        saved += offsets_to_save(found, tps)
+    return saved
 
 
 async def _refuse_outside(

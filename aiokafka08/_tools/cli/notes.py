@@ -9,9 +9,13 @@ import contextlib
 import os
 import re
 import sys
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from aiokafka08._tools.cli.terminal import printable, shows_escapes
+from aiokafka08._tools.cli.terminal import cut, printable, shows_escapes
+
+if TYPE_CHECKING:
+    from aiokafka08.errors import KafkaError
 
 _ERASE: Final = "\r\x1b[K"
 _ARGUMENT: Final = re.compile(
@@ -39,6 +43,22 @@ def note(text: str, prefix: str = "aiokafka08: ") -> None:
         sys.stderr.flush()
 
 
+def note_each(texts: Iterable[str]) -> int:
+    """Print a line about each thing that can't be read or done, and return the exit code."""
+    different = dict.fromkeys(texts)
+    for text in different:
+        note(text)
+    return int(bool(different))
+
+
+def raise_all(errors: Sequence[KafkaError]) -> NoReturn:
+    """Print all errors: the last one, other than those before it, is raised for that."""
+    texts = {in_options(error.text): error for error in errors}
+    *others, _ = texts
+    note_each(others)
+    raise [*texts.values()][-1]
+
+
 def show_status(text: str) -> None:
     """Show a line that the next status or note replaces; nothing happens without a terminal.
 
@@ -49,7 +69,7 @@ def show_status(text: str) -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns
-        sys.stderr.write(_ERASE + printable(text)[: max(width - 1, 0)])
+        sys.stderr.write(_ERASE + cut(printable(text), max(width - 1, 0)))
         sys.stderr.flush()
         _StatusLine.is_shown = True
 

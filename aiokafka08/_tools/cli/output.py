@@ -176,7 +176,7 @@ def redraw(heading: str, text: str, *, is_first: bool) -> None:
     lines, room = text.splitlines(), max(terminal.height() - 2, 1)
     if len(lines) > room:
         lines[room - 1 :] = [f"({len(lines) - room + 1} more lines)"]
-    lines = [visible(heading)[: terminal.width()], *lines]
+    lines = [terminal.cut(visible(heading), terminal.width()), *lines]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     clear = "\x1b[2J" if is_first else ""
     write_shown(f"{clear}\x1b[H{shown}\x1b[J", flush=True)

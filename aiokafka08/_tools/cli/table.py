@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.names import visible
-from aiokafka08._tools.cli.terminal import Paint, plain
+from aiokafka08._tools.cli.terminal import Paint, plain, text_width
 
 Row = Mapping[str, Any]
 
@@ -102,13 +102,13 @@ def table_text(
 
 def _shortened(text: str, width: int, dots: str) -> str:
     """Return a text of at most this many columns, with dots in the middle if it is longer."""
-    if _cells(text) <= width:
+    if text_width(text) <= width:
         return text
     tail = (width - len(dots)) // 2
     head = width - len(dots) - tail
     while head + tail > 0:
         short = text[:head] + dots + text[len(text) - tail :]
-        if _cells(short) <= width:
+        if text_width(short) <= width:
             return short
         head, tail = (head - 1, tail) if head > tail else (head, tail - 1)
     return dots
@@ -139,6 +139,7 @@ class _Table:
         captions, empty = self._set_aside(columns, set(grouping.totals))
         columns = [field for field in columns if field not in captions and field not in empty]
         texts = []
+        empty -= {"error"}  # no error is no news
         if len(self._lines) > 1 and (captions or empty):
             texts.append(self._caption(captions, empty))
         inner: list[str] = []
@@ -216,7 +217,7 @@ class _Table:
 
     def _caption(self, same: Mapping[str, _Cell], empty: Iterable[str]) -> str:
         pairs = [(f"{field}:", self._painted(cell)) for field, cell in same.items()]
-        sizes = [len(field) + 2 + _cells(cell.text) for field, cell in same.items()]
+        sizes = [len(field) + 2 + text_width(cell.text) for field, cell in same.items()]
         if empty:
             names = ", ".join(sorted(empty))
             pairs.append(("empty:", names))
@@ -231,7 +232,7 @@ class _Table:
             )
             for cell in cells
         ]
-        return self._pairs(pairs, [len(cell.field) + 2 + _cells(cell.text) for cell in cells])
+        return self._pairs(pairs, [len(cell.field) + 2 + text_width(cell.text) for cell in cells])
 
     def _pairs(self, pairs: Sequence[tuple[str, str]], sizes: Sequence[int]) -> str:
         """Return names and texts, in as few lines as they fit in."""
@@ -249,7 +250,7 @@ class _Table:
 
     def _natural(self, fields: Sequence[str]) -> dict[str, int]:
         return {
-            field: max([len(field), *(_cells(line[field].text) for line in self._lines)])
+            field: max([len(field), *(text_width(line[field].text) for line in self._lines)])
             for field in fields
         }
 
@@ -278,7 +279,7 @@ class _Table:
                     return max(header, width)
             return natural
         pieces = [atom for text in texts for atom in _atoms(text)]
-        longest = max(map(_cells, pieces), default=0)
+        longest = max(map(text_width, pieces), default=0)
         prose = min(natural, _PROSE_WIDTH) if any(" " in text for text in texts) else 0
         return max(header, longest, prose)
 
@@ -347,7 +348,7 @@ class _Table:
                 style = cell.style or (None if number else "heading")
                 name = self._style.paint("dim", field) + " " * (indent - len(field))
                 start = indent
-                if max(map(_cells, _atoms(cell.text)), default=0) > width - indent:
+                if max(map(text_width, _atoms(cell.text)), default=0) > width - indent:
                     name, start = f"{self._style.paint('dim', field)}\n{GAP}", len(GAP)
                 for index, text in enumerate(_wrapped(cell.text, max(width - start, 1))):
                     shown = text if style is None else self._style.paint(style, text)
@@ -431,17 +432,8 @@ def _style(field: str, value: Any, row: Row) -> str | None:
     return None
 
 
-def _cells(text: str) -> int:
-    """Return how many columns a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
 def _pad(text: str, width: int, is_number: bool) -> str:
-    space = " " * max(width - _cells(text), 0)
+    space = " " * max(width - text_width(text), 0)
     return space + text if is_number else text + space
 
 
@@ -452,11 +444,11 @@ def _atoms(text: str, after: str = ",") -> list[str]:
 
 def _wrapped(text: str, width: int, after: str = ",") -> list[str]:
     """Return the text as lines; one is longer than the width only if a piece of it is."""
-    if _cells(text) <= width:
+    if text_width(text) <= width:
         return [text]
     lines: list[str] = [""]
     for piece in re.findall(rf"[^ {after}]*(?:{after}+ *| +|$)", text):
-        if lines[-1] and _cells(lines[-1]) + _cells(piece.rstrip()) > width:
+        if lines[-1] and text_width(lines[-1]) + text_width(piece.rstrip()) > width:
             lines.append("")
         lines[-1] += piece
     return [line.rstrip() for line in lines if line.strip()] or [""]

@@ -86,6 +86,25 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def text_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: Chinese and Japanese characters, two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of the beginning of a text as fits in this many columns."""
+    if text_width(text) <= width:
+        return text
+    text = text[:width]
+    while text_width(text) > width:
+        text = text[:-1]
+    return text
+
+
 def width() -> int:
     """Return the number of columns of the terminal; of `COLUMNS` if that is set."""
     import shutil

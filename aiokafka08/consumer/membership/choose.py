@@ -114,10 +114,12 @@ def check_subscribe(config: ConsumerConfig, router: Router) -> None:
     """
     if config.group_id is None or config.zookeeper_connect is not None or _has_groups(router):
         return
+    from aiokafka08._core.zookeeper.session import how_to_install
+
     raise UnsupportedVersionError(
         f"subscribe() with group_id={config.group_id!r}: brokers before 0.9 don't coordinate "
         "groups. Either call assign(): commit() works with it too; or give "
-        "zookeeper_connect='host:2181/chroot' (pip install 'aiokafka08[zookeeper]') to join the "
+        f"zookeeper_connect='host:2181/chroot'{how_to_install()} to join the "
         "group in ZooKeeper, together with Scala consumers; or leave out group_id to read all "
         "partitions"
     )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08.errors import GroupAuthorizationFailedError, KafkaConnectionError
-from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
+from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, GroupCoordinatorRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster
@@ -132,7 +133,7 @@ def test_negative_lag_is_explained(cluster: EmbeddedCluster, cli: RunCommand) ->
 def test_unreadable_store_does_not_hide_the_other(
     cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(_: GroupNodes) -> list[str]:
+    def unreachable(*_: object) -> list[str]:
         raise KafkaConnectionError("it is down")
 
     monkeypatch.setattr(GroupNodes, "names", unreachable)
@@ -143,6 +144,14 @@ def test_unreadable_store_does_not_hide_the_other(
     done = cli("group", "list", *server)
     assert (done.code, done.json[0]["group"]) == (1, "billing")
     assert done.err.endswith("groups may be missing: it is down\n")
+    monkeypatch.setattr(GroupNodes, "describe", unreachable)
+    monkeypatch.setattr(GroupNodes, "offsets", unreachable)
+    done = cli("group", "lag", "--all", *server)
+    assert (done.code, [row["group"] for row in done.json]) == (1, ["billing"])
+    assert done.err == "aiokafka08: it is down\n"
+    done = cli("group", "export", "--all", *server[:-2])
+    assert (done.code, [one["group"] for one in done.json]) == (1, ["billing"])
+    assert done.err == "aiokafka08: not exported: it is down\n"
 
 
 def test_reading_groups_creates_nothing(cluster: EmbeddedCluster, cli: RunCommand) -> None:
@@ -285,7 +294,7 @@ def test_reset_changes_nothing_if_the_offsets_cant_be_saved(
     taken.write_text("kept")
     for path, text in ((taken, "exists; expected a new one"), (tmp_path / "no" / "x", "No such")):
         done = cli(*move, "--execute", "--backup", str(path))
-        assert (done.code, text in done.err, "Nothing was committed" in done.err) == (2, True, True)
+        assert (done.code, text in done.err, "Nothing was changed" in done.err) == (2, True, True)
     assert (cli(*move, "--backup", str(tmp_path / "x")).code, taken.read_text()) == (2, "kept")
     assert committed(modern, "g", "orders", 0) == 4
     assert cli(*move, "--execute", "--backup", str(tmp_path / "x")).code == 0
@@ -475,6 +484,9 @@ def test_known_groups_are_printed_beside_unknown_ones(
         done = cli("group", name, "g", "nobody", "-b", modern.bootstrap_servers)
         assert (done.code, len(done.lines)) == (1, 2)
         assert done.err.startswith("aiokafka08: group 'nobody' has no members")
+    done = cli("group", "export", "g", "nobody", "no", "-b", modern.bootstrap_servers)
+    assert (done.code, [one["group"] for one in done.json]) == (1, ["g"])
+    assert done.err == "aiokafka08: not exported: 'nobody', 'no': no committed offsets\n"
 
 
 def test_described_groups_are_printed_beside_refused_ones(
@@ -486,12 +498,30 @@ def test_described_groups_are_printed_beside_refused_ones(
         DescribeGroupsRequest,
         then=Answer(GroupAuthorizationFailedError.errno),
         times=None,
-        where=lambda request: request.groups == ["b"],
+        where=lambda request: request.groups[0] in ("b", "d"),
     )
     server = ("-b", modern.bootstrap_servers, "--format", "json")
-    done = cli("group", "describe", "a", "b", "c", *server)
-    assert (done.code, [row["group"] for row in done.json]) == (1, ["a", "c"])
-    assert ("group 'b'" in done.err, done.err.count("\n")) == (True, 1)
+    for names in (("b", "d"), ("a", "b", "c", "d")):
+        done = cli("group", "describe", *names, *server)
+        rows = done.json if done.out else []
+        assert (done.code, [row["group"] for row in rows]) == (1, [*"ac"][: len(names) - 2])
+        assert [f"group {name!r}" in done.err for name in "bd"] == [True, True]
+        assert done.err.count("\n") == 2
+
+
+def test_all_errors_of_an_export_are_printed(modern: EmbeddedCluster, cli: RunCommand) -> None:
+    for name in ("a", "b", "c"):
+        commit(modern, name, {T0: 1})
+    modern.fault(
+        OffsetFetchRequest,
+        then=Answer(GroupAuthorizationFailedError.errno),
+        times=None,
+        where=lambda request: request.group != "a",
+    )
+    for names in (("b", "c"), ("a", "b", "c")):
+        done = cli("group", "export", *names, "-b", modern.bootstrap_servers, "--store", "kafka")
+        assert (done.code, [f"group {name!r}" in done.err for name in "bc"]) == (1, [True, True])
+        assert ([one["group"] for one in done.json] if done.out else []) == [*"a"][: len(names) - 2]
 
 
 def test_files_that_are_no_offsets_change_nothing(modern: EmbeddedCluster, cli: RunCommand) -> None:
@@ -523,15 +553,24 @@ def test_deletion_says_that_zookeeper_is_left_out(
     commit(kafka_cluster, "h", {T0: 1})
     server = ("--yes", "--format", "json", "-b", kafka_cluster.bootstrap_servers)
     told = cli("group", "delete", "g", *server)
-    assert told.json == [{"group": "g", "store": "kafka", "outcome": "expiring"}]
+    outcome = {"group": "g", "store": "kafka", "outcome": "expiring", "error": None}
+    assert told.json == [outcome]
     assert (told.code, "offsets in ZooKeeper were not looked for" in told.err) == (0, True)
-    assert cli("group", "delete", "h", "--store", "kafka", *server).err == (
-        f"aiokafka08: 1 group deleted, on cluster {kafka_cluster.bootstrap_servers}\n"
-    )
+    result = f"aiokafka08: 1 group expiring, on cluster {kafka_cluster.bootstrap_servers}"
+    _, told_result, _ = cli("group", "delete", "h", "--store", "kafka", *server).err.splitlines()
+    assert told_result == result
 
 
 @pytest.mark.kafka_cluster(version="0.8.0", topics={"orders": 1})
-def test_0_8_0_needs_zookeeper(kafka_cluster: EmbeddedCluster, cli: RunCommand) -> None:
+def test_0_8_0_needs_zookeeper(
+    kafka_cluster: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How to install kazoo is said only where it isn't."""
     for arguments in (["list"], ["lag", "g"], ["describe", "g"], ["delete", "g", "--yes"]):
         done = cli("group", *arguments, "-b", kafka_cluster.bootstrap_servers)
         assert (done.code, done.out, "zookeeper" in done.err) == (1, b"", True)
+        assert "pip install" not in done.err
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "kazoo", None)
+            done = cli("group", *arguments, "-b", kafka_cluster.bootstrap_servers)
+        assert "(pip install 'aiokafka08[cli,zookeeper]')" in done.err

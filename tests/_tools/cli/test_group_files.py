@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08._tools.cli.group_files import (
     GroupOffset,
+    NodeText,
     OffsetFileFormat,
+    format_backup,
     format_offsets,
     parse_offsets,
 )
@@ -111,4 +113,14 @@ def test_csv_keeps_the_whole_name_of_a_group(group: str) -> None:
 )
 def test_wrong_file_is_refused_with_its_line(text: str, error: str) -> None:
     with pytest.raises(IllegalArgumentError, match=error):
+        parse_offsets(text, "f")
+
+
+def test_backup_keeps_texts_that_import_reads_and_others_refuse() -> None:
+    odd = b"junk \xff \xed\xa0\x80 '\\".decode("utf-8", "surrogateescape")
+    offset, node = GroupOffset("g", "kafka", "t", 0, 7, "m"), NodeText("g", "t", 1, odd)
+    text = format_backup([offset, node]).decode()
+    texts: list[NodeText] = []
+    assert (parse_offsets(text, "f", texts), texts) == ([offset], [node])
+    with pytest.raises(IllegalArgumentError, match="item 2: offset=None; expected int"):
         parse_offsets(text, "f")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests._tools.cli.conftest import RunCommand
@@ -154,12 +155,16 @@ def test_groups_are_those_of_kafkas_tools(
             assert numbers_of_kafka(cluster, idle, topic, "kafka") == numbers_of_ours(rows, "kafka")
         deleted = cli("group", "delete", idle, "--store", "kafka", "--yes", *both)
         outcome = "deleted" if number >= (1, 1) else "expiring"
-        assert deleted.json == [{"group": idle, "store": "kafka", "outcome": outcome}]
+        assert deleted.json == [
+            {"group": idle, "store": "kafka", "outcome": outcome, "error": None}
+        ]
     if number >= (0, 9):
         compare_live_group(cluster, topic, unique_topic("live"), cli)
 
     deleted = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
-    assert deleted.json == [{"group": group, "store": "zookeeper", "outcome": "deleted"}]
+    assert deleted.json == [
+        {"group": group, "store": "zookeeper", "outcome": "deleted", "error": None}
+    ]
     with zookeeper(cluster) as client:
         assert client.exists(f"/consumers/{group}") is None
     again = cli("group", "delete", group, "--store", "zookeeper", "--yes", *both)
@@ -283,6 +288,10 @@ def test_unreadable_offsets_are_named_beside_the_others(
                 (None, False),
             ]
             assert done.code == 1
+        done = cli("group", "export", group, *servers)
+        assert (done.code, [one["partition"] for one in done.json]) == (1, [0])
+        for number in (1, 2):
+            assert f"not exported: group {group!r}, {topic}/{number}: the brokers" in done.err
         done = cli("group", "export", group, *both)
         assert (done.code, [one["partition"] for one in done.json]) == (1, [0])
         assert f"offsets/{topic}/2' holds b'junk'; expected an offset" in done.err
@@ -291,13 +300,75 @@ def test_unreadable_offsets_are_named_beside_the_others(
         done = cli("group", "reset", group, "--to-current", *both)
         assert (done.code, "holds b''; expected an offset" in done.err) == (1, True)
         done = cli("group", "reset", group, "--to-earliest", "--execute", *both)
-        assert done.code == 0
+        assert (done.code, "2 texts of a node without an offset saved" in done.err) == (0, True)
+        assert "to go back (2 partitions had an unreadable one, and keep the new one): " in done.err
+        assert f"\\u3000/offsets/{topic}/2' held 'junk', which is no offset" in done.err
+        assert f" set $'/consumers/{topic}\\xe3\\x80\\x80/offsets/{topic}/1' ''\n" in done.err
         assert session.get(f"/consumers/{group}/offsets/{topic}/2")[0] == b"0"
         done = cli("group", "delete", group, "--yes", *both)
         assert (done.code, session.exists(f"/consumers/{group}")) == (0, None)
+        command = done.err.splitlines()[-1].partition("to go back: aiokafka08 ")[2]
+        assert cli(*shlex.split(command)).code == 0
+        assert session.get(f"/consumers/{group}/offsets/{topic}/0")[0] == b"0"
     finally:
         session.stop()
         session.close()
+
+
+@pytest.mark.release("0.8.2.2")
+def test_refused_consumers_node_hides_no_group_in_kafka(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    cluster, topic, group = broker_clusters.get("0.8.2.2"), unique_topic("acl"), unique_topic("g")
+    cluster.create_topic(topic, 1)
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    text = f"{group},{topic},0,0\n".encode()
+    assert cli("group", "import", "--store", "kafka", "--execute", *both, stdin=text).code == 0
+    with zookeeper(cluster) as session:
+        session.ensure_path("/consumers")
+        acls, _ = session.get_acls("/consumers")
+        session.set_acls("/consumers", [make_acl("world", "anyone", admin=True, create=True)])
+        try:
+            calls = {
+                call: cli("group", *call, *both)
+                for call in (("list",), ("lag", "--all"), ("export", "--all"))
+            }
+        finally:
+            session.set_acls("/consumers", acls)
+    for call, done in calls.items():
+        assert (done.code, group in done.out.decode()) == (1, True), (call, done)
+        assert done.err.count("the ACL of the node /consumers refuses this client") == 1
+
+
+@pytest.mark.release("0.8.2.2")
+def test_deletion_counts_outcomes_and_names_the_acl(
+    broker_clusters: BrokerClusters, cli: RunCommand, unique_topic: NewName
+) -> None:
+    cluster, topic = broker_clusters.get("0.8.2.2"), unique_topic("acl")
+    idle, kept = unique_topic("idle"), unique_topic("kept")
+    cluster.create_topic(topic, 1)
+    both = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    for group, store in ((idle, "kafka"), (kept, "zookeeper")):
+        text = f"{group},{topic},0,0\n".encode()
+        assert cli("group", "import", "--store", store, "--execute", *both, stdin=text).code == 0
+    exported = cli("group", "export", idle, "nobody", *both)
+    assert (exported.code, [one["group"] for one in exported.json]) == (1, [idle])
+    assert "not exported: 'nobody': no committed offsets" in exported.err
+    node = f"/consumers/{kept}/offsets/{topic}"
+    with zookeeper(cluster) as session:
+        session.set_acls(node, [make_acl("world", "anyone", read=True, admin=True)])
+        try:
+            done = cli("group", "delete", idle, kept, "--yes", *both, "--format", "json")
+        finally:
+            session.set_acls(node, OPEN_ACL_UNSAFE)
+    assert (done.code, [(row["group"], row["outcome"]) for row in done.json]) == (
+        1,
+        [(idle, "expiring"), (kept, "failed")],
+    )
+    assert f"the ACL of the node {node} refuses this client\n" in done.err
+    assert "1 group expiring, 1 not deleted, on cluster" in done.err
+    command = done.err.splitlines()[-1].partition("to go back: aiokafka08 ")[2]
+    assert cli(*shlex.split(command)).code == 0
 
 
 @pytest.mark.release("0.8.2.2")
@@ -312,4 +383,4 @@ def test_group_without_a_name_is_imported_shown_and_deleted(
     for call in ("describe", "lag", "export"):
         assert cli("group", call, "", *both).code == 0
     done = cli("group", "delete", "", "--yes", *both, "--format", "json")
-    assert done.json == [{"group": "", "store": "kafka", "outcome": "expiring"}]
+    assert done.json == [{"group": "", "store": "kafka", "outcome": "expiring", "error": None}]

@@ -54,9 +54,11 @@ def test_names_are_whole_and_ids_differ_in_each_width(width: int) -> None:
 
 
 def test_equal_columns_are_a_caption_and_empty_ones_go() -> None:
-    rows = [{"topic": name, "store": "kafka", "lag": 7, "error": None} for name in ("a", "b")]
-    lines = table(rows, ["topic", "store", "lag", "error"], 80)
-    assert lines[0] == "store: kafka  empty: error"
+    """No error is no news."""
+    fields = ["topic", "store", "lag", "member", "error"]
+    rows = [{"topic": name, "store": "kafka", "lag": 7} for name in ("a", "b")]
+    lines = table(rows, fields, 80)
+    assert lines[0] == "store: kafka  empty: member"
     assert [line.split() for line in lines[2:]] == [
         ["topic", "lag"],
         ["─────", "───"],

@@ -21,6 +21,7 @@ from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._tools.cli import terminal
 from aiokafka08._tools.cli.main import INTERRUPTED, WRONG_USAGE, main
 from aiokafka08._tools.cli.notes import erase_status, note, show_status
+from aiokafka08._tools.cli.output import redraw
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 
@@ -156,6 +157,14 @@ def test_colours_are_shown_where_they_are_wanted(
     assert shown == ("no" if variables else "\x1b[31mno\x1b[0m")
 
 
+def test_heading_of_wide_characters_fits_in_the_width(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "9")
+    redraw("日本語日本語", "", is_first=False)
+    assert capsysbinary.readouterr().out.decode() == "\x1b[H日本語日\x1b[K\n\x1b[J"
+
+
 def test_note_replaces_the_status_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal nothing is shown; a note has its own line in any case."""
     show_status("copying")
@@ -173,9 +182,18 @@ def test_watch_needs_a_terminal_and_a_duration(cli: RunCommand, server: str) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")
-def test_watch_of_an_unknown_group_is_one_line(server: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("nosuch",), "'nosuch' has no members and no committed offsets"),
+        (("--all", "--topic", "nosuch"), "no committed offsets, and no members, of 'nosuch'"),
+    ],
+)
+def test_watch_of_what_does_not_exist_is_one_line(
+    server: str, names: tuple[str, ...], text: str
+) -> None:
     ours, its = pty.openpty()
-    watch = ("group", "lag", "nosuch", "--watch", "1s", "-b", server)
+    watch = ("group", "lag", *names, "--watch", "1s", "-b", server)
     try:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *watch],
@@ -185,13 +203,14 @@ def test_watch_of_an_unknown_group_is_one_line(server: str) -> None:
             env={**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"},
             text=True,
             check=False,
+            timeout=60,
         )
     finally:
         os.close(its)
         os.close(ours)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "'nosuch' has no members and no committed offsets" in line
+    assert text in line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals are POSIX")

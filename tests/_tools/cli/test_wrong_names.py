@@ -45,8 +45,26 @@ def test_option_before_the_command_is_shown_behind_it(
 
 
 def test_unknown_option_before_the_command_stays_unknown(cli: RunCommand) -> None:
-    done = cli("--nonsense", "topics")
-    assert (done.code, "no such option" in done.err) == (2, True)
+    for line in (["--nonsense", "topics"], ["--nonsense"]):
+        done = cli(*line)
+        assert (done.code, "no such option" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "right", "commands"),
+    [
+        ("-b x:1", "aiokafka08 COMMAND -b x:1", "metadata, topics, offsets, "),
+        ("group --format json", "aiokafka08 group COMMAND --format json", "list, describe, lag, "),
+    ],
+)
+def test_option_without_a_command_lists_the_commands(
+    line: str, right: str, commands: str, cli: RunCommand
+) -> None:
+    done = cli(*line.split())
+    assert (done.code, done.out, done.err.count("\n")) == (2, b"", 1)
+    option = next(word for word in line.split() if word.startswith("-"))
+    assert f"the option {option} belongs behind a command, as in '{right}'" in done.err
+    assert f"The commands are {commands}" in done.err
 
 
 @pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1}, auto_create=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from aiokafka08._tools.cli.commands.group_offsets import export, import_, reset
+from aiokafka08._tools.cli.commands.group_offsets import backup_option, export, import_, reset
 from aiokafka08._tools.cli.completing import group_names, topic_names
 from aiokafka08._tools.cli.declare import (
     CommandGroup,
@@ -24,12 +24,12 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
+    from aiokafka08._tools.cli.group_backup import Backup, Saved
     from aiokafka08._tools.cli.output import Row
     from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
-    from aiokafka08.admin.group_lag import GroupStore
 
 STORE: Final = 'where this is kept: "kafka" or "zookeeper"'
 GROUP_FIELDS: Final = {
@@ -68,8 +68,9 @@ DELETION_FIELDS: Final = {
     "store": STORE,
     "outcome": (
         'either "deleted", or "expiring": the brokers remove it at their next check, within '
-        "offsets.retention.check.interval.ms (10 minutes)"
+        'offsets.retention.check.interval.ms (10 minutes); or "failed"'
     ),
+    "error": "why it isn't deleted, or not all of it; null if it is",
 }
 
 _AT_ONCE: Final = 200
@@ -126,23 +127,18 @@ async def _list(
         KafkaError: no group can be read.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.notes import raise_all
 
     groups: list[StoredGroup] = []
     errors: list[KafkaError] = []
     hint: str | None = None
-    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
     async with admin_client(settings) as admin:
-        for store in stores:
-            try:
-                listing = await admin.list_groups_of_store(store)
-            except KafkaError as error:
-                errors.append(error)
-            else:
-                groups += listing.groups
-                errors += listing.errors
-                hint = hint or listing.left_out
+        for listing in await admin.list_groups_of_stores():
+            groups += listing.groups
+            errors += listing.errors
+            hint = hint or listing.left_out
     if errors and not groups:
-        raise errors[0]
+        raise_all(errors)
     return sorted(groups), errors, hint
 
 
@@ -160,23 +156,30 @@ async def _list(
 def describe(settings: Settings, groups: tuple[str, ...], format: str | None) -> int:
     """Show the state and the members of groups, a row per member."""
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.notes import note_each
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08._tools.cli.table import Grouping
 
     grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
     with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
-        unreadable = run(_describe(settings, groups, rows))
-        missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
-    return _note_missing(settings, missing) or note_unreadable(unreadable)
+        errors, refused = run(_describe(settings, groups, rows))
+        missing = _refuse_unknown(settings, groups, {*refused, *(row["group"] for row in rows)})
+    return max(_note_missing(settings, missing), note_each(error.text for error in errors))
 
 
-async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -> list[str]:
-    """Add the rows of all groups that can be described, then raise the first error of another.
+async def _describe(
+    settings: Settings, names: Sequence[str], rows: list[Row]
+) -> tuple[list[KafkaError], set[str]]:
+    """Add the rows of all groups that can be described.
 
     Returns:
-        What can't be read of them.
+        What can't be read, and the groups that have no row because of that.
+
+    Raises:
+        KafkaError: none can be described, and one can't be read.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.notes import raise_all
 
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
@@ -188,18 +191,20 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             (stored.store, stored.group): stored
             for stored in await admin.list_stored_offsets(possible)
         }
-    errors, unreadable = [], []
+    errors: list[KafkaError] = []
+    refused: set[str] = set()
     for stored_group in sorted(possible):
         key = stored_group.store, stored_group.group
         described_group, stored = described.get(key), committed[key]
         error = stored.error if described_group is None else described_group.error or stored.error
         if error is not None:
             errors.append(error)
+            refused.add(stored_group.group)
             continue
         description = None if described_group is None else described_group.description
         offsets = len(stored.offsets)
         odd = [*stored.all_errors(), *(() if described_group is None else described_group.errors)]
-        unreadable += [error.text for error in odd]
+        errors += odd
         is_dead = description is None or description.state == "Dead"
         if is_dead and not offsets and not odd:
             continue
@@ -220,9 +225,9 @@ async def _describe(settings: Settings, names: Sequence[str], rows: list[Row]) -
             }
             for member in members
         ]
-    if errors:
-        raise errors[0]
-    return unreadable
+    if errors and not rows:
+        raise_all(errors)
+    return errors, refused
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
@@ -282,7 +287,7 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import in_options, note
+    from aiokafka08._tools.cli.notes import in_options, note, note_each
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
 
@@ -292,14 +297,11 @@ def lag(
         _watch_lag(settings, groups, topics, watch, format)
     rows, others, hint = run(_lag(settings, groups))
     missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
-    without_offsets = sorted(set(topics) - {row["topic"] for row in rows})
-    wanted = [row for row in rows if not topics or row["topic"] in topics]
-    if without_offsets and not wanted:
-        from aiokafka08._core.names import did_you_mean
-        from aiokafka08.errors import UnknownTopicOrPartitionError
-
-        similar = did_you_mean(without_offsets[0], sorted({row["topic"] for row in rows}))
-        raise UnknownTopicOrPartitionError(_no_offsets_text(without_offsets) + similar)
+    try:
+        wanted, without_offsets = _rows_of_topics(rows, topics)
+    except UnknownTopicOrPartitionError:
+        note_each(others)
+        raise
     write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*_LAG_GROUPING))
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
@@ -313,11 +315,12 @@ def lag(
             "says. Just after a change of leader it may pass: look again"
         )
     if without_offsets:
-        note(_no_offsets_text(without_offsets))
+        note(without_offsets)
     if hint is not None:
         note(in_options(hint))
-    unreadable = note_unreadable([*(row["error"] for row in wanted if row["error"]), *others])
-    return _note_missing(settings, missing) or int(bool(without_offsets)) or unreadable
+    unreadable = note_each([*(row["error"] for row in wanted if row["error"]), *others])
+    missed = _note_missing(settings, missing, is_partial=bool(others))
+    return missed or int(bool(without_offsets)) or unreadable
 
 
 def _watch_lag(
@@ -360,6 +363,7 @@ async def _redraw_lag(
 
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.main import error_text
+    from aiokafka08._tools.cli.notes import in_options
     from aiokafka08._tools.cli.output import redraw, shown_table
     from aiokafka08._tools.cli.similar_names import similar_groups
     from aiokafka08._tools.cli.table import Grouping
@@ -379,9 +383,18 @@ async def _redraw_lag(
                 if is_first and groups and not rows:
                     similar = await similar_groups(admin, groups)
                     raise GroupIdNotFound(_missing_text(settings, groups) + similar)
-                wanted = [row for row in rows if not topics or row["topic"] in topics]
+                try:
+                    wanted, without_offsets = _rows_of_topics(rows, topics)
+                except UnknownTopicOrPartitionError as error:
+                    if is_first:
+                        raise
+                    wanted, without_offsets = [], error.text
                 table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
-                problem = "".join(f" - {text}" for text in [*others, *([hint] if hint else [])])
+                missing = sorted(set(groups) - {row["group"] for row in rows})
+                unknown = _missing_text(settings, missing) if missing else None
+                odd = [row["error"] for row in wanted if row["error"]]
+                texts = [*odd, *others, without_offsets, unknown, hint]
+                problem = "".join(f" - {in_options(text)}" for text in texts if text)
             now = time.strftime("%Y-%m-%d %H:%M:%S")
             redraw(f"{now}, every {interval_s:g} s{problem}", table, is_first=is_first)
             is_first = False
@@ -394,7 +407,7 @@ def _is_beyond(row: Mapping[str, Any]) -> bool:
 
 async def _lag(
     settings: Settings, groups: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str], str | None]:
+) -> tuple[list[Row], list[str], str | None]:
     from aiokafka08._tools.cli.connection import admin_client
 
     async with admin_client(settings) as admin:
@@ -403,17 +416,38 @@ async def _lag(
 
 async def _read_lags(
     admin: AIOKafkaAdminClient, groups: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str], str | None]:
-    """Return the rows, what else can't be read, and with all groups a hint about another store."""
+) -> tuple[list[Row], list[str], str | None]:
+    """Return the rows, what else can't be read, and with all groups a hint about another store.
+
+    Raises:
+        KafkaError: nothing can be read.
+    """
+    from aiokafka08._tools.cli.notes import raise_all
+
     lags = await admin.read_group_lags(list(dict.fromkeys(groups)) or None)
     if lags.errors and not lags.rows:
-        raise lags.errors[0]
+        raise_all(lags.errors)
     errors = [error.text for error in lags.errors]
     return [group_lag._asdict() for group_lag in lags.rows], errors, lags.left_out
 
 
-def _no_offsets_text(topics: Sequence[str]) -> str:
-    return f"no committed offsets, and no members, of {', '.join(map(repr, topics))}"
+def _rows_of_topics(rows: list[Row], topics: Collection[str]) -> tuple[list[Row], str]:
+    """Return the rows of the named topics, of all without a name; and which topics have none.
+
+    Raises:
+        UnknownTopicOrPartitionError: no topic that is named has a row.
+    """
+    wanted = [row for row in rows if not topics or row["topic"] in topics]
+    missing = sorted(set(topics) - {row["topic"] for row in rows})
+    if not missing:
+        return wanted, ""
+    text = f"no committed offsets, and no members, of {', '.join(map(repr, missing))}"
+    if wanted:
+        return wanted, text
+    from aiokafka08._core.names import did_you_mean
+
+    similar = did_you_mean(missing[0], sorted({row["topic"] for row in rows}))
+    raise UnknownTopicOrPartitionError(text + similar)
 
 
 def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection[str]) -> list[str]:
@@ -430,13 +464,22 @@ def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection
     return missing
 
 
-def _note_missing(settings: Settings, missing: Sequence[str]) -> int:
-    """Print a line about groups that aren't known, and return the exit code."""
+def _note_missing(settings: Settings, missing: Sequence[str], *, is_partial: bool = False) -> int:
+    """Print a line about groups that aren't known, and return the exit code.
+
+    Args:
+        settings: the cluster.
+        missing: the groups.
+        is_partial: True if something couldn't be read, where they may be (default False).
+    """
     if not missing:
         return 0
     from aiokafka08._tools.cli.notes import note
 
-    note(_missing_text(settings, missing) + _similar(settings, missing))
+    text = _missing_text(settings, missing)
+    if is_partial:
+        text = f"{text}, as far as these can be read"
+    note(text + _similar(settings, missing))
     return 1
 
 
@@ -463,17 +506,6 @@ def _missing_text(settings: Settings, missing: Collection[str]) -> str:
     return f"{text}. For groups in ZooKeeper, give --zookeeper"
 
 
-def note_unreadable(texts: Sequence[str]) -> int:
-    """Print a line about each thing that can't be read, and return the exit code."""
-    if not texts:
-        return 0
-    from aiokafka08._tools.cli.notes import note
-
-    for text in dict.fromkeys(texts):
-        note(text)
-    return 1
-
-
 for moving in (reset, export, import_):
     group.add_command(moving)
 
@@ -496,47 +528,84 @@ for moving in (reset, export, import_):
     help="Delete it only there (default: in both).",
 )
 @click.option("--yes", is_flag=True, help="Don't ask.")
+@backup_option
 @connection_options
 @format_option
 def delete(
-    settings: Settings, groups: tuple[str, ...], store: str | None, yes: bool, format: str | None
+    settings: Settings,
+    groups: tuple[str, ...],
+    store: str | None,
+    yes: bool,
+    backup: str | None,
+    format: str | None,
 ) -> int:
     """Delete groups without members, with their committed offsets.
 
     Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
     to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
-    of the groups has members.
+    of the groups has members. First the offsets are saved in a file, and a note has the command
+    that commits them again; a group whose offsets can't be saved isn't deleted.
     """
     import sys
 
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.group_backup import Backup
+    from aiokafka08._tools.cli.notes import note, note_each
     from aiokafka08._tools.cli.output import rows_so_far
+    from aiokafka08.telemetry import join_names
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError("group delete needs --yes where nobody can be asked")
         question = f"Delete {', '.join(groups)} with all offsets, on {settings.cluster}?"
         click.confirm(question, abort=True, err=True)
+    saved = Backup(backup)
     with rows_so_far(DELETION_FIELDS, format) as rows:
-        run(_delete(settings, groups, store, rows))
+        try:
+            run(_delete(settings, groups, store, rows, saved))
+        except BaseException:  # Ctrl-C, too
+            saved.note_way_back(settings)
+            raise
         missing = _refuse_unknown(settings, groups, {row["group"] for row in rows})
+    kept: dict[str, list[str]] = {}
+    for row in rows:
+        if row["error"] is not None:
+            kept.setdefault(row["error"], []).append(f"{row['group']!r} ({row['store']})")
+    failed = note_each([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
     if rows:
-        note(f"{len(rows)} group{'s' * (len(rows) != 1)} deleted, on {settings.cluster}")
+        note(f"{_outcomes_text(rows)}, on {settings.cluster}")
+    saved.note_way_back(settings)
     if store is None and settings.zookeeper_connect is None:
         note("offsets in ZooKeeper were not looked for, and are kept: see --zookeeper")
-    return _note_missing(settings, missing)
+    return _note_missing(settings, missing) or failed
+
+
+def _outcomes_text(rows: Sequence[Row]) -> str:
+    """Return how many groups have each outcome; one in both stores counts twice, if they differ."""
+    texts: list[str] = []
+    for outcome, verb in (
+        ("deleted", "deleted"),
+        ("expiring", "expiring"),
+        ("failed", "not deleted"),
+    ):
+        number = len({row["group"] for row in rows if row["outcome"] == outcome})
+        if number:
+            noun = "" if texts else f" group{'s' * (number != 1)}"
+            texts.append(f"{number}{noun} {verb}")
+    return ", ".join(texts)
 
 
 async def _delete(
-    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row]
+    settings: Settings, groups: Sequence[str], store: str | None, rows: list[Row], saved: Backup
 ) -> None:
-    """Delete the groups, and add a row for each one as soon as it is deleted.
+    """Delete the groups, and add a row for each one as soon as its outcome is known.
 
     Raises:
-        KafkaError: a group can't be deleted; the others are.
+        KafkaError: nothing is deleted.
     """
     from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08._tools.cli.group_backup import offsets_to_save
+    from aiokafka08._tools.cli.group_moves import existing_partitions
     from aiokafka08._tools.cli.progress import Progress
 
     stores = {store}
@@ -546,15 +615,40 @@ async def _delete(
         possible = await admin.possible_groups(list(dict.fromkeys(groups)))
         wanted = sorted(stored_group for stored_group in possible if stored_group.store in stores)
         await admin.check_group_changes(wanted)
-        failed: list[KafkaError] = []
+        offsets: list[Saved] = []
+        unsaved: dict[StoredGroup, KafkaError] = {}
+        for stored_group, stored in zip(
+            wanted, await admin.list_stored_offsets(wanted), strict=True
+        ):
+            try:
+                offsets += offsets_to_save(stored)
+            except KafkaError as error:
+                unsaved[stored_group] = error
+        existing = await existing_partitions(admin)
+        saved.has_missing = any((one.topic, one.partition) not in existing for one in offsets)
+        saved.save(offsets)
+        rows += [_failed_row(stored_group, error) for stored_group, error in unsaved.items()]
+        wanted = [stored_group for stored_group in wanted if stored_group not in unsaved]
         with Progress("groups", len(wanted), "groups") as progress:
             for at in range(0, len(wanted), _AT_ONCE):
                 chunk = wanted[at : at + _AT_ONCE]
-                for deletion in await admin.delete_stored_groups(chunk):
+                try:
+                    deletions = await admin.delete_stored_groups(chunk)
+                except KafkaError as error:  # so it would be for the others
+                    rows += [_failed_row(stored_group, error) for stored_group in wanted[at:]]
+                    return
+                for stored_group, deletion in zip(chunk, deletions, strict=True):
                     if isinstance(deletion, KafkaError):
-                        failed.append(deletion)
+                        rows.append(_failed_row(stored_group, deletion))
                     elif deletion.outcome != "missing":
-                        rows.append(deletion._asdict())
+                        rows.append(deletion._asdict() | {"error": None})
                 progress.add(len(chunk))
-    if failed:
-        raise failed[0]
+
+
+def _failed_row(stored_group: StoredGroup, error: KafkaError) -> Row:
+    return {
+        "group": stored_group.group,
+        "store": stored_group.store,
+        "outcome": "failed",
+        "error": error.text,
+    }

@@ -11,7 +11,6 @@ what was committed before it.
 from __future__ import annotations
 
 import datetime
-import shlex
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -31,7 +30,7 @@ from aiokafka08._tools.cli.declare import (
 from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from aiokafka08._tools.cli.group_files import GroupOffset, OffsetFileFormat
+    from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, OffsetFileFormat
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
     from aiokafka08.admin.group_lag import GroupStore
     from aiokafka08.admin.offset_reset import PlanTarget
@@ -44,21 +43,25 @@ PLAN_FIELDS: Final = {
     "partition": "the partition's number",
     "committed": "the offset that was committed before; null: none",
     "new": "the offset that is committed by --execute",
+    "error": "why the committed offset can't be read, which --execute replaces; null if it can",
 }
+
+STORES: Final[tuple[GroupStore, ...]] = ("kafka", "zookeeper")
 
 _store_option = click.option(
     "--store", type=click.Choice(["kafka", "zookeeper"]), help="Only in this store."
+)
+backup_option = click.option(
+    "--backup",
+    metavar="FILE",
+    help="The new file in which the present offsets are saved first (default: one in "
+    "~/.local/state/aiokafka08).",
 )
 _EXECUTE_OPTIONS: Final = (
     click.option(
         "--execute", is_flag=True, help="Carry the plan out; without it nothing is changed."
     ),
-    click.option(
-        "--backup",
-        metavar="FILE",
-        help="The new file in which --execute first saves the present offsets (default: one in "
-        "~/.local/state/aiokafka08).",
-    ),
+    backup_option,
 )
 
 
@@ -122,7 +125,7 @@ def reset(
     execute: bool,
     backup: str | None,
     format: str | None,
-) -> None:
+) -> int:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
     All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
@@ -157,11 +160,15 @@ def reset(
             raise click.UsageError(
                 "group reset: --from-file names the partitions; leave --topic out"
             )
-        offsets = offsets_of(group, _read_offsets(from_file), from_file)
-        _move(settings, FileMoves(offsets, store), execute, backup, format)
-        return
+        read, texts = _read_offsets(from_file)
+        texts = [one for one in texts if one.group == group]
+        if read or not texts:
+            offsets = offsets_of(group, read, from_file)
+            _move(settings, FileMoves(offsets, store), execute, backup, format)
+        return _note_texts(settings, texts)
     target = _target(targets[0], chosen[targets[0]])
     _move(settings, TargetMoves(group, target, selected, store), execute, backup, format)
+    return 0
 
 
 @command(
@@ -202,64 +209,64 @@ def export(
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_files import format_offsets
-    from aiokafka08._tools.cli.notes import in_options, note
+    from aiokafka08._tools.cli.notes import in_options, note, note_each, raise_all
     from aiokafka08._tools.cli.output import write_text
 
     if bool(groups) == all_groups:
         raise click.UsageError("group export: name groups, or give --all")
-    offsets, unreadable, hint = run(_export(settings, groups, store))
-    if not offsets and unreadable:
-        raise unreadable[0]
+    offsets, errors, hint = run(_export(settings, groups, store))
+    if errors and not offsets:
+        raise_all(errors)
     if file_format in ("zookeeper", "csv"):
         _refuse_two_stores(offsets)
     write_text(format_offsets(offsets, cast("OffsetFileFormat", file_format)), flush=True)
-    for error in unreadable:
-        note(f"not exported: {error.text}")
     if hint is not None and store != "kafka":
         note(in_options(hint))
-    return 1 if unreadable else 0
+    return note_each(f"not exported: {in_options(error.text)}" for error in errors)
 
 
 async def _export(
     settings: Settings, groups: Sequence[str], store: str | None
 ) -> tuple[list[GroupOffset], list[KafkaError], str | None]:
-    """Return the offsets that can be read, why others can't, and a hint about another store."""
+    """Return the offsets that can be read, why others can't, and a hint about another store.
+
+    A named group without offsets is an error too.
+    """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_files import GroupOffset
+    from aiokafka08._tools.cli.similar_names import similar_groups
+    from aiokafka08.errors import GroupIdNotFound
 
-    unreadable: list[KafkaError] = []
+    errors: list[KafkaError] = []
     hint: str | None = None
-    stores: tuple[GroupStore, ...] = ("kafka", "zookeeper")
+    stores: list[GroupStore] = [one for one in STORES if store in (None, one)]
     async with admin_client(settings) as admin:
         if groups:
             wanted = await admin.possible_groups(list(dict.fromkeys(groups)))
         else:
             wanted = []
-            for place in stores:
-                if store in (None, place):
-                    listing = await admin.list_groups_of_store(place)
-                    wanted += listing.groups
-                    unreadable += listing.errors
-                    hint = hint or listing.left_out
+            for listing in await admin.list_groups_of_stores(stores):
+                wanted += listing.groups
+                errors += listing.errors
+                hint = hint or listing.left_out
         stored = await admin.list_stored_offsets(
-            [group for group in sorted(wanted) if store in (None, group.store)]
+            [group for group in sorted(wanted) if group.store in stores]
         )
         offsets = []
+        unknown = dict.fromkeys(groups)
         for group in stored:
-            unreadable += group.all_errors()
+            errors += group.all_errors()
+            if group.offsets or group.all_errors():
+                unknown.pop(group.group, None)
             offsets += [
                 GroupOffset(group.group, group.store, *tp, *committed)
                 for tp, committed in sorted(group.offsets.items())
             ]
-        if groups and not offsets and not unreadable:
-            from aiokafka08._tools.cli.similar_names import similar_groups
-            from aiokafka08.errors import GroupIdNotFound
-
-            raise GroupIdNotFound(
-                f"{', '.join(map(repr, groups))}: no committed offsets"
-                f"{await similar_groups(admin, groups)}"
-            )
-    return offsets, unreadable, hint
+        if unknown:
+            similar = await similar_groups(admin, list(unknown))
+            text = f"{', '.join(map(repr, unknown))}: no committed offsets{similar}"
+            errors.append(GroupIdNotFound(text))
+    return offsets, errors, hint
 
 
 def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
@@ -304,6 +311,11 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
     is_flag=True,
     help="Commit the nearest offset inside for one outside the log (default: refuse).",
 )
+@click.option(
+    "--skip-missing",
+    is_flag=True,
+    help="Leave out, with a note, partitions that don't exist (default: refuse).",
+)
 @_execute_options
 @connection_options
 @format_option
@@ -313,10 +325,11 @@ def import_(
     group: str | None,
     store: str | None,
     to_nearest: bool,
+    skip_missing: bool,
     execute: bool,
     backup: str | None,
     format: str | None,
-) -> None:
+) -> int:
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
 
     Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
@@ -324,17 +337,43 @@ def import_(
 
     The offsets are committed as they are, but on another cluster equal numbers aren't equal
     messages: `bridge groups` translates them. If an offset is outside the log, nothing is committed
-    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note.
+    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note. The
+    text of a node that held no offset, which a backup keeps, isn't written: then a note says how
+    to, and the exit code is 1.
     """
     from aiokafka08._tools.cli.group_moves import FileMoves
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08.errors import UnknownTopicOrPartitionError
+    from aiokafka08.telemetry import join_names
 
+    read, texts = _read_offsets(file)
     offsets = [
-        offset if offset.group is not None else offset._replace(group=group)
-        for offset in _read_offsets(file)
+        offset if offset.group is not None else offset._replace(group=group) for offset in read
     ]
     if any(offset.group is None for offset in offsets):
         raise click.UsageError(f"group import: {file} names no group; name it with --group")
-    _move(settings, FileMoves(offsets, store), execute, backup, format, to_nearest=to_nearest)
+    if offsets:
+        moves = FileMoves(offsets, store, skip_missing=skip_missing)
+        try:
+            _move(settings, moves, execute, backup, format, to_nearest=to_nearest)
+        except UnknownTopicOrPartitionError as error:
+            error.args = (f"{error.text}. --skip-missing leaves such offsets out",)
+            raise
+        if moves.skipped:
+            names = join_names([f"{one.topic}/{one.partition}" for one in moves.skipped])
+            note(f"left out, since these partitions don't exist: {names}")
+    return _note_texts(settings, texts)
+
+
+def _note_texts(settings: Settings, texts: Sequence[NodeText]) -> int:
+    """Say which texts of a backup aren't written, and return the exit code."""
+    if not texts:
+        return 0
+    from aiokafka08._tools.cli.group_backup import how_to_write
+    from aiokafka08._tools.cli.notes import note
+
+    note(how_to_write(texts, settings.zookeeper_connect, "set"))
+    return 1
 
 
 def _move(
@@ -348,7 +387,7 @@ def _move(
 ) -> None:
     """Print the plan, carry it out with `execute`, and say what was done and how to go back."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.group_backup import save_offsets
+    from aiokafka08._tools.cli.group_backup import Backup, counted
     from aiokafka08._tools.cli.group_moves import plan_and_move
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
@@ -356,16 +395,18 @@ def _move(
 
     if backup is not None and not execute:
         raise click.UsageError("--backup without --execute: nothing would be changed")
-    saved: list[str] = []
-
-    def save(offsets: Sequence[GroupOffset]) -> None:
-        if offsets:
-            saved.append(str(save_offsets(offsets, backup)))
-            note(f"{_count(len(offsets), 'present offset')} saved in {saved[0]}")
-
+    saved = Backup(backup)
     grouping = Grouping(("group", "store"))
     with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
-        plan = run(plan_and_move(settings, moves, execute, rows, to_nearest=to_nearest, save=save))
+        try:
+            plan = run(
+                plan_and_move(
+                    settings, moves, execute, rows, to_nearest=to_nearest, save=saved.save
+                )
+            )
+        except BaseException:  # Ctrl-C, too
+            saved.note_way_back(settings, 0)
+            raise
     for group, planned in plan:
         for offset in planned:
             if offset.new != offset.wanted:
@@ -380,21 +421,9 @@ def _move(
         )
         return
     groups = ", ".join(dict.fromkeys(repr(group.group) for group, _ in plan))
-    number = _count(sum(len(planned) for _, planned in plan), "offset")
-    note(f"{number} committed: group {groups}, {settings.cluster}")
-    if saved:
-        words = ["aiokafka08", "group", "import", saved[0], "--execute", *settings.flags]
-        new = sum(offset.current is None for _, planned in plan for offset in planned)
-        keep = (
-            f" ({_count(new, 'partition')} had no offset, and keep{'s' * (new == 1)} the new one)"
-            if new
-            else ""
-        )
-        note(f"to go back{keep}: {shlex.join(words)}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    number = sum(len(planned) for _, planned in plan)
+    note(f"{counted(number, 'offset')} committed: group {groups}, {settings.cluster}")
+    saved.note_way_back(settings, number)
 
 
 def _target(option: str, value: Any) -> PlanTarget:
@@ -439,7 +468,7 @@ def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:
     return selected
 
 
-def _read_offsets(file: str) -> list[GroupOffset]:
+def _read_offsets(file: str) -> tuple[list[GroupOffset], list[NodeText]]:
     from aiokafka08._tools.cli.group_files import parse_offsets
     from aiokafka08.errors import IllegalArgumentError
 
@@ -449,4 +478,5 @@ def _read_offsets(file: str) -> list[GroupOffset]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise IllegalArgumentError(f"{origin}: not UTF-8; expected a file of offsets") from None
-    return parse_offsets(text, origin)
+    texts: list[NodeText] = []
+    return parse_offsets(text, origin, texts), texts

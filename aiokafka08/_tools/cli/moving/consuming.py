@@ -202,9 +202,11 @@ def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
     if job.group is None or settings.zookeeper_connect is not None or version is None:
         return
     if version.line < BrokerLine.V0_9:
+        from aiokafka08._core.zookeeper.session import how_to_install
+
         raise UnsupportedVersionError(
             f"group {job.group!r}: brokers before 0.9 don't coordinate groups. Give "
-            f"{job.zookeeper_option} (pip install 'aiokafka08[cli,zookeeper]') to join the group "
+            f"{job.zookeeper_option}{how_to_install()} to join the group "
             "in ZooKeeper"
         )
 
