@@ -83,7 +83,7 @@ async def test_unreadable_offset_is_an_error_of_the_bridge(
         [(what, error)] = status.errors.items()
         assert (what, error.count >= 2) == ("unreadable offsets", True)
         for text in (error.text, caplog.records[0].getMessage()):
-            assert "billing, orders/1: junk; b2: junk" in text
+            assert "billing, orders/1: junk. b2: junk" in text
         transfer.carry_over.return_value = sound
         await until(lambda: not status.errors, "the error ends", 60)
         await until(lambda: status.translated_groups == 2, "both are translated", 60)

@@ -259,7 +259,7 @@ async def carry_over_continuously(
         if not moves:
             status.note_success(_UNREADABLE)
             return
-        text = some_of([f"{move.name}: {move.reason}" for move in moves], separator="; ")
+        text = some_of([f"{move.name}: {move.reason}" for move in moves], separator=". ")
         repeated = status.note_error(_UNREADABLE, text)
         _log.warning("%s: offsets not carried over: %s", config.client_id, repeated)
 
@@ -315,7 +315,7 @@ async def source_offsets(
             raise stored.error
         texts = {tp: error.text for tp, error in stored.errors.items()}
         if stored.others:
-            texts[UNREAD] = "; ".join(error.text for error in stored.others)
+            texts[UNREAD] = some_of([error.text for error in stored.others], separator=". ")
         if texts:
             errors.setdefault(stored.group, []).append((stored.store, texts))
         if stored.offsets:
