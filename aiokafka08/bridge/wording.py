@@ -46,15 +46,16 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def some_of(names: Sequence[str], most: int = NAMES) -> str:
+def some_of(names: Sequence[str], most: int = NAMES, separator: str = ", ") -> str:
     """Return names with commas, and how many more there are.
 
     Args:
         names: in the order in which they are shown.
         most: how many are shown (default 5).
+        separator: what is between two (default ", "); another for texts with commas.
     """
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f"{separator}and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) -> str:

@@ -232,6 +232,8 @@ def _compile_fixed(wire: Fixed) -> CompiledType:
         out.append(pack(value))
 
     def read_items(data: Buffer) -> list[Any]:
+        if len(data) == size:
+            return list(unpack_from(data))
         return list(struct.unpack(f">{len(data) // size}{wire.code}", data))
 
     return CompiledType(read, write, size, read_items)
@@ -361,7 +363,7 @@ def _compile_struct(
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
     readers: list[Reader] = []
-    steps: list[tuple[str, StepReader | None]] = []  # one for each reader
+    steps: list[StepReader | None] = []  # one for each reader
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
@@ -377,7 +379,7 @@ def _compile_struct(
             names = tuple(name for name, _ in run)
             packer = struct.Struct(">" + "".join(code for _, code in run))
             readers.append(_run_reader(names, packer))
-            steps.append(("", None))
+            steps.append(None)
             writers.append(_run_writer(names, packer))
             if packer.size == min_size and _are_arguments(cls, names, absent):
                 read_items = _items_reader(cls, packer)
@@ -404,8 +406,8 @@ def _compile_struct(
         end_run()
         read_items = write_items = None
         inner = _compile(type_, version, mode, type_args)
-        readers.append(_field_reader(field.name, inner.read))
-        steps.append((field.name, inner.read_steps))
+        readers.append(_field_reader(inner.read))
+        steps.append(inner.read_steps)
         writers.append(_field_writer(field.name, inner.write))
         min_size += inner.min_size
     end_run()
@@ -419,17 +421,25 @@ def _compile_struct(
 
 
 def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[Any]) -> Reader:
-    new = cls.__new__
+    build = _builder(cls, absent)
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
-        value = new(cls)
-        for name, default in absent:
-            setattr(value, name, default)
+        values: list[Any] = []
         for read_part in readers:
-            pos = read_part(data, pos, end, value)
-        return value, pos
+            pos = read_part(data, pos, end, values)
+        return cls(*values) if build is None else build(values), pos
 
     return read
+
+
+def _builder(cls: Any, absent: list[tuple[str, Any]]) -> Callable[[list[Any]], Any] | None:
+    """Return what makes a value of its read fields; None if they are the arguments of the class."""
+    others = dict(absent)
+    fields = [field for field in dataclasses.fields(cls) if field.name not in others]
+    names = tuple(field.name for field in fields)
+    if _are_arguments(cls, names, absent) and not any(field.kw_only for field in fields):
+        return None
+    return lambda values: cls(**dict(zip(names, values, strict=True)), **others)
 
 
 def _struct_writer(
@@ -454,23 +464,23 @@ def _struct_step_reader(
     cls: Any,
     absent: list[tuple[str, Any]],
     readers: list[Any],
-    steps: list[tuple[str, StepReader | None]],
+    steps: list[StepReader | None],
 ) -> StepReader | None:
     """Return a reader in steps of a struct, whose fields' are `steps`; None if none has steps."""
-    if all(field_steps is None for _, field_steps in steps):
+    if all(field_steps is None for field_steps in steps):
         return None
 
+    build, parts = _builder(cls, absent), list(zip(readers, steps, strict=True))
+
     def read(data: Buffer, pos: int, end: int) -> Generator[None, None, tuple[Any, int]]:
-        value = cls.__new__(cls)
-        for name, default in absent:
-            setattr(value, name, default)
-        for read_part, (name, field_steps) in zip(readers, steps, strict=True):
+        values: list[Any] = []
+        for read_part, field_steps in parts:
             if field_steps is None:
-                pos = read_part(data, pos, end, value)
+                pos = read_part(data, pos, end, values)
             else:
-                field_value, pos = yield from field_steps(data, pos, end)
-                setattr(value, name, field_value)
-        return value, pos
+                value, pos = yield from field_steps(data, pos, end)
+                values.append(value)
+        return cls(*values) if build is None else build(values), pos
 
     return read
 
@@ -503,9 +513,10 @@ def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[Reader])
             stop = start + length
             if start <= stop <= end:
                 return cls(*fields, data[start:stop]), stop
-        value = cls.__new__(cls)  # read field by field, to name the wrong one
-        pos = read_run(data, pos, end, value)  # type: ignore[call-arg, assignment]
-        return value, read_bytes(data, pos, end, value)  # type: ignore[call-arg, return-value]
+        values: list[Any] = []  # read field by field, to name the wrong one
+        pos = read_run(data, pos, end, values)  # type: ignore[call-arg, assignment]
+        pos = read_bytes(data, pos, end, values)  # type: ignore[call-arg, assignment]
+        return cls(*values), pos
 
     return read
 
@@ -528,11 +539,10 @@ def _items_writer(
 def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
     size, unpack_from = packer.size, packer.unpack_from
 
-    def read(data: Buffer, pos: int, end: int, target: Any) -> int:
+    def read(data: Buffer, pos: int, end: int, values: list[Any]) -> int:
         if end - pos < size:
             raise cut_short(", ".join(names), size, end - pos)
-        for name, value in zip(names, unpack_from(data, pos), strict=True):
-            setattr(target, name, value)
+        values += unpack_from(data, pos)
         return pos + size
 
     return read
@@ -557,10 +567,10 @@ def _run_writer(names: tuple[str, ...], packer: struct.Struct) -> Writer:
     return write
 
 
-def _field_reader(name: str, read_value: Reader) -> Any:
-    def read(data: Buffer, pos: int, end: int, target: Any) -> int:
+def _field_reader(read_value: Reader) -> Any:
+    def read(data: Buffer, pos: int, end: int, values: list[Any]) -> int:
         value, pos = read_value(data, pos, end)
-        setattr(target, name, value)
+        values.append(value)
         return pos
 
     return read

@@ -6,7 +6,7 @@ package there, a query fails with `ModuleNotFoundError` below a hundred lines of
 the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
 Invariant: an error is raised only where queries of the format would fail. A session that doesn't
-tell which Python it runs isn't checked (managed platforms refuse some calls of the JVM).
+tell which Python and files it has isn't checked (managed platforms refuse some calls of the JVM).
 
 `aiokafka08.spark.register` calls `prepare_workers`.
 """
@@ -27,6 +27,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from aiokafka08.errors import KafkaConfigurationError
 
@@ -54,20 +55,21 @@ def prepare_workers(context: Any) -> None:
     """
     try:
         launch = _Launch.of(context)
-    except Exception:  # most of it isn't part of Spark's interface, and a JVM may refuse calls
+    except Exception:  # what a platform raises that refuses calls
         _log.debug("Spark's Python isn't checked: the session doesn't tell it", exc_info=True)
         return
     if launch.archives:
         given = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
-        paths = dict.fromkeys([*launch.archives, *filter(None, given)])
-        launch.environment["PYTHONPATH"] = os.pathsep.join(paths)
-    python = shutil.which(launch.name, path=launch.path)
+        unique = dict.fromkeys([*launch.archives, *filter(None, given)])
+        launch.environment["PYTHONPATH"] = os.pathsep.join(unique)
+    python = shutil.which(launch.name)
     if python is None:
         raise _unusable(launch.name, "which isn't found")
     if launch.archives or not (_is_this_python(python) and _is_installed()):
-        # Without Spark's own paths.
-        python_path = (launch.environment.get("PYTHONPATH"), launch.python_path)
-        _check(launch.name, python, os.pathsep.join(filter(None, python_path)), launch.folder)
+        # Spark's processes inherit the environment of the JVM. This program started the JVM, or
+        # the JVM this program (spark-submit): so it is that of this program.
+        paths = (launch.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH"))
+        _check(launch.name, python, os.pathsep.join(filter(None, paths)), os.getcwd())
 
 
 class _Launch(NamedTuple):
@@ -76,21 +78,11 @@ class _Launch(NamedTuple):
     name: str
     environment: dict[str, str]  # what the session adds, to be changed in place
     archives: list[str]
-    path: str | None  # PATH, PYTHONPATH and folder of the process that starts the others
-    python_path: str | None
-    folder: str
 
     @classmethod
     def of(cls, context: Any) -> _Launch:
-        system = context._jvm.java.lang.System
-        return cls(
-            context.pythonExec,
-            context.environment,
-            list(dict.fromkeys(_archives(context))),
-            system.getenv("PATH"),
-            system.getenv("PYTHONPATH"),
-            system.getProperty("user.dir"),
-        )
+        archives = list(dict.fromkeys(_archives(context)))
+        return cls(context.pythonExec, context.environment, archives)
 
 
 def _archives(context: Any) -> Iterator[str]:
@@ -102,11 +94,14 @@ def _archives(context: Any) -> Iterator[str]:
     if isinstance(loader, zipimport.zipimporter):
         yield os.path.abspath(loader.archive)
     folder = Path(SparkFiles.getRootDirectory())
-    for name in context._python_includes:
-        if zipfile.is_zipfile(folder / name):
-            with zipfile.ZipFile(folder / name) as archive:
+    # On YARN only the setting has them.
+    submitted = context.getConf().get("spark.submit.pyFiles", "").split(",")
+    for url in [*context.listFiles, *filter(None, submitted)]:
+        path = folder / unquote(url).rpartition("/")[2]
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
                 if f"{_PACKAGE}/__init__.py" in archive.namelist():
-                    yield str(folder / name)
+                    yield str(path)
 
 
 def _is_this_python(python: str) -> bool:

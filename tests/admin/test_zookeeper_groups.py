@@ -175,7 +175,8 @@ async def test_undecodable_nodes_are_named_beside_the_others(
         assert committed.offsets == {TopicPartition("t", 0): OffsetAndMetadata(5, "")}
         assert {tp.partition: error.text for tp, error in committed.errors.items()} == {
             number: f"ZooKeeper {cluster.zookeeper_connect}: the node /consumers/{group}/offsets/t/"
-            f"{number} holds {data!r}; expected an offset, which a group reset writes"
+            f"{number} holds {data!r}; expected an offset. Write the "
+            "offset by a group reset: a deleted node counts as no offset"
             for number, data in ((1, b"garbage"), (3, b"9" * 19))
         }
     finally:

@@ -7,13 +7,16 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from unittest.mock import create_autospec
 
 import pytest
 
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.groups.carry_over import carry_over_continuously
+from aiokafka08.bridge.groups import carry_over as groups
+from aiokafka08.bridge.groups.carry_over import GroupTransfer, carry_over_continuously
+from aiokafka08.bridge.groups.group_plan import UNREAD, GroupMove, GroupOutcome
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import bridge_config, running_bridge
@@ -47,6 +50,46 @@ async def test_target_away_at_the_start_is_asked_again(caplog: pytest.LogCapture
         text = one.getMessage()
         assert "groups not carried over: target.bootstrap=" in text
         assert "no broker responds" in text
+
+
+async def test_unreadable_offset_is_an_error_of_the_bridge(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged and counted, its group isn't counted as translated, and other groups are."""
+    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
+    tp = TopicPartition("orders", 0)
+
+    def move(group: str, source: TopicPartition, outcome: GroupOutcome) -> GroupMove:
+        return GroupMove(group, source, source, "zookeeper", None, "", None, None, outcome, "junk")
+
+    sound = [move("paying", tp, "move"), move("billing", tp, "same")]
+    odd = [
+        move("billing", TopicPartition("orders", 1), "unreadable"),
+        move("b2", UNREAD, "unreadable"),
+    ]
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.carry_over.return_value = sound + odd
+
+    async def is_modern(config: BridgeConfig) -> None:
+        pass
+
+    monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
+    monkeypatch.setattr(groups, "refuse_old_target", is_modern)
+    status = CopyStatus()
+    work = asyncio.create_task(carry_over_continuously(config_without_target(1), {}, status))
+    try:
+        await until(lambda: work.done() or len(caplog.records) >= 2, timeout_s=60)
+        assert status.translated_groups == 1
+        [(what, error)] = status.errors.items()
+        assert (what, error.count >= 2) == ("unreadable offsets", True)
+        for text in (error.text, caplog.records[0].getMessage()):
+            assert "billing, orders/1: junk. b2: junk" in text
+        transfer.carry_over.return_value = sound
+        await until(lambda: not status.errors, "the error ends", 60)
+        await until(lambda: status.translated_groups == 2, "both are translated", 60)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 @pytest.mark.real

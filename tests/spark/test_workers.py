@@ -122,6 +122,26 @@ def test_register_where_calls_are_refused_skips_the_check(has_context: bool) -> 
     assert len(session.registered) == 1
 
 
+class PublicContext:
+    """A context of which only the public attributes can be read."""
+
+    pythonExec = "python-of-nobody"
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._context, name)
+
+
+def test_check_needs_public_attributes_of_spark_only(spark: Any) -> None:
+    session: Any = Session(PublicContext(spark.sparkContext))
+    with pytest.raises(KafkaConfigurationError, match="'python-of-nobody', which isn't found"):
+        register(session)
+
+
 def test_register_runs_spark_python_once_for_the_same_paths(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

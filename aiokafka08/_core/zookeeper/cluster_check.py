@@ -25,7 +25,7 @@ import asyncio
 import enum
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -50,6 +50,8 @@ _log: Final = logging.getLogger("aiokafka08.net")
 _CLUSTER_ID: Final = "/cluster/id"
 _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
+BROKER: Final = 'a broker such as {"version":1,"host":"kafka1","port":9092}'
+"""What the node of a broker holds, for errors."""
 _SHOWN: Final = 10
 """How many brokers an error names."""
 
@@ -73,11 +75,13 @@ class ClusterIdentity:
         brokers: node id → endpoints.
         cluster_id: None if it isn't known, or the brokers have none.
         bootstrap: endpoints of some of the brokers, whose node ids aren't known.
+        unread: the errors about nodes of other brokers, whose endpoints aren't known.
     """
 
     brokers: Mapping[int, Collection[Address]]
     cluster_id: str | None = None
     bootstrap: Collection[Address] = ()
+    unread: Sequence[KafkaError] = ()
 
     def __str__(self) -> str:
         if not (self.brokers or self.bootstrap):
@@ -176,7 +180,7 @@ def parse_endpoints(data: bytes) -> frozenset[Address]:
 def read_registered(client: KazooClient, connect: str, deadline: float) -> ClusterIdentity:
     """Return the cluster that is registered in a ZooKeeper. It blocks.
 
-    A broker whose node can't be read has no endpoint; `topic_states` reports such nodes.
+    A broker whose node can't be read is left out; `topic_states` reports it, too.
 
     Args:
         client: of an open session.
@@ -199,11 +203,17 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
     if _CLUSTER_ID in results:
         data = results[_CLUSTER_ID][0]
         cluster_id = decode_node(connect, _CLUSTER_ID, data, parse_cluster_id, "an id")
-    brokers = {}
+    brokers: dict[int, frozenset[Address]] = {}
+    unread = []
     for node_id, (data, _) in nodes.items():
-        found = decode_node(connect, f"{_BROKERS}/{node_id}", data, parse_endpoints, "a broker")
-        brokers[node_id] = frozenset() if isinstance(found, KafkaError) else found
-    return ClusterIdentity(brokers, None if isinstance(cluster_id, KafkaError) else cluster_id)
+        found = decode_node(connect, f"{_BROKERS}/{node_id}", data, parse_endpoints, BROKER)
+        if isinstance(found, KafkaError):
+            unread.append(found)
+        else:
+            brokers[node_id] = found
+    if isinstance(cluster_id, KafkaError):
+        cluster_id = None
+    return ClusterIdentity(brokers, cluster_id, unread=unread)
 
 
 class _OutdatedMetadataError(KafkaUnavailableError):
@@ -272,7 +282,8 @@ class ClusterZookeeper:
 
         Raises:
             ZookeeperMismatchError: it belongs to other brokers, or to none.
-            KafkaUnavailableError: it was the brokers' before, and names none of them now.
+            KafkaUnavailableError: it was the brokers' before, and names none of them now; or no
+                node of a broker can be read.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
         registered = read_registered(client, self.connect, environment.monotonic() + timeout_s)
@@ -302,6 +313,14 @@ class ClusterZookeeper:
 
     def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
         self._metadata_is_stale = True
+        if registered.unread and not registered.brokers:
+            # Whether it is theirs can't be known: a finding about a node, not a wrong option.
+            error = registered.unread[0]
+            text = f"ZooKeeper can't be compared with the brokers: {error.text}"
+            if not self._only_warns:
+                raise type(error)(text, *error.args[1:])
+            self._warn(f"{text}. It is used all the same, by zookeeper_check='warn'")
+            return
         if self._was_same and not registered.brokers:
             raise KafkaUnavailableError(
                 f"ZooKeeper {self.connect} names no live broker now. The brokers register again "

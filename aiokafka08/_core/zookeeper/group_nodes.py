@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.topic_names import is_topic_name
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.nodes import (
     NUMBER,
     NodeReader,
     json_object,
     refused,
-    shown_path,
     unreadable,
+    wrongly_named,
 )
 from aiokafka08._core.zookeeper.offsets import decode_offset
 from aiokafka08._core.zookeeper.results import result_of, results_of, wait_for_last
@@ -54,6 +55,14 @@ if TYPE_CHECKING:
 _ROOT: Final = "/consumers"
 _THREAD: Final = re.compile(r"-[0-9]+\Z")
 """What the Scala consumer appends to its id to name a thread."""
+_PARTITION: Final = re.compile(f"({NUMBER.pattern})")
+"""The name of the node of a partition."""
+_PYKAFKA: Final = re.compile(r"/ids/[^/]+:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+"""The node of a member whose id is <host>:<uuid>: of pykafka, or of a Go consumer."""
+_OWNED: Final = re.compile(f"(?:(?:{NUMBER.pattern})-)?({NUMBER.pattern})")
+"""The name of the node of a partition's owner; pykafka writes <leader>-<partition>."""
+_BYTES: Final = re.compile("b'(.*)'")
+"""The name that pykafka gives to the node of a topic, with Python 3."""
 _MEMBER: Final = (
     'a registration such as {"version":1,"subscription":{"orders":1},"pattern":"static"}'
 )
@@ -218,7 +227,10 @@ class GroupNodes:
         children = reader.children([*ids.values(), *(f"{_ROOT}/{group}" for group in groups)])
         names = {group: sorted(children.get(path, ())) for group, path in ids.items()}
         paths = {(group, name): f"{ids[group]}/{name}" for group in groups for name in names[group]}
-        topics = reader.decoded(paths, _subscription, _MEMBER)
+        pykafka = {key: path for key, path in paths.items() if _PYKAFKA.search(path)}
+        others = {key: path for key, path in paths.items() if key not in pykafka}
+        topics = reader.decoded(others, _subscription, _MEMBER)
+        topics |= reader.decoded(pykafka, _subscription_or_topic, _MEMBER)
         owned, strangers = self._owned(client, reader, names)
         errors: dict[str, list[KafkaError]] = {}
         for path, error in [*reader.errors.items(), *strangers.items()]:
@@ -256,13 +268,14 @@ class GroupNodes:
         owned: dict[tuple[str, str], dict[str, list[int]]] = {}
         strangers: dict[str, bytes] = {}
         roots = [f"{_ROOT}/{group}/owners" for group in names]
-        for path, tp, owner in _partition_nodes(reader, self._connect, roots):
+        for path, tp, owner in _partition_nodes(reader, self._connect, roots, _OWNED):
             group = _group(path)
             member = owner_of(owner, names[group])
             if member is None:
                 strangers[path] = owner
             else:
-                owned.setdefault((group, member), {}).setdefault(tp.topic, []).append(tp.partition)
+                topic = _BYTES.sub(r"\1", tp.topic)
+                owned.setdefault((group, member), {}).setdefault(topic, []).append(tp.partition)
         if not strangers:
             return owned, {}
         # Members come and go while the group is read: a stranger isn't known afterwards either.
@@ -376,7 +389,10 @@ def owner_of(owner: bytes, members: Collection[str]) -> str | None:
 
 
 def _partition_nodes(
-    reader: NodeReader, connect: str, roots: Collection[str]
+    reader: NodeReader,
+    connect: str,
+    roots: Collection[str],
+    names_of_partitions: re.Pattern[str] = _PARTITION,
 ) -> list[_PartitionNode]:
     """Return the nodes `<root>/<topic>/<partition>`, in order.
 
@@ -387,16 +403,15 @@ def _partition_nodes(
     nodes: dict[str, TopicPartition] = {}
     for path, names in reader.children(topic_paths).items():
         topic = path.rpartition("/")[2]
-        numbers = []
+        numbers: dict[str, int] = {}
         for name in names:
-            if NUMBER.fullmatch(name):
-                numbers.append(int(name))
+            node = f"{path}/{name}"
+            if match := names_of_partitions.fullmatch(name):
+                numbers[node] = int(match[1])
             else:
-                reader.errors[f"{path}/{name}"] = KafkaUnavailableError(
-                    f"ZooKeeper {connect}: the node {shown_path(f'{path}/{name}')} isn't named "
-                    "after a partition. Delete it"
-                )
-        nodes |= {f"{path}/{number}": TopicPartition(topic, number) for number in sorted(numbers)}
+                reader.errors[node] = wrongly_named(connect, node, "partition")
+        in_order = sorted(numbers, key=numbers.__getitem__)
+        nodes |= {node: TopicPartition(topic, numbers[node]) for node in in_order}
     data = reader.data(nodes)
     return [_PartitionNode(path, tp, data[path]) for path, tp in nodes.items() if path in data]
 
@@ -420,6 +435,16 @@ def _subscription(data: bytes) -> list[str]:
     if any(len(topic.encode()) > 0x7FFF for topic in topics):
         raise ValueError("too long for a topic")
     return topics
+
+
+def _subscription_or_topic(data: bytes) -> list[str]:
+    """Return the topics in the node of a member of pykafka, which writes its one topic's name."""
+    try:
+        return _subscription(data)
+    except (LookupError, RecursionError, TypeError, ValueError):
+        if not is_topic_name(topic := data.decode()):
+            raise
+        return [topic]
 
 
 def _raise_first(reader: NodeReader) -> None:

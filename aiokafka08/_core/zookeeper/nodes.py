@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
@@ -33,24 +34,101 @@ V = TypeVar("V")
 
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """The name of a node of a partition or a broker."""
+_PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
+# What harms a running cluster, or makes an offset look as if there had never been one, is never
+# advised: brokers and consumers hold ephemeral nodes, and the others have no copy.
+_REMEDIES: Final = (
+    (
+        f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",
+        "Write the offset by a group reset: a deleted node counts as no offset",
+    ),
+    (
+        "/consumers/[^/]+/offsets/.*",
+        "No consumer of Kafka 0.8 reads it. Find out what wrote it, and whether it is an offset "
+        "(Kafka 0.7 named nodes <broker>-<partition>), before you delete it",
+    ),
+    (
+        "/consumers/[^/]+/(ids|owners)/.*",
+        "Stop the consumer that wrote it: its nodes go with its session. Delete a node that stays "
+        "only while no consumer of the group runs, else two may read the same partition",
+    ),
+    (
+        f"/brokers/ids/(?:{NUMBER.pattern})",
+        "Restart this broker, which writes the node anew; a deleted node would take it out of the "
+        "cluster while it runs",
+    ),
+    ("/brokers/ids/.*", "No broker wrote it, and controllers fail on it: delete it"),
+    (
+        "/controller",
+        "Restart the broker that is the controller, by its controller.log: the next controller "
+        "writes the node anew",
+    ),
+    (
+        "/controller_epoch",
+        "Write the largest controller_epoch of the nodes /brokers/topics/<topic>/partitions/"
+        "<partition>/state: the next controller fails on it",
+    ),
+    (
+        _PARTITION_STATE,
+        "Write the leader and the in-sync replicas that the brokers' metadata names, with both "
+        "epochs of the leader's state-change.log, and restart the leader: the next controller "
+        "fails on it",
+    ),
+    (
+        "/brokers/topics/[^/]+",
+        "Write the replicas that the brokers' metadata names, of all partitions, before the next "
+        "controller, which fails on it. Don't delete it: it is the topic",
+    ),
+    (
+        "/config/topics/[^/]+",
+        "Write all settings of the topic anew: brokers don't start with it. Without the node the "
+        "brokers' defaults apply, which may delete messages",
+    ),
+    (
+        "/admin/reassign_partitions",
+        "The controller deletes it when a reassignment ends: delete it only if none runs",
+    ),
+    (
+        "/cluster/id",
+        "Write the cluster id that the brokers log at their start: brokers make a new one in the "
+        "place of a deleted node",
+    ),
+    (".*", "Find out what wrote it before you change it"),
+)
+"""What to do about a node that can't be read, by the first pattern that matches its path."""
 _IN_FLIGHT: Final = 1000
 """How many nodes are requested at a time."""
 _SHOWN: Final = 100
 """How many bytes of a node an error shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableNode:
+    """What an error about a node has in its `args`: the node, and what to do about it."""
+
+    path: str
+    remedy: str
+
+
+def remedy_of(error: KafkaError) -> str | None:
+    """Return what to do about the node of an error, with which its text ends; None without one."""
+    nodes = (arg for arg in error.args if isinstance(arg, UnreadableNode))
+    return next((node.remedy for node in nodes), None)
+
+
 def decode_node(
-    connect: str, path: str, data: bytes, decode: Callable[[bytes], V], expected: str
+    connect: str, path: str, data: bytes | None, decode: Callable[[bytes], V], expected: str
 ) -> V | KafkaError:
     """Return what a node holds, or the error that says that it holds something else.
 
     Args:
         connect: the address of ZooKeeper, for the error.
         path: the node.
-        data: its data.
+        data: its data; None, which kafka-node writes, counts as empty.
         decode: decodes the data; it may raise what reading a foreign value raises.
         expected: what the node should hold, for the error, such as "an offset".
     """
+    data = data or b""
     try:
         return decode(data)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -60,17 +138,29 @@ def decode_node(
 def unreadable(connect: str, path: str, data: bytes, expected: str) -> KafkaError:
     """Return the error about a node that holds something else than expected."""
     more = "…" if len(data) > _SHOWN else ""
-    return KafkaUnavailableError(
-        f"ZooKeeper {connect}: the node {shown_path(path)} holds {data[:_SHOWN]!r}{more}; expected "
-        f"{expected}"
-    )
+    return _error(connect, path, f"holds {data[:_SHOWN]!r}{more}; expected {expected}")
+
+
+def wrongly_named(connect: str, path: str, noun: str) -> KafkaError:
+    """Return the error about a node that isn't named after a partition or a broker."""
+    return _error(connect, path, f"isn't named after a {noun}")
 
 
 def refused(connect: str, path: str) -> KafkaError:
     """Return the error about a node whose ACL refuses this client."""
     is_of_group = path.startswith("/consumers/")
     kind = GroupAuthorizationFailedError if is_of_group else ClusterAuthorizationFailedError
-    return kind(f"ZooKeeper {connect}: the ACL of the node {shown_path(path)} refuses this client")
+    remedy = "Change the ACL, or run this client where the ACL allows it"
+    text = f"the ACL of the node {shown_path(path)} refuses this client"
+    return kind(f"ZooKeeper {connect}: {text}. {remedy}", UnreadableNode(path, remedy))
+
+
+def _error(connect: str, path: str, text: str) -> KafkaError:
+    remedy = next(text for pattern, text in _REMEDIES if re.fullmatch(pattern, path, re.DOTALL))
+    return KafkaUnavailableError(
+        f"ZooKeeper {connect}: the node {shown_path(path)} {text}. {remedy}",
+        UnreadableNode(path, remedy),
+    )
 
 
 def shown_path(path: str) -> str:
@@ -99,13 +189,14 @@ class NodeReader:
         timeout_s: seconds to wait for the responses to a thousand requests.
 
     Attributes:
+        connect: as given.
         errors: the nodes that can't be read, by path, each with its error.
     """
 
     def __init__(self, client: KazooClient, connect: str, timeout_s: float) -> None:
         self.errors: dict[str, KafkaError] = {}
         self._client = client
-        self._connect = connect
+        self.connect = connect
         self._timeout_s = timeout_s
 
     def children(self, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -119,7 +210,7 @@ class NodeReader:
     def data(self, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the data of each node; missing nodes are left out. Raises as `children`."""
         results = self._request_all(self._client.get_async, paths)
-        return {path: data for path, (data, _) in results.items()}
+        return {path: data or b"" for path, (data, _) in results.items()}
 
     def decoded(
         self, paths: Mapping[K, str], decode: Callable[[bytes], V], expected: str
@@ -138,7 +229,7 @@ class NodeReader:
         for key, path in paths.items():
             if path not in data:
                 continue
-            value = decode_node(self._connect, path, data[path], decode, expected)
+            value = decode_node(self.connect, path, data[path], decode, expected)
             if isinstance(value, KafkaError):
                 self.errors[path] = value
             else:
@@ -160,5 +251,5 @@ class NodeReader:
                 except NoNodeError:
                     pass
                 except NoAuthError:
-                    self.errors[path] = refused(self._connect, path)
+                    self.errors[path] = refused(self.connect, path)
         return results

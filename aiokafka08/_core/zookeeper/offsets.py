@@ -251,7 +251,7 @@ class OffsetNodes:
     def _no_permission(self) -> KafkaError:
         return GroupAuthorizationFailedError(
             f"ZooKeeper {self._connect}: the ACL of a node below /consumers/{self._group} refuses "
-            "this client"
+            "this client. Change the ACL, or run this client where the ACL allows it"
         )
 
     def _path(self, tp: TopicPartition) -> str:
@@ -264,7 +264,7 @@ def decode_offset(connect: str, path: str, data: bytes) -> int | KafkaError | No
     None stands for a negative offset, which counts as none: brokers accept and write them
     (docs/brokers.md 8.4).
     """
-    return decode_node(connect, path, data, _offset, "an offset, which a group reset writes")
+    return decode_node(connect, path, data, _offset, "an offset")
 
 
 def _offset(data: bytes) -> int | None:

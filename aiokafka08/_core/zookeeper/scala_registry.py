@@ -189,7 +189,7 @@ class ScalaRegistry:
         for name in self._children(root, deadline):
             path = f"{root}/{name}"
             try:
-                data, _ = _wait(self._client.get_async(path), deadline)
+                data, _ = self._get(path, deadline)
                 members.append(decode_registration(name, data))
             except NoNodeError:
                 continue  # the member has just left; the watch on the list calls `on_change`
@@ -202,7 +202,7 @@ class ScalaRegistry:
 
         path = f"/brokers/topics/{topic}"
         try:
-            data, _ = _wait(self._client.get_async(path, watch=self._watched), deadline)
+            data, _ = self._get(path, deadline, watch=self._watched)
             return decode_partitions(data)
         except NoNodeError:
             _wait(self._client.exists_async(path, watch=self._watched), deadline)
@@ -230,10 +230,14 @@ class ScalaRegistry:
         from kazoo.exceptions import NoNodeError
 
         try:
-            data, stat = _wait(self._client.get_async(path), deadline)
+            data, stat = self._get(path, deadline)
         except NoNodeError:
             return "", False
         return data.decode(errors="replace"), stat.ephemeralOwner == self._current_session_id()
+
+    def _get(self, path: str, deadline: float, **options: Any) -> tuple[bytes, Any]:
+        data, stat = _wait(self._client.get_async(path, **options), deadline)
+        return data or b"", stat  # kafka-node makes its node without data, and writes them then
 
     def _create(self, path: str, data: bytes, deadline: float) -> None:
         _wait(self._client.create_async(path, data, ephemeral=True, makepath=True), deadline)

@@ -5,7 +5,8 @@
 - `/config/topics/<topic>`: the topic's own settings.
 - `/admin/delete_topics/<topic>`: the topic is marked for deletion.
 - `/admin/reassign_partitions`: partitions that move to other brokers.
-- `/brokers/ids/<broker>`, `/controller`, `/cluster/id`: only whether they can be read.
+- `/brokers/ids/<broker>`, `/controller`, `/controller_epoch`, `/cluster/id`: only whether they can
+  be read.
 
 `admin.cluster_calls` and the bridge call it in a thread, because it blocks. `topic_nodes` changes
 topics.
@@ -23,11 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import (
+    BROKER,
     ClusterZookeeper,
     parse_cluster_id,
     parse_endpoints,
 )
-from aiokafka08._core.zookeeper.nodes import NodeReader, json_object
+from aiokafka08._core.zookeeper.nodes import NUMBER, NodeReader, json_object, wrongly_named
 from aiokafka08._core.zookeeper.results import result_of, results_of
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08.errors import KafkaError
@@ -131,7 +133,10 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
             for number in numbers
         }
         states = reader.decoded(
-            paths, _leader_and_isr, 'a state such as {"version":1,"leader":1,"isr":[1,2]}'
+            paths,
+            _leader_and_isr,
+            'a state such as {"controller_epoch":5,"leader":1,"version":1,"leader_epoch":3,'
+            '"isr":[1,2]}',
         )
         moving = reader.decoded(
             {0: _REASSIGNMENT},
@@ -168,10 +173,14 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
 
 def _look_at_others(reader: NodeReader, brokers: Sequence[str]) -> None:
     """Find out which of the nodes that belong to no topic can't be read."""
+    for name in brokers:
+        if not NUMBER.fullmatch(name):
+            path = f"{_BROKERS}/{name}"
+            reader.errors[path] = wrongly_named(reader.connect, path, "broker")
     reader.decoded(
-        {name: f"{_BROKERS}/{name}" for name in brokers},
+        {name: f"{_BROKERS}/{name}" for name in brokers if NUMBER.fullmatch(name)},
         parse_endpoints,
-        'a broker such as {"version":1,"host":"kafka1","port":9092}',
+        BROKER,
     )
     reader.decoded({0: "/cluster/id"}, parse_cluster_id, 'an id such as {"version":"1","id":"…"}')
     reader.decoded(
@@ -179,6 +188,7 @@ def _look_at_others(reader: NodeReader, brokers: Sequence[str]) -> None:
         _broker_id,
         'a broker\'s id such as {"version":1,"brokerid":1}',
     )
+    reader.decoded({0: "/controller_epoch"}, int, "a number such as 5")
 
 
 def _topic_of(path: str) -> str | None:

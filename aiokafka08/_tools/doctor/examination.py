@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
@@ -44,6 +45,11 @@ from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
 KeyScans = Mapping[TopicPartition, KeyScan]
+
+_LOOK_AGAIN: Final = (
+    "Look again in a moment. If it stays so, check the address, and see the log of the broker or "
+    "of ZooKeeper"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +110,13 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from formats(seen.formats, last, seen.releases)
     yield from large_sets(seen.searches)
     explained = first.explained | last.explained  # other findings say these
+    remedies = {**first.remedies, **last.remedies}
     for error in dict.fromkeys((*first.errors, *last.errors)):
         if error in explained:
             continue
-        yield Finding(
-            FindingCode.UNREADABLE,
-            "cluster",
-            error,
-            "Look again in a moment. If it stays so, check the address, and see the log of the "
-            "broker or of ZooKeeper",
-        )
+        remedy = remedies.get(error)
+        why = error if remedy is None else error.removesuffix(f". {remedy}")
+        yield Finding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
     if seen.is_watched:
         yield from beyond_end(first, last)
         yield from near_retention(first, last, seen.elapsed_s)

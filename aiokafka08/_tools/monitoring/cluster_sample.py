@@ -145,6 +145,7 @@ class ClusterSample:
         errors: what couldn't be read, one text each; empty if the sample is complete.
         explained: those of `errors` that `brokers` and `topics` show too.
         hints: what isn't read because an option is missing, one text each.
+        remedies: what to do about those of `errors` that end with it.
     """
 
     brokers: Mapping[int, BrokerSample]
@@ -154,6 +155,7 @@ class ClusterSample:
     errors: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     explained: frozenset[str] = frozenset()
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

@@ -21,6 +21,7 @@ from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.zookeeper.nodes import remedy_of
 from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
@@ -68,6 +69,21 @@ def accept_all(name: str) -> bool:
     return True
 
 
+class _Gaps:
+    """What couldn't be read of a sample; see `ClusterSample.errors` and `remedies`."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.remedies: dict[str, str] = {}
+
+    def add(self, error: KafkaError, subject: str = "") -> None:
+        """Add an error about a subject, such as "groups"."""
+        text = f"{subject}: {error.text}" if subject else error.text
+        self.texts.append(text)
+        if (remedy := remedy_of(error)) is not None:
+            self.remedies[text] = remedy
+
+
 class ClusterSampler:
     """Take samples of one cluster.
 
@@ -111,7 +127,7 @@ class ClusterSampler:
             async for topic in in_steps(topics, _partition_count)
             for partition in topic["partitions"]
         ]
-        gaps: list[str] = []
+        gaps = _Gaps()
         versions, bounds, nodes, groups = await asyncio.gather(
             self._admin.ping_brokers(),
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
@@ -132,7 +148,7 @@ class ClusterSampler:
         for why, names in silent.items():
             if names:
                 text = why.format(join_names(names))
-                (gaps if why == _SILENT else explained).append(text)
+                (gaps.texts if why == _SILENT else explained).append(text)
         return ClusterSample(
             {
                 broker["node_id"]: _broker(broker, versions.get(broker["node_id"]))
@@ -141,24 +157,24 @@ class ClusterSampler:
             samples,
             groups,
             has_zookeeper=bool(nodes),
-            errors=(*gaps, *explained),
+            errors=(*gaps.texts, *explained),
+            remedies=gaps.remedies,
             explained=frozenset(explained),
             hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
         )
 
     async def _topic_nodes(
-        self, described: Sequence[TopicDescription], gaps: list[str]
+        self, described: Sequence[TopicDescription], gaps: _Gaps
     ) -> dict[str, TopicNode]:
         if not self._has_zookeeper:
             return {}
         nodes, errors = await self._admin.describe_cluster_nodes()
-        gaps += [error.text for error in errors]
-        gaps += [
-            error.text
-            for topic, node in nodes.items()
-            for error in node.errors
-            if self._topics(topic)
-        ]
+        for error in errors:
+            gaps.add(error)
+        for topic, node in nodes.items():
+            for error in node.errors:
+                if self._topics(topic):
+                    gaps.add(error)
         if described and not nodes:
             raise KafkaUnavailableError(
                 "it has none, the brokers have some. Check that zookeeper_connect is the "
@@ -167,7 +183,7 @@ class ClusterSampler:
         return nodes
 
     async def _read_groups(
-        self, topics: Iterable[TopicDescription], gaps: list[str]
+        self, topics: Iterable[TopicDescription], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
         if not self._has_zookeeper and not _has_offsets_topic(topics):
             return ()
@@ -186,17 +202,13 @@ class ClusterSampler:
             for group in described
             if group.description is not None
         }
-        gaps += [
-            f"members of group {group.group!r} in {group.store}: {error.text}"
-            for group in described
-            for error in (*([] if group.error is None else [group.error]), *group.errors)
-        ]
+        for one in described:
+            for error in (*([] if one.error is None else [one.error]), *one.errors):
+                gaps.add(error, f"members of group {one.group!r} in {one.store}")
         samples = []
         for group in stored:
-            gaps += [
-                f"offsets of group {group.group!r} in {group.store}: {error.text}"
-                for error in group.all_errors()
-            ]
+            for error in group.all_errors():
+                gaps.add(error, f"offsets of group {group.group!r} in {group.store}")
             if group.error is not None:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
@@ -204,7 +216,7 @@ class ClusterSampler:
             samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
 
-    async def _listed(self, store: GroupStore, gaps: list[str]) -> list[StoredGroup]:
+    async def _listed(self, store: GroupStore, gaps: _Gaps) -> list[StoredGroup]:
         """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
         listing = await _or_gap(
@@ -213,7 +225,8 @@ class ClusterSampler:
             f"groups in {name}",
             gaps,
         )
-        gaps += [error.text for error in listing.errors]
+        for error in listing.errors:
+            gaps.add(error)
         return [group for group in listing.groups if self._groups(group.group)]
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
@@ -229,14 +242,14 @@ class ClusterSampler:
         return stored
 
 
-async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: list[str]) -> T:
+async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: _Gaps) -> T:
     """Await a call; if it fails, return `default` and add the reason to the gaps."""
     try:
         return await call
     except KafkaConfigurationError:
         raise
     except KafkaError as error:
-        gaps.append(f"{subject} not read: {error.text}")
+        gaps.add(error, f"{subject} not read")
         return default
 
 

@@ -170,7 +170,7 @@ class Readiness:
             described = await admin.describe_topics()
             configs = await source_topic_configs(self._config, admin)
             if texts := await unreadable_topics(self._config, admin):
-                return Step("topics", False, f"can't be read: {some_of(texts)}")
+                return Step("topics", False, f"can't be read: {some_of(texts, separator='. ')}")
         counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
         pairs = self._config.topics.pairs(counts)
         target_counts = await when_available(self.transfer.target.partition_counts)
@@ -339,7 +339,8 @@ class Readiness:
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             ours, unreadable = await source_members(self._config, admin, sorted(offsets))
         if unreadable:
-            return Step("consumers", False, f"members can't be read: {some_of(unreadable)}")
+            text = some_of(unreadable, separator=". ")
+            return Step("consumers", False, f"members can't be read: {text}")
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
         live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
         live += [
@@ -363,13 +364,12 @@ class Readiness:
             move.outcome in ("same", "behind") or _is_at_target(move) for move in moves
         )
         wrong = [
-            f"{move.group}, {move.source.topic}/{move.source.partition}: "
-            f"{move.outcome}: {move.reason}"
+            f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves
             if move.outcome not in ("move", "same")
         ]
         if wrong:
-            text = some_of(wrong)
+            text = some_of(wrong, separator=". ")
             if any(move.outcome == "behind" for move in moves):
                 text += (
                     ". Groups that are behind have gone on at the target: 'bridge groups "

@@ -52,13 +52,14 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.topic_map import unmatched
-from aiokafka08.bridge.wording import nothing_matches
+from aiokafka08.bridge.wording import nothing_matches, some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
 _GROUPS: Final = "groups"
+_UNREADABLE: Final = "unreadable offsets"
 """What fails, for `CopyStatus.errors`."""
 
 FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
@@ -237,7 +238,8 @@ async def carry_over_continuously(
 ) -> None:
     """Carry the groups over every `groups.interval_s` seconds, until cancelled.
 
-    A cluster that is away is logged, also at the start, and asked again after that time.
+    A cluster that is away is logged, also at the start, and asked again after that time. So are
+    offsets that can't be read; a group with such ones isn't counted as translated.
 
     Args:
         config: the file of the bridge.
@@ -253,6 +255,14 @@ async def carry_over_continuously(
         repeated = status.note_error(_GROUPS, error.text or repr(error))
         _log.warning("%s: groups not carried over: %s", config.client_id, repeated)
 
+    def note_unreadable(moves: Sequence[GroupMove]) -> None:
+        if not moves:
+            status.note_success(_UNREADABLE)
+            return
+        text = some_of([f"{move.name}: {move.reason}" for move in moves], separator=". ")
+        repeated = status.note_error(_UNREADABLE, text)
+        _log.warning("%s: offsets not carried over: %s", config.client_id, repeated)
+
     transfer = await _transfer_when_available(config, file_offsets, failed)
     try:
         while True:
@@ -262,8 +272,11 @@ async def carry_over_continuously(
                 failed(error)
             else:
                 status.note_success(_GROUPS)
+                unreadable = [move for move in moves if move.outcome == "unreadable"]
                 done = {move.group for move in moves if move.outcome in ("move", "same")}
+                done -= {move.group for move in unreadable}
                 status.translated_groups, status.translated_at = len(done), time.time()
+                note_unreadable(unreadable)
             await asyncio.sleep(config.groups.interval_s)
     finally:
         await transfer.close()
@@ -302,7 +315,7 @@ async def source_offsets(
             raise stored.error
         texts = {tp: error.text for tp, error in stored.errors.items()}
         if stored.others:
-            texts[UNREAD] = "; ".join(error.text for error in stored.others)
+            texts[UNREAD] = some_of([error.text for error in stored.others], separator=". ")
         if texts:
             errors.setdefault(stored.group, []).append((stored.store, texts))
         if stored.offsets:

@@ -110,6 +110,13 @@ class GroupMove:
     outcome: GroupOutcome
     reason: str = ""
 
+    @property
+    def name(self) -> str:
+        """The group and the partition, such as "billing, orders/0"; for `UNREAD` the group."""
+        if self.source == UNREAD:
+            return self.group
+        return f"{self.group}, {self.source.topic}/{self.source.partition}"
+
 
 def plan_group(
     group: str,

@@ -196,6 +196,30 @@ def test_wrong_changes_are_one_line(
     assert topic not in cli("topics", "-q", *server).lines
 
 
+def test_name_whose_metrics_collide_is_refused_as_by_kafka(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], cli: RunCommand
+) -> None:
+    """0.8.2.2 itself makes `a.b` beside `a_b`; Kafka's own tool refuses it from 0.9 on."""
+    with_line = unique_topic("cli").replace("-", "_")
+    with_dot = with_line.replace("_", ".")
+    for version in ("0.8.2.2", "0.9.0.1"):
+        cluster = broker_clusters.get(version)
+        zookeeper = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+        done = cli("topic", "create", with_line, *zookeeper)
+        assert done.code == 0, done.err
+        done = cli("topic", "create", with_dot, *zookeeper)
+        assert (done.code, done.out) == (1, b"")
+        assert f"{with_line!r}" in done.err
+        assert with_dot not in topics_of_kafka(cluster)
+        of_kafka = cluster.run_java(
+            "kafka.admin.TopicCommand",
+            *("--zookeeper", cluster.zookeeper_connect, "--create", "--topic", with_dot),
+            *("--partitions", "1", "--replication-factor", "1"),
+        )
+        assert (with_dot in topics_of_kafka(cluster)) == (version == "0.8.2.2"), of_kafka
+        assert ("collides" in of_kafka.stdout + of_kafka.stderr) == (version == "0.9.0.1")
+
+
 def test_broker_of_4_x_is_named_with_what_to_use(
     modern_cluster: RealCluster, cli: RunCommand
 ) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 FIELDS: Final = {
     "group": "the group",
-    "topic": "the topic at the source",
-    "partition": "the partition's number",
+    "topic": "the topic at the source; null: other nodes of the group that are unreadable",
+    "partition": "the partition's number; null with the topic",
     "store": 'where the offset is: "kafka", "zookeeper" or "file"',
     "source_offset": "the offset of the next message at the source; null: unreadable",
     "target_topic": "the topic at the target",
@@ -110,13 +110,16 @@ def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool, cl
 
 
 def _row(move: GroupMove) -> dict[str, Any]:
+    from aiokafka08.bridge.groups.group_plan import UNREAD
+
+    is_partition = move.source != UNREAD
     return {
         "group": move.group,
-        "topic": move.source.topic,
-        "partition": move.source.partition,
+        "topic": move.source.topic if is_partition else None,
+        "partition": move.source.partition if is_partition else None,
         "store": move.store,
         "source_offset": move.source_offset,
-        "target_topic": move.copy.topic,
+        "target_topic": move.copy.topic if is_partition else None,
         "before": move.before,
         "target_offset": move.target_offset,
         "outcome": move.outcome,
