@@ -14,7 +14,7 @@ from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import Corrupt, EmbeddedCluster
+from aiokafka08.testing import Answer, Corrupt, EmbeddedCluster
 from tests.conformance.contract.wire.requests import bad_crc, nested, wrapper
 
 TP = TopicPartition("t", 0)
@@ -180,3 +180,20 @@ async def test_position_where_the_broker_fails_to_read_is_lost(
     with pytest.raises(PartitionLostError, match="next offset that can be read is 4") as caught:
         await read(source, 1)
     assert (caught.value.offset, caught.value.resume) == (2, 4)
+
+
+async def test_broker_that_recovers_during_the_search_hides_no_message(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    """The search has found the offset unreadable, and the one behind it readable."""
+    cluster.append("t", 0, [b"%d" % offset for offset in range(8)])
+    fetched = set[int]()
+
+    def fails(request: FetchRequest) -> bool:
+        fetched.add(request.topics[0].partitions[0].fetch_offset)
+        return fetched == {5}
+
+    cluster.fault(FetchRequest, then=Answer(-1), times=None, where=fails)
+    source.add({TP: 5})
+    assert await read(source, 3) == [b"5", b"6", b"7"]
+    assert 6 in fetched, "the search went on behind it"
