@@ -288,8 +288,9 @@ class CorruptRecordException(BrokerResponseError):
     """A message fails its CRC or has impossible lengths, or has no key for a compacted topic.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
-    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. None: the
-    corrupt bytes hide it; `seek()` to a clearly later offset.
+    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. It equals
+    `offset` if the corrupt message stands in front of that one. None: the corrupt bytes hide it;
+    `seek()` to a clearly later offset.
     """
 
     errno = 2

@@ -97,7 +97,7 @@ class _ReadPartition:
 
     def skip(self, corrupt: CorruptRecordException) -> bool:
         """Go on after a corrupt message; return whether it says where that is."""
-        if corrupt.next_offset is None or corrupt.next_offset <= self.position:
+        if corrupt.next_offset is None or corrupt.next_offset < self.position:
             return False
         self.position = corrupt.next_offset
         self.damage = self.damage or KafkaProtocolError(

@@ -290,6 +290,7 @@ class Cursor:
         """Continue at `offset`. Drops the buffer, the error and the back-off; a fetch in flight
         is superseded. An error that comes again is new."""
         self.rewind(offset)
+        self.next_fetch = NextFetch(offset)
         self._damaged_offsets = set()
         self._raised = None
         self._reset_backoff()
@@ -309,7 +310,8 @@ class Cursor:
     def rewind(self, offset: int) -> None:
         """Continue at `offset`, as `seek` does, but keep what is known about errors there."""
         self.start = None
-        self.next_fetch = NextFetch(offset)
+        if self.next_fetch.offset != offset:
+            self.next_fetch = NextFetch(offset)
         self.buffer.reset(offset)
         self._supersede_fetch()
         self.error = None
@@ -421,6 +423,8 @@ class Cursor:
             return self._fail_if_again(error, offset, context.now)
         if finding.step is FetchStep.CORRUPT:
             damage = not_a_message(self.topic_partition, offset, finding.next_offset)
+            if finding.next_offset == offset:  # in front of it: a fetch doesn't bring it again
+                return self.fail(damage, context.now)
             return self._fail_if_again(damage, offset, context.now)
         if self.next_fetch.offset != offset:
             self.buffer.skip_to(self.next_fetch.offset)

@@ -8,13 +8,13 @@ from itertools import chain, pairwise
 
 import pytest
 
-from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.source.source_reader import PartitionLostError, SourceReader
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing import Corrupt, EmbeddedCluster
+from aiokafka08.testing import Answer, Corrupt, EmbeddedCluster
 from tests.conformance.contract.wire.requests import bad_crc, nested, wrapper
 
 TP = TopicPartition("t", 0)
@@ -26,15 +26,17 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield running
 
 
+def config_of(cluster: EmbeddedCluster, more: str = "") -> BridgeConfig:
+    return parse_config(
+        f'name = "x"\n{more}[source]\nbootstrap = "{cluster.bootstrap_servers}"\n'
+        '[target]\nbootstrap = "127.0.0.1:1"\n[topics]\ninclude = ["t"]\n'
+    )
+
+
 @pytest.fixture
 async def source(cluster: EmbeddedCluster) -> AsyncIterator[SourceReader]:
     """Started, at the first message of the partition, which has none yet."""
-    reader = SourceReader(
-        parse_config(
-            f'name = "x"\n[source]\nbootstrap = "{cluster.bootstrap_servers}"\n'
-            '[target]\nbootstrap = "127.0.0.1:1"\n[topics]\ninclude = ["t"]\n'
-        )
-    )
+    reader = SourceReader(config_of(cluster))
     await reader.start()
     yield reader
     await reader.stop()
@@ -42,11 +44,15 @@ async def source(cluster: EmbeddedCluster) -> AsyncIterator[SourceReader]:
 
 async def read(source: SourceReader, count: int) -> list[bytes]:
     got: list[bytes] = []
-    async with asyncio.timeout(10):
+    await read_into(got, source, count)
+    return got
+
+
+async def read_into(got: list[bytes], source: SourceReader, count: int) -> None:
+    async with asyncio.timeout(20):
         while len(got) < count:
             for records in (await source.read(1.0)).values():
                 got += [record.value or b"" for record in records]
-    return got
 
 
 async def test_message_damaged_on_the_way_is_not_lost(
@@ -110,6 +116,29 @@ async def test_read_ends_behind_all_messages_of_an_offset(
         assert one[-1] < following[0]
 
 
+async def test_offset_that_takes_too_much_memory_is_lost_alone(cluster: EmbeddedCluster) -> None:
+    """The records before it, and those of other partitions, are returned."""
+    reader = SourceReader(config_of(cluster, "copy.buffer_bytes = 4194304\n"))
+    await reader.start()
+    try:
+        cluster.create_topic("other", 1)
+        cluster.append("other", 0, [b"other"])
+        cluster.append_raw("t", 0, encode_entry(0, None, b"first"), next_offset=1)
+        cluster.append_raw("t", 0, nested(1, 30_000), next_offset=2)
+        cluster.append_raw("t", 0, encode_entry(2, None, b"last"), next_offset=3)
+        reader.add({TP: 0, TopicPartition("other", 0): 0})
+        got: list[bytes] = []
+        with pytest.raises(PartitionLostError, match=r"offset 1 .*buffer_bytes=4194304") as caught:
+            await read_into(got, reader, 100)
+        assert (caught.value.partition, caught.value.offset) == (TP, 1)
+        assert (caught.value.resume, caught.value.missing) == (2, 1)
+        reader.seek(TP, 2)
+        await read_into(got, reader, 3)
+        assert sorted(got) == [b"first", b"last", b"other"]
+    finally:
+        await reader.stop()
+
+
 async def test_offset_read_in_part_is_dropped_by_a_seek(
     cluster: EmbeddedCluster, source: SourceReader
 ) -> None:
@@ -151,3 +180,20 @@ async def test_position_where_the_broker_fails_to_read_is_lost(
     with pytest.raises(PartitionLostError, match="next offset that can be read is 4") as caught:
         await read(source, 1)
     assert (caught.value.offset, caught.value.resume) == (2, 4)
+
+
+async def test_broker_that_recovers_during_the_search_hides_no_message(
+    cluster: EmbeddedCluster, source: SourceReader
+) -> None:
+    """The search has found the offset unreadable, and the one behind it readable."""
+    cluster.append("t", 0, [b"%d" % offset for offset in range(8)])
+    fetched = set[int]()
+
+    def fails(request: FetchRequest) -> bool:
+        fetched.add(request.topics[0].partitions[0].fetch_offset)
+        return fetched == {5}
+
+    cluster.fault(FetchRequest, then=Answer(-1), times=None, where=fails)
+    source.add({TP: 5})
+    assert await read(source, 3) == [b"5", b"6", b"7"]
+    assert 6 in fetched, "the search went on behind it"

@@ -54,6 +54,12 @@ def test_hole_of_source_begins_a_run() -> None:
     }
 
 
+def test_wide_hole_of_the_source_takes_no_memory() -> None:
+    transaction = OpenTransaction(0.0)
+    sent(transaction, [1, 2, 1 << 40], {0: 20, 2: 22})
+    assert transaction.runs() == {TP: [OffsetRun(1, 20, 2), OffsetRun(1 << 40, 22, 1)]}
+
+
 def test_messages_that_share_an_offset_are_runs_of_one_message() -> None:
     """Also if a hole makes up for them in number."""
     transaction = OpenTransaction(0.0)

@@ -97,6 +97,32 @@ async def test_damaged_size_behind_good_messages_is_raised(
     assert await offsets_of(consumer, call)
 
 
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("is_last", [True, False], ids=["last", "between"])
+async def test_message_whose_offset_falls_is_raised(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str, is_last: bool
+) -> None:
+    """Behind the message before it; at the end of the log too, before the next one comes."""
+    other = encode_entry(0, None, b"other")
+    cluster.append_raw("t", 0, good(0) + other, next_offset=1)
+    if not is_last:
+        cluster.append_raw("t", 0, good(1), next_offset=2)
+    consumer = make_consumer(fetch_max_wait_ms=50)
+    consumer.assign([tp(0)])
+    await consumer.start()
+    got, error = await read_until_error(consumer, call)
+    assert got == [0]
+    assert (error.partition, error.offset, error.next_offset) == (tp(0), 1, 1)
+    assert "a message in front of it" in error.text
+    assert await consumer.position(tp(0)) == 1
+    if is_last:
+        cluster.append_raw("t", 0, good(1), next_offset=2)
+    with pytest.raises(CorruptRecordException, match="offset 1"):
+        await until_raised(partial(offsets_of, consumer, call, timeout_ms=100))
+    consumer.seek(tp(0), 1)
+    assert await offsets_of(consumer, call) == [1]
+
+
 @pytest.mark.parametrize("call", ["getone", "getmany", "getmany_arrow"])
 async def test_broker_that_fails_at_the_damage_confirms_it(
     cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str

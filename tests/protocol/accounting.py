@@ -41,11 +41,14 @@ class Message(NamedTuple):
             before goes by that.
         covered_by: an error that covers this offset covers the message too: that of the wrapper, if
             the set inside isn't whole.
+        is_misplaced: whether offsets before or behind it contradict its own. Then an error behind
+            the last message that was returned before it covers it.
     """
 
     offset: int
     own_offset: int
     covered_by: int
+    is_misplaced: bool = False
     key: bytes | None = None
     value: bytes | None = None
     damage: str = ""
@@ -93,15 +96,36 @@ def messages_of(
     """Yield the messages of the whole entries, in order, and what can't be returned."""
     seen = set[bytes]()
     lowest = 0
+    misplaced = _misplaced(data)
     for entry in whole_entries(data):
         if data[entry.pos : entry.stop] in seen or (not follows_offsets and entry.offset < lowest):
             continue
         seen.add(data[entry.pos : entry.stop])
         for message in _messages_at(data, entry, entry.offset, (lowest, limit), 0):
             # One whose offset falls is missed at the offset after the entry before.
-            yield message if entry.offset >= lowest else message._replace(covered_by=lowest)
+            yield message._replace(
+                covered_by=message.covered_by if entry.offset >= lowest else lowest,
+                is_misplaced=entry.pos in misplaced,
+            )
         if entry.offset >= start:
             lowest = max(lowest, entry.offset + 1)
+
+
+def _misplaced(data: bytes) -> set[int]:
+    """Return where the entries are whose offset isn't above all before, or not below all behind."""
+    entries = list(whole_entries(data))
+    misplaced = set[int]()
+    highest, lowest = -1, _NO_END
+    for entry in entries:
+        if entry.offset <= highest:
+            misplaced.add(entry.pos)
+        highest = max(highest, entry.offset)
+    for entry in reversed(entries):
+        if entry.offset >= lowest:
+            misplaced.add(entry.pos)
+        if entry.offset >= 0:
+            lowest = min(lowest, entry.offset)
+    return misplaced
 
 
 def _messages_at(
@@ -114,7 +138,7 @@ def _messages_at(
         return
     magic, codec, key, value = fields
     if not codec:
-        yield Message(offset, offset, offset, key, value)
+        yield Message(offset, offset, offset, key=key, value=value)
         return
     if value is None or nesting == MAX_NESTING:
         yield Message(offset, offset, offset, damage="a wrapper that can't be opened")
@@ -190,11 +214,13 @@ def account(
     assert not is_damaged or any(one.stop == _NO_END for one in raised), "the rest isn't raised"
     messages = list(messages_of(data, start, limit, follows_offsets=follows_offsets))
     is_damaged |= any(message.damage for message in messages)
+    behind = start
     for message in messages:
         found = message.offset, message.key, message.value
         if not message.damage and left[found]:
             left[found] -= 1
             known.add(found)
+            behind = message.offset + 1
             continue
         known |= {found, (message.own_offset, message.key, message.value)}
         assert (
@@ -203,6 +229,13 @@ def account(
                 one.offset <= at < one.stop
                 for one in raised
                 for at in (message.offset, message.covered_by)
+            )
+            or (message.is_misplaced and any(one.offset == behind for one in raised))
+            # In front of the message with the first offset: a search for that passes over it.
+            or (
+                message.is_misplaced
+                and behind == start
+                and any(one.offset == start for one in records)
             )
             # What is damaged is fetched again, from behind the entry before.
             or ((is_damaged or has_falls) and message.own_offset < message.offset)

@@ -21,16 +21,17 @@ above it. What it does bring shows the reason (observed on real brokers, docs/br
   large. Several responses, each after the whole wait, mean that the log is empty up to the
   watermark.
 
-No CRC covers an offset, so offsets are checked against the response's high watermark. One at or
-above it is damaged, or was written while the broker read the log (docs/brokers.md 7.14). The
-messages before it are used, and the rest is fetched again. If it comes before all usable messages,
-they are used only if the first one is at the fetch offset: then nothing is missing. Otherwise fetch
-once more; if the next response is like this too, the bytes are corrupt.
+No CRC covers an offset, so offsets are checked. One at or above the response's high watermark is
+damaged, or was written while the broker read the log (docs/brokers.md 7.14). Offsets rise, unless
+an entry repeats an earlier one (docs/brokers.md 7.12); where one falls, it is damaged, or a higher
+one before it. The messages before all of these are used, and the rest is dropped and fetched again.
+If a damaged offset comes before all usable messages, they are used only if the first one is at the
+fetch offset. Otherwise fetch once more; if the next response is like this too, the bytes are
+corrupt.
 
-Offsets rise, unless an entry repeats an earlier one (docs/brokers.md 7.12). Where one falls, it is
-damaged, or the one before. The messages before both are used. The next response has to begin at the
-offset after these, or a message is missing there, since a broker finds none by a damaged offset:
-the bytes are corrupt.
+A broker finds no entry by a damaged offset. So what is used next has to begin with the first entry
+that was dropped; if it doesn't, or if the log ends, the bytes behind the last message are corrupt.
+The error stands at the next offset until the caller begins a new search there.
 
 Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, uses
 up one of a fixed number of retries, or ends in an error. An offset is passed over only after a
@@ -41,7 +42,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
@@ -82,6 +84,9 @@ READ_TRIES: Final = 3
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 
+_COMPARED: Final = 2
+"""How many of the entries that were dropped are compared with those that come next."""
+
 _REFUSALS: Final = {  # docs/brokers.md 7.17
     UnsupportedVersionError.errno: (
         "the topic refuses to convert its messages for a protocol this old "
@@ -117,7 +122,27 @@ class FetchFinding(NamedTuple):
     message_set: Buffer | None = None
     """DATA: the part of the response to use; usually all of it."""
     next_offset: int | None = None
-    """CORRUPT: the offset of the next message, if it is known."""
+    """CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
+    stands in front of that."""
+
+
+_Identity = tuple[int, bytes]
+"""Offset and checksum of an entry."""
+
+
+class _Entry(NamedTuple):
+    """A whole entry of a message set."""
+
+    begin: int
+    stop: int
+    offset: int
+    checksum: bytes
+    """Its size and CRC."""
+
+    @property
+    def identity(self) -> _Identity:
+        """What distinguishes it from other entries of the log."""
+        return self.offset, self.checksum
 
 
 _END: Final = FetchFinding(FetchStep.END)
@@ -132,12 +157,12 @@ class NextFetch:
         size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
         alone: whether the next request must contain this partition only.
         meets_damage: whether the last messages that came were followed by bytes that are no
-            message. These stand at `offset`, and the broker may fail to read over them
-            (docs/brokers.md 7.19).
+            message, or by damaged offsets. These stand at `offset`, and the broker may fail to
+            read over them (docs/brokers.md 7.19).
     """
 
     __slots__ = (
-        "_damaged_at",
+        "_dropped",
         "_early_responses",
         "_empty_waits",
         "_lowest_watermark",
@@ -154,7 +179,7 @@ class NextFetch:
         self.size_bytes = 0
         self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
-        self._damaged_at = -1  # where an offset has fallen in the last response
+        self._dropped: list[_Identity] = []  # of the first entries behind what was used last
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._early_responses = 0  # in a row
@@ -186,22 +211,16 @@ class NextFetch:
         """
         summary = summarize_set(message_set)
         if summary.next_offset is not None and summary.next_offset > self.offset:
-            if summary.next_offset > high_watermark >= 0:
-                return self._use_below_watermark(message_set, high_watermark)
+            is_above = summary.next_offset > high_watermark >= 0
+            if is_above or (not summary.rises and _falls(message_set)):
+                return self._use_undamaged(message_set, high_watermark)
             if summary.next_offset > LAST_OFFSET:
                 return FetchFinding(FetchStep.CORRUPT)
-            if not summary.rises and (falls := _falls(message_set)):
-                return self._use_around_falls(message_set, falls)
-            if self._damaged_at == self.offset:
-                first = _first_offset(message_set, self.offset)
-                if first != self.offset:
-                    return FetchFinding(FetchStep.CORRUPT, next_offset=first)
-            self.offset = summary.next_offset
-            self._shrink(summary.whole_bytes)
-            self.reset_search()
-            self.meets_damage = _has_damaged_rest(message_set, summary)
-            return FetchFinding(FetchStep.DATA, message_set=message_set)
+            return self._use(message_set, summary, [])
         if high_watermark <= self.offset:
+            if self._dropped or self.meets_damage:
+                next_offset = self.offset if self._dropped else None
+                return FetchFinding(FetchStep.CORRUPT, next_offset=next_offset)
             self.size_bytes = 0
             self.reset_search()
             return _END
@@ -210,7 +229,7 @@ class NextFetch:
             return self._grow_to_partial(summary, requested_bytes, limit_bytes)
         if _has_damaged_rest(message_set, summary):
             return FetchFinding(FetchStep.CORRUPT)
-        if not summary.rises and _falls(message_set):
+        if self._dropped or self.meets_damage or (not summary.rises and _falls(message_set)):
             return self._retry_damaged(None)
         if summary.whole_bytes or rest_bytes >= _OFFSET_SIZE.size:
             if summary.whole_bytes and len(message_set) >= requested_bytes < limit_bytes:
@@ -223,59 +242,76 @@ class NextFetch:
             return _RETRY
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
-    def _use_below_watermark(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
-        """Use the messages before the first offset that is at or above the watermark."""
-        start, stop, last, damaged = 0, 0, -1, False
-        for pos, end, offset in _whole_entries(message_set):
-            if offset < self.offset:
-                continue
-            if offset < high_watermark:
-                if last < 0:
-                    start = pos
-                stop, last = end, max(last, offset)
-            elif last < 0:
-                damaged = True
-            else:
-                break
-        usable = message_set[start:stop]
-        first = _first_offset(usable, self.offset) if damaged else None
-        # Nothing is usable, or messages may be missing where the damaged offset stands.
-        if last < 0 or (damaged and first != self.offset):
-            return self._retry_damaged(first)
-        return self._use(usable, last + 1)
+    def _use_undamaged(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
+        """Use the messages between two damaged offsets.
 
-    def _use_around_falls(self, message_set: Buffer, falls: list[int]) -> FetchFinding:
-        """Use the messages between two places where offsets fall.
-
-        If the second one falls to an offset above the fetch offset, the messages end where they
-        reach that one: a higher offset may be the damaged one. Messages may be missing, unless the
-        first one is at the fetch offset.
+        They end where they reach a later offset that isn't damaged by itself: then a higher one
+        before it may be. Messages may be missing, unless the first one is at the fetch offset.
         """
         entries = list(_whole_entries(message_set))
-        offsets = {pos: offset for pos, _, offset in entries}
-        for begin, fall in zip([0, *falls], [*falls, None], strict=True):
-            end = len(message_set) if fall is None else fall
-            if fall is not None and offsets[fall] > self.offset:
-                end = next(pos for pos in offsets if pos >= begin and offsets[pos] >= offsets[fall])
-            usable = message_set[begin:end]
-            next_offset = summarize_set(usable).next_offset
-            if next_offset is None or next_offset <= self.offset:
-                continue
-            may_have_gap = not begin and end != falls[0] and self._damaged_at != self.offset
-            if may_have_gap or _first_offset(usable, self.offset) == self.offset:
-                finding = self._use(usable, next_offset)
-                self._damaged_at = -1 if fall is None else next_offset
-                return finding
-        later = (offset for offset in offsets.values() if offset > self.offset)
-        return self._retry_damaged(min(later, default=None))
+        lowest = self._lowest_later(entries, high_watermark)
+        begin = 0
+        breaks = _breaks(message_set, entries, high_watermark)
+        for number, stop in enumerate([*breaks, len(entries)]):
+            is_above = stop < len(entries) and _is_above(entries[stop], high_watermark)
+            end = begin
+            while end < stop and entries[end].offset < lowest[stop]:
+                end += 1
+            last = len(message_set) if end == len(entries) else entries[end].begin
+            usable = message_set[entries[begin].begin : last] if begin < end else b""
+            summary = summarize_set(usable)
+            if summary.next_offset is not None and summary.next_offset > self.offset:
+                may_have_gap = not number and (is_above or end < stop) and not self._dropped
+                if may_have_gap or _first_offset(usable, self.offset) == self.offset:
+                    before = [entry.identity for entry in entries[:begin]]
+                    if self._dropped and self._dropped[0] in before:
+                        return self._retry_damaged(self.offset)
+                    return self._use(usable, summary, _dropped(entries[end:], high_watermark))
+            begin = stop + is_above
+        later = (entry for entry in entries if self.offset < entry.offset)
+        readable = (entry for entry in later if not _is_above(entry, high_watermark))
+        found = min(readable, key=lambda entry: entry.offset, default=None)
+        if found is None:
+            return self._retry_damaged(None)
+        first = _first_offset(message_set[found.begin : found.stop], self.offset)
+        return self._retry_damaged(first)
 
-    def _use(self, usable: Buffer, next_offset: int) -> FetchFinding:
-        """Use a part of a response."""
-        self.offset = next_offset
-        self._shrink(len(usable))
+    def _lowest_later(self, entries: list[_Entry], high_watermark: int) -> list[int]:
+        """Return for each entry, and the end, the lowest offset from there on that is above the
+        fetch offset and below the watermark."""
+        lowest = [LAST_OFFSET + 1]
+        for entry in reversed(entries):
+            counts = self.offset < entry.offset and not _is_above(entry, high_watermark)
+            lowest.append(min(lowest[-1], entry.offset) if counts else lowest[-1])
+        return lowest[::-1]
+
+    def _use(self, usable: Buffer, summary: SetSummary, dropped: list[_Identity]) -> FetchFinding:
+        """Use a part of a response, or all of it, unless what was dropped before is missing."""
+        if self._dropped and not self._begins_with_dropped(usable):
+            return self._retry_damaged(_first_offset(usable, self.offset))
+        assert summary.next_offset is not None
+        self.offset = summary.next_offset
+        self._shrink(summary.whole_bytes)
         self.reset_search()
-        self.meets_damage = _has_damaged_rest(usable, summarize_set(usable))
+        self._dropped = dropped
+        self.meets_damage = bool(dropped) or _has_damaged_rest(usable, summary)
         return FetchFinding(FetchStep.DATA, message_set=usable)
+
+    def _begins_with_dropped(self, usable: Buffer) -> bool:
+        """Whether the messages are those that were dropped, perhaps damaged on their way then."""
+        there = (entry for entry in _whole_entries(usable) if entry.offset >= self.offset)
+        first, *second = _first_identities(there)
+        dropped, *behind = self._dropped
+        if first == dropped:
+            return True
+        is_repaired = first[1] == dropped[1] and second == behind
+        return is_repaired and _first_offset(usable, self.offset) == self.offset
+
+    @property
+    def lacks_dropped(self) -> bool:
+        """Whether the entry behind the last message states an offset below the next one: a search
+        for a later offset doesn't find it."""
+        return bool(self._dropped) and self._dropped[0][0] < self.offset
 
     def _retry_damaged(self, next_offset: int | None) -> FetchFinding:
         """Fetch once more; if that is in vain too, the bytes are corrupt."""
@@ -346,7 +382,6 @@ class NextFetch:
     def reset_search(self) -> None:
         """Forget what the last responses have shown: call this when another broker leads."""
         self.alone = self.meets_damage = self._was_empty = self._was_damaged = False
-        self._damaged_at = -1
         self._empty_waits = self._early_responses = 0
 
 
@@ -390,7 +425,10 @@ def not_a_message(
     topic_partition: TopicPartition, offset: int, next_offset: int | None
 ) -> CorruptRecordException:
     """Return the error for `FetchStep.CORRUPT`."""
-    return corrupt(topic_partition, offset, next_offset, "its offset or size field is impossible")
+    why = "its offset or size field is impossible"
+    if next_offset == offset:
+        why = "a message in front of it has an impossible offset field, and can't be fetched"
+    return corrupt(topic_partition, offset, next_offset, why)
 
 
 def unreadable(
@@ -417,34 +455,63 @@ def unreadable(
     return corrupt(topic_partition, offset, next_offset, why)
 
 
-def _whole_entries(message_set: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and offset of each whole entry; stop where `summarize_set` does."""
+def _whole_entries(message_set: Buffer) -> Iterator[_Entry]:
+    """Yield each whole entry; stop where `summarize_set` does."""
     pos = 0
     while len(message_set) - pos >= _OFFSET_SIZE.size:
         offset, size = _OFFSET_SIZE.unpack_from(message_set, pos)
-        end = pos + _OFFSET_SIZE.size + size
-        if end > len(message_set) or size < MIN_MESSAGE_BYTES[0]:
+        stop = pos + _OFFSET_SIZE.size + size
+        if stop > len(message_set) or size < MIN_MESSAGE_BYTES[0]:
             return
-        yield pos, end, offset
-        pos = end
+        yield _Entry(pos, stop, offset, bytes(message_set[pos + 8 : pos + 16]))
+        pos = stop
 
 
-def _falls(message_set: Buffer) -> list[int]:
-    """Return the positions of the whole entries whose offsets aren't above the one before.
+def _is_above(entry: _Entry, high_watermark: int) -> bool:
+    """Whether the offset isn't below the watermark, or can't be any message's."""
+    return entry.offset >= high_watermark >= 0 or entry.offset >= LAST_OFFSET
+
+
+def _breaks(message_set: Buffer, entries: Iterable[_Entry], high_watermark: int) -> list[int]:
+    """Return which entries have an offset that is above the watermark, or not above the one before.
 
     An entry that repeats an earlier one doesn't count.
     """
-    falls: list[int] = []
+    breaks: list[int] = []
     seen: dict[int, bytes] = {}
     highest = -1
-    for pos, end, offset in _whole_entries(message_set):
-        if offset > highest:
-            highest = offset
-        elif seen.get(offset) != message_set[pos:end]:
-            falls.append(pos)
-            highest = offset
-        seen[offset] = bytes(message_set[pos:end])
-    return falls
+    for number, entry in enumerate(entries):
+        data = bytes(message_set[entry.begin : entry.stop])
+        if seen.get(entry.offset) == data:
+            highest = max(highest, entry.offset)
+            continue
+        seen[entry.offset] = data
+        if _is_above(entry, high_watermark):
+            breaks.append(number)
+            continue
+        if entry.offset <= highest:
+            breaks.append(number)
+        highest = entry.offset
+    return breaks
+
+
+def _falls(message_set: Buffer) -> bool:
+    """Whether an offset isn't above the one before, and the entry doesn't repeat an earlier one."""
+    return bool(_breaks(message_set, _whole_entries(message_set), -1))
+
+
+def _first_identities(entries: Iterable[_Entry]) -> list[_Identity]:
+    """Return those of the first entries that differ."""
+    return list(islice(dict.fromkeys(entry.identity for entry in entries), _COMPARED))
+
+
+def _dropped(entries: Sequence[_Entry], high_watermark: int) -> list[_Identity]:
+    """Return what is known of entries to be dropped; [] if all may be newer than the watermark."""
+    offsets = [entry.offset for entry in entries]
+    rises = all(one < two for one, two in pairwise(offsets))
+    if rises and all(_is_above(entry, high_watermark) for entry in entries):
+        return []
+    return _first_identities(entries)
 
 
 def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:

@@ -60,6 +60,9 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
             found = middle
         else:
             unreadable = middle
+    if unreadable >= offset and await _is_readable(router, tp, unreadable, end):
+        # The broker has recovered during the search: what it failed to read may be sound.
+        return offset if await _is_readable(router, tp, offset, end) else unreadable
     return found
 
 

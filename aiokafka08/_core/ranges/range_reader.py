@@ -265,7 +265,9 @@ class _RangeReader:
             if finding.step is FetchStep.TOO_LARGE:
                 raise too_large(self._tp, offset, finding.message_bytes, self._limit_bytes)
             if finding.step is FetchStep.CORRUPT:
-                next_offset = finding.next_offset or await self._find_readable(offset + 1)
+                next_offset = finding.next_offset
+                if next_offset is None:
+                    next_offset = await self._find_readable(offset + 1)
                 raise not_a_message(self._tp, offset, next_offset)
             if finding.step is FetchStep.END:
                 if loop.time() >= deadline:
@@ -275,6 +277,8 @@ class _RangeReader:
                 await asyncio.sleep(backoff.next())
             elif self._next_fetch.offset != offset:
                 deadline = loop.time() + limit_s  # passing a hole is progress too
+        if self._next_fetch.offset == self._end and self._next_fetch.lacks_dropped:
+            raise not_a_message(self._tp, self._end, self._end)
         return None
 
     async def cancel_fetches(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.copy.offset_runs import OffsetRun
@@ -84,6 +86,41 @@ class WorkerFailed(NamedTuple):
 
 
 SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefused | WorkerFailed
+
+
+class HeldRecords:
+    """The last records of a partition that were read: the next read may bring more of their offset.
+
+    Attributes:
+        memory: the bytes that they take in the process, about.
+        records: in order.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[ConsumerRecord[Any, Any]] = []
+        self.memory = 0
+
+    def add(
+        self, records: Sequence[ConsumerRecord[Any, Any]], offset: int
+    ) -> Sequence[ConsumerRecord[Any, Any]]:
+        """Add the records that follow; return those below `offset`, and hold the others."""
+        self.records += records
+        cut = bisect_left(self.records, offset, key=attrgetter("offset"))
+        below = self.records[:cut]
+        if cut:
+            records = self.records = self.records[cut:]
+            self.memory = 0
+        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        self.memory += size + _RECORD_BYTES * len(records)
+        return below
+
+
+def shared_offset(offset: int, limit_bytes: int) -> str:
+    """Say that the records of an offset take more than `copy.buffer_bytes`."""
+    return (
+        f"the messages that share offset {offset} take more than copy.buffer_bytes={limit_bytes}, "
+        "and they are copied in one transaction. Raise copy.buffer_bytes"
+    )
 
 
 def split_between_offsets(

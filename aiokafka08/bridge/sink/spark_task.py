@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -29,11 +29,13 @@ from aiokafka08.bridge.errors import BridgeError, TargetError
 from aiokafka08.bridge.sink.events import (
     Chunk,
     ChunkTaken,
+    HeldRecords,
     RecordRefused,
     SinkEvent,
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
+    shared_offset,
     split_between_offsets,
 )
 from aiokafka08.bridge.sink.sink import (
@@ -120,8 +122,7 @@ class PartWriter:
             raise
         self._first = dict(self._committed)
         self._next = dict(self._committed)
-        self._held: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
-        """The last rows that have come, of one offset: the next batch may have more of them."""
+        self._held: defaultdict[TopicPartition, HeldRecords] = defaultdict(HeldRecords)
         self._worker.start(logs)
 
     async def _begin(self) -> dict[TopicPartition, RunLog]:
@@ -160,23 +161,27 @@ class PartWriter:
             self._write_rows(TopicPartition(*tp), list(some))
 
     def _write_rows(self, tp: TopicPartition, rows: list[tuple[Any, ...]]) -> None:
-        records = self._held.pop(tp, [])
+        held, records = self._held[tp], []
+        last = held.records[-1].offset if held.records else -1
         for topic, partition, offset, key, value, stamp in rows:
             if offset < self._first[tp]:
                 continue  # an earlier attempt has committed it
-            if records and offset < records[-1].offset:
+            if offset < last:
                 raise BridgeError(
                     f"topic {topic!r}, partition {partition}: offset {offset} came after "
-                    f"{records[-1].offset}; expected rows in order"
+                    f"{last}; expected rows in order"
                 )
+            last = offset
             time_ms = -1 if stamp is None else stamp // 1000
             records.append(_record(topic, partition, offset, time_ms, key, value))
-        if records:
-            last = bisect_left(records, records[-1].offset, key=attrgetter("offset"))
-            self._held[tp] = records[last:]
-            self._put_records(tp, records[:last])
+        self._put_records(tp, held.add(records, last))
+        limit = self._part.config.copy.buffer_bytes
+        if held.memory > limit:
+            raise BridgeError(
+                f"topic {tp.topic!r}, partition {tp.partition}: {shared_offset(last, limit)}"
+            )
 
-    def _put_records(self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]]) -> None:
+    def _put_records(self, tp: TopicPartition, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         for some in split_between_offsets(records, _CHUNK_RECORDS):
             self._put(tp, some, some[-1].offset + 1)
 
@@ -199,9 +204,9 @@ class PartWriter:
             BridgeError: the target refuses a row.
             TargetError: the transaction failed.
         """
-        for tp, records in self._held.items():
-            self._put_records(tp, records)
-        self._held = {}
+        for tp, held in self._held.items():
+            self._put_records(tp, held.records)
+        self._held.clear()
         for range_ in self._part.ranges:
             if self._next[range_.source] < range_.end:  # a hole at the end
                 self._put(range_.source, [], range_.end)

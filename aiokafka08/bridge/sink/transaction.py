@@ -48,7 +48,9 @@ class SentChunk:
 
     def _contiguous(self, start: int, end: int, target: int) -> list[OffsetRun]:
         offsets = self.offsets[start:end]
-        if offsets == array("q", range(offsets[0], offsets[-1] + 1)):
+        first, last = offsets[0], offsets[-1]
+        # The array is as large as the offsets only if these have no hole.
+        if last - first == end - start - 1 and offsets == array("q", range(first, last + 1)):
             return [OffsetRun(offsets[0], target, len(offsets))]
         return runs_of(offsets, target)
 

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from operator import attrgetter
 from typing import Any, Final
 
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.sink.events import HeldRecords, shared_offset
 from aiokafka08.bridge.source.addresses import START_TIMEOUT_MS, named_addresses
 from aiokafka08.bridge.source.source_clients import source_router, source_topic_configs
 from aiokafka08.bridge.source.source_release import left_out_by
@@ -128,8 +127,9 @@ class SourceReader:
             allow_auto_create_topics=False,
         )
         self._suspended: set[TopicPartition] = set()
-        self._held: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]] = {}
-        """What was read of an offset of which there is more."""
+        self._held: dict[TopicPartition, HeldRecords] = {}
+        self._lost: dict[TopicPartition, PartitionLostError] = {}
+        """What the next reads raise, so that this one returns the records of other partitions."""
 
     async def start(self) -> None:
         """Connect.
@@ -240,13 +240,13 @@ class SourceReader:
         try:
             yield
         finally:
-            self._held.pop(tp, None)
+            self._forget(tp)
             self._consumer.assign(before)
             self._consumer.resume(*(before - paused))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at an offset; a suspended partition goes on."""
-        self._held.pop(tp, None)
+        self._forget(tp)
         self._consumer.seek(tp, offset)
         if tp in self._suspended:
             self._suspended.discard(tp)
@@ -275,6 +275,8 @@ class SourceReader:
             PartitionLostError: a partition can't be continued, and is suspended.
             KafkaError: the source doesn't respond.
         """
+        for tp in self._lost:
+            raise self._lost.pop(tp)
         try:
             records = await self._consumer.getmany(
                 timeout_ms=round(timeout_s * 1000), max_records=_MAX_RECORDS
@@ -291,7 +293,7 @@ class SourceReader:
             if first <= offset <= last:
                 self.seek(tp, offset)  # it is there again
                 return {}
-            held = self._held.pop(tp, ())
+            held = self._forget(tp)
             raise PartitionLostError(tp, offset, first, last, records=held) from error
         except CorruptRecordException as error:
             if error.partition is None or error.offset is None:
@@ -315,19 +317,41 @@ class SourceReader:
                 text += f". The next offset that can be read is {readable}"
             else:  # the broker may fail to read anything, perhaps for a while: nothing is skipped
                 text += f". Nothing up to the log's end, {end}, can be read"
-        held = self._held.pop(tp, ())
+        held = self._forget(tp)
         raise PartitionLostError(
             tp, offset, offset, offset, resume=resume, detail=text, records=held
         )
 
     async def _up_to_position(
-        self, tp: TopicPartition, records: list[ConsumerRecord[bytes, bytes]]
-    ) -> list[ConsumerRecord[bytes, bytes]]:
-        """Return the records in front of the consumer's position, and hold the others."""
-        records = [*held, *records] if (held := self._held.pop(tp, None)) else records
+        self, tp: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]]
+    ) -> Sequence[ConsumerRecord[bytes, bytes]]:
+        """Return the records in front of the consumer's position, and hold the others.
+
+        What is held shares an offset, which is copied as a whole. If it takes too much memory, the
+        next `read` raises an error.
+        """
         position = await self._consumer.position(tp)
-        if position > records[-1].offset:
-            return records
-        cut = bisect_left(records, position, key=attrgetter("offset"))
-        self._held[tp] = records[cut:]
-        return records[:cut]
+        held = self._held.setdefault(tp, HeldRecords())
+        below = held.add(records, position)
+        limit = self._config.copy.buffer_bytes
+        if not held.records:
+            del self._held[tp]
+        elif held.memory > limit:
+            self.suspend(tp)
+            self._forget(tp)
+            where = f"topic {tp.topic!r}, partition {tp.partition}"
+            self._lost[tp] = PartitionLostError(
+                tp,
+                position,
+                position,
+                position,
+                resume=position + 1,
+                detail=f"{where}: {shared_offset(position, limit)}",
+            )
+        return below
+
+    def _forget(self, tp: TopicPartition) -> Sequence[ConsumerRecord[bytes, bytes]]:
+        """Forget what is held of a partition, and return it."""
+        self._lost.pop(tp, None)
+        held = self._held.pop(tp, None)
+        return () if held is None else held.records

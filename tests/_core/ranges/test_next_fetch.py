@@ -22,6 +22,7 @@ from tests.consumer.log_model import FILLER, Batch, ModelLog
 pytestmark = pytest.mark.twins
 
 LIMIT = 1 << 20
+WILD = 1 << 40
 BASE = 1 << 10
 
 
@@ -113,6 +114,97 @@ def test_message_that_a_falling_offset_hides_is_corrupt(offsets: tuple[int, ...]
     assert findings[-1] == FetchFinding(FetchStep.CORRUPT, next_offset=8)
     assert next_fetch.offset == 7
     assert respond(next_fetch, at(7, 8)).step is FetchStep.DATA  # it was damaged on its way
+
+
+def numbered(*offsets: int) -> list[bytes]:
+    """Return a message for each offset, all different."""
+    return [encode_entry(offset, None, b"%d" % number) for number, offset in enumerate(offsets)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "used"), [((0, 0), 1), ((0, 1, 0), 2), ((0, 1, -3), 2), ((0, 0, 0), 1)], ids=str
+)
+def test_falling_offset_at_the_end_of_the_log_is_corrupt(
+    offsets: tuple[int, ...], used: int
+) -> None:
+    next_fetch = NextFetch(0)
+    data = numbered(*offsets)
+    finding = respond(next_fetch, b"".join(data), used)
+    assert finding == FetchFinding(FetchStep.DATA, message_set=b"".join(data[:used]))
+    assert next_fetch.lacks_dropped
+    assert next_fetch.meets_damage
+    for _ in range(2):
+        assert respond(next_fetch, b"", used) == FetchFinding(FetchStep.CORRUPT, next_offset=used)
+    next_fetch.reset_search()  # another leader has the same log
+    new = encode_entry(used, None, b"new")
+    findings = [respond(next_fetch, new, used + 1) for _ in range(2)]
+    damage = FetchFinding(FetchStep.CORRUPT, next_offset=used)
+    assert findings == [FetchFinding(FetchStep.RETRY), damage]
+    assert next_fetch.offset == used
+    assert respond(NextFetch(used), new, used + 1).step is FetchStep.DATA  # after a seek()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "used", "behind"),
+    [((5, 6, 6, 7), 1, 6), ((5, 6, 3, 7), 2, 7), ((5, 9, -7, 6, 7), 1, 6)],
+    ids=str,
+)
+def test_falling_offset_between_messages_is_corrupt(
+    offsets: tuple[int, ...], used: int, behind: int
+) -> None:
+    """Although no offset is missing: the broker goes on behind it."""
+    data = numbered(*offsets)
+    next_fetch = NextFetch(5)
+    finding = respond(next_fetch, b"".join(data))
+    assert finding == FetchFinding(FetchStep.DATA, message_set=b"".join(data[:used]))
+    assert next_fetch.offset == behind
+    found: list[FetchFinding] = []
+    while not found or found[-1].step is not FetchStep.CORRUPT:
+        there = next(at for at, one in enumerate(offsets) if one >= next_fetch.offset)
+        found.append(respond(next_fetch, b"".join(data[there:])))
+    assert found[-1].next_offset is not None
+    assert found[-1].next_offset >= next_fetch.offset
+
+
+def test_repeats_at_the_end_of_the_log_are_no_damage() -> None:
+    next_fetch = NextFetch(5)
+    data = numbered(5, 6)
+    assert respond(next_fetch, b"".join(data + data), 7).step is FetchStep.DATA
+    assert not next_fetch.meets_damage
+    assert respond(next_fetch, b"", 7).step is FetchStep.END
+
+
+def test_falling_offset_below_the_watermark_is_not_hidden_by_one_above() -> None:
+    """The messages that were written while the broker read are no reason to look away."""
+    data = numbered(5, 5, 9)
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, b"".join(data), 6) == FetchFinding(
+        FetchStep.DATA, message_set=data[0]
+    )
+    assert respond(next_fetch, b"", 6) == FetchFinding(FetchStep.CORRUPT, next_offset=6)
+
+
+def test_offset_above_the_watermark_in_front_of_the_next_is_corrupt() -> None:
+    """Nothing is missing behind it, but it was seen, and isn't returned."""
+    first, wild, *others = numbered(5, WILD, 6, 7)
+    next_fetch = NextFetch(5)
+    respond(next_fetch, b"".join([first, wild, *others]), 8)
+    assert next_fetch.offset == 6
+    findings = [respond(next_fetch, b"".join([wild, *others]), 8) for _ in range(2)]
+    assert findings[-1] == FetchFinding(FetchStep.CORRUPT, next_offset=6)
+
+
+def test_messages_written_while_the_broker_read_are_no_damage() -> None:
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, at(5, 6, 7), 6).step is FetchStep.DATA
+    assert not next_fetch.meets_damage
+    assert respond(next_fetch, b"", 6).step is FetchStep.END
+
+
+def test_damaged_size_at_the_end_of_the_log_is_corrupt() -> None:
+    next_fetch = NextFetch(5)
+    assert respond(next_fetch, at(5) + bytes(40), 6).step is FetchStep.DATA
+    assert respond(next_fetch, b"", 6) == FetchFinding(FetchStep.CORRUPT)
 
 
 def test_seek_behind_a_falling_offset_reads_on() -> None:
@@ -274,9 +366,6 @@ def test_impossible_size_is_corrupt(size: int) -> None:
     # Behind whole messages it is found by the next fetch.
     assert respond(next_fetch, message(5) + broken).step is FetchStep.DATA
     assert next_fetch.offset == 6
-
-
-WILD = 1 << 40
 
 
 def wrapper(*offsets: int, at: int | None = None) -> bytes:

@@ -267,6 +267,21 @@ async def test_unreadable_range_raises(cluster: EmbeddedCluster, router: Router)
         await read(router, 0, 3, 2)
 
 
+async def test_message_whose_offset_falls_is_raised_behind_the_others(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """Also where the range ends: no range from there on would bring it."""
+    bad = encode_entry(0, None, b"other")
+    cluster.append_raw("t", 0, encode_entry(0, None, b"0") + bad, next_offset=1)
+    with pytest.raises(CorruptRecordException, match=r"offset 1: .*in front of it") as caught:
+        await read(router, 0, 1)
+    assert caught.value.next_offset == 1
+    cluster.append_raw("t", 0, encode_entry(1, None, b"1"), next_offset=2)
+    with pytest.raises(CorruptRecordException, match=r"offset 1: .*seek\(\) to 1"):
+        await read(router, 0, 2)
+    assert await read(router, 1, 2)
+
+
 async def test_range_waits_for_uncommitted_messages(
     cluster: EmbeddedCluster, router: Router
 ) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, Colu
 from aiokafka08.structs import LAST_OFFSET, TopicPartition
 from aiokafka08.telemetry import Telemetry
 from aiokafka08.testing.simulation import World, simulate
-from tests.protocol.accounting import Raised, account, ends_in_damage, whole_entries
+from tests.protocol.accounting import Raised, account, ends_in_damage, falls, whole_entries
 from tests.protocol.hostile import Endured
 from tests.tools.fuzz import worlds
 
@@ -37,9 +37,14 @@ _LINES = ("0.8.2", "0.9")
 """Lines of brokers that return a log's bytes unchanged."""
 _PATIENCE_S = 300.0
 """Virtual seconds after which a call counts as one that never ends."""
+_FETCH_WAIT_S = 30.0
+"""Virtual seconds that a fetch waits at the end of a log."""
 _THREAD_S = 1.0
 """Virtual seconds until the simulated threads, which have opened wrappers, have ended."""
 _MOST_ERRORS = 30
+_FETCH_BYTES = 4 << 20
+"""More than an example has: what stands behind the end of a fetch, with an offset from before it,
+can't be fetched, and so doesn't count."""
 _OPTIONS: dict[str, Any] = {"request_timeout_ms": 60_000, "retry_backoff_ms": 20}
 
 
@@ -86,14 +91,15 @@ class Logs:
         servers = self._world.cluster.bootstrap_servers
         consumer = AIOKafkaConsumer[bytes, bytes](
             bootstrap_servers=servers,
-            fetch_max_wait_ms=30_000,
+            fetch_max_wait_ms=int(1000 * _FETCH_WAIT_S),
+            max_partition_fetch_bytes=_FETCH_BYTES,
             auto_offset_reset="none",
             **_OPTIONS,
         )
         consumer.assign([tp])
         async with consumer, _routed(servers) as router:
             for name, take in _takes(consumer):
-                read_from = partial(_take_all, consumer, tp, take)
+                read_from = partial(_take_all, consumer, tp, take, falls(data))
                 await _check(name, read_from, tp, data, end, seen)
             for name, as_columns in (("range", False), ("range as columns", True)):
                 read_from = partial(_read_range, router, tp, as_columns)
@@ -174,6 +180,7 @@ async def _take_all(
     consumer: AIOKafkaConsumer[bytes, bytes],
     tp: TopicPartition,
     take: Take,
+    to_error: bool,
     start: int,
     end: int,
     records: list[Any],
@@ -181,13 +188,19 @@ async def _take_all(
     consumer.seek(tp, start)
     while await consumer.position(tp) < end:
         records += await take()
+    if to_error:  # that of a message whose offset fell stands behind the end
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * _FETCH_WAIT_S):
+                while True:
+                    records += await take()
 
 
 async def _read_range(
     router: Router, tp: TopicPartition, as_columns: bool, start: int, end: int, records: list[Any]
 ) -> None:
     one = PartitionRange(tp, start, end, OffsetSpan(0, end))
-    async with aclosing(read_bounded(router, [one], as_columns=as_columns)) as batches:
+    read = read_bounded(router, [one], as_columns=as_columns, fetch_bytes=_FETCH_BYTES)
+    async with aclosing(read) as batches:
         async for _, batch in batches:
             records += _rows(batch) if isinstance(batch, Columns) else batch
 

@@ -232,6 +232,22 @@ MUTANTS = (
         "            error = None\n",
     ),
     Mutant(
+        "a message whose offset falls is lost at the end of the log",
+        "_core/ranges/next_fetch.py",
+        "        self._dropped = dropped\n        self.meets_damage = bool(dropped) or ",
+        "        self._dropped = []\n        self.meets_damage = ",
+        "tests/consumer/test_damaged_sets.py::test_message_whose_offset_falls_is_raised",
+    ),
+    Mutant(
+        "a range ends in front of a message whose offset falls",
+        "_core/ranges/range_reader.py",
+        "        if self._next_fetch.offset == self._end and self._next_fetch.lacks_dropped:\n"
+        "            raise not_a_message(self._tp, self._end, self._end)\n",
+        "",
+        "tests/_core/ranges/test_range_reader.py"
+        "::test_message_whose_offset_falls_is_raised_behind_the_others",
+    ),
+    Mutant(
         "a stale response is taken after a seek",
         "consumer/cursor.py",
         "        if not self.abandon_fetch(fetch):\n            return FetchResult.STALE\n",
@@ -247,8 +263,8 @@ MUTANTS = (
     Mutant(
         "a seek leaves the buffer as it is",
         "consumer/cursor.py",
-        "        self.next_fetch = NextFetch(offset)\n        self.buffer.reset(offset)\n",
-        "        self.next_fetch = NextFetch(offset)\n"
+        "            self.next_fetch = NextFetch(offset)\n        self.buffer.reset(offset)\n",
+        "            self.next_fetch = NextFetch(offset)\n"
         "        if not self.buffer.pending:\n"
         "            self.buffer.reset(offset)\n",
     ),
