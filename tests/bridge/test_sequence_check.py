@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import accumulate, repeat
 
 import pytest
 from hypothesis import given
@@ -197,3 +197,28 @@ def test_checksum_tells_messages_apart(
 ) -> None:
     same = (key, value) == (other_key, other_value)
     assert (message_crc(key, value) == message_crc(other_key, other_value)) == same
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=12), st.data())
+def test_resume_among_messages_that_share_an_offset_compares_each_once(
+    messages: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """An interrupted comparison leaves out what it has compared, and no other message."""
+    offsets = list(accumulate((step for step, _ in messages), initial=10))[1:]
+    crcs = [crc for _, crc in messages]
+    progress = CheckProgress(10, 20)
+    done = 0
+    while done < len(messages):
+        comparison = SequenceCheck(progress, timestamps=False)
+        start, leave_out = progress.source_start(10)
+        left = [place for place, offset in enumerate(offsets) if offset >= start][leave_out:]
+        assert left == list(range(done, len(messages)))
+        count = data.draw(st.integers(1, len(left)))
+        ahead = data.draw(st.integers(0, 2))  # read at the source, and not compared yet
+        ours, theirs = left[: count + ahead], left[:count]
+        comparison.add_source(portion_of((offsets[at] for at in ours), (crcs[at] for at in ours)))
+        comparison.add_target(portion_of((20 + at for at in theirs), (crcs[at] for at in theirs)))
+        progress = comparison.progress
+        done += count
+        assert (progress.difference, progress.source_count) == (None, done)

@@ -24,8 +24,16 @@ class SourceChecksums:
         """End the threads."""
         await self._records.close()
 
-    async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncGenerator[Portion, None]:
-        """Yield the messages from `start` to before `end`, in portions.
+    async def read(
+        self, tp: TopicPartition, start: int, end: int, leave_out: int = 0
+    ) -> AsyncGenerator[Portion, None]:
+        """Yield the messages from `start` to before `end`, in portions with at least one.
+
+        Args:
+            tp: the partition.
+            start: the first offset.
+            end: the offset to end before.
+            leave_out: how many messages with the offset `start` to leave out.
 
         Raises:
             KafkaError: as `_core.ranges.range_reader.read_range`.
@@ -34,5 +42,9 @@ class SourceChecksums:
             async for records in slices:
                 portion = Portion()
                 for record in records:
+                    if leave_out and record.offset == start:
+                        leave_out -= 1
+                        continue
                     portion.add(record.offset, record.key, record.value, record.timestamp)
-                yield portion
+                if portion:
+                    yield portion

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -88,6 +89,8 @@ class CheckProgress:
     CRC-32 of all checksums that were equal. `last_crc` and `last_timestamp` are of the source's
     last message in front of the first difference. `first_pair` and `last_pair` are the offsets, at
     the source and at the target, of the first and the last message that is equal; None without one.
+    `last_shared` is how many equal messages have the source offset of `last_pair`: in nested
+    wrappers several share one (docs/brokers.md 6.7), and more of them may follow.
     """
 
     source_next: int
@@ -100,6 +103,17 @@ class CheckProgress:
     last_timestamp: int = 0
     first_pair: tuple[int, int] | None = None
     last_pair: tuple[int, int] | None = None
+    last_shared: int = 0
+
+    def source_start(self, first: int) -> tuple[int, int]:
+        """Return the offset to read the source from, and how many messages there to leave out.
+
+        Args:
+            first: the first offset that the source still has.
+        """
+        if self.last_pair is not None and self.last_shared and self.last_pair[0] >= first:
+            return self.last_pair[0], self.last_shared
+        return self.source_next, 0
 
     def before_difference(self) -> CheckProgress:
         """Return the progress at the first difference, from which both sides are read again."""
@@ -233,13 +247,18 @@ class SequenceCheck:
         source, target, noted = self._source, self._target, self._noted
         first = noted.first_pair if source.count else (source.offsets[0], target.offsets[0])
         last = number - 1
+        offset = source.offsets[last]
+        shared = number - bisect_left(source.offsets, offset, 0, number)
+        if shared == number and noted.last_pair is not None and noted.last_pair[0] == offset:
+            shared += noted.last_shared
         self._noted = replace(
             noted,
             crc=zlib.crc32(source.crcs[:number].tobytes(), noted.crc),
             last_crc=source.crcs[last],
             last_timestamp=source.timestamps[last],
             first_pair=first,
-            last_pair=(source.offsets[last], target.offsets[last]),
+            last_pair=(offset, target.offsets[last]),
+            last_shared=shared,
         )
         source.drop(number)
         target.drop(number)

@@ -378,7 +378,8 @@ class _Verification:
             waiting=partition_bounds.waiting,
             before=partition_bounds.before,
         )
-        ours = source.read(tp, progress.source_next, partition_bounds.source_end)
+        start, leave_out = progress.source_start(partition_bounds.source_first)
+        ours = source.read(tp, start, partition_bounds.source_end, leave_out)
         theirs = target.read(copy, progress.target_next, partition_bounds.target_end)
         async with aclosing(ours), aclosing(theirs):
             while not check.is_complete:
