@@ -71,6 +71,7 @@ class Metadata:
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
+        self._callers: set[asyncio.Timeout] = set()  # the limits of those that wait for a refresh
         self._started_refreshes = 0
         self._failure: KafkaError | None = None  # the error of the last refresh, if it failed
         self._tracked_wanted = False  # the next refresh requests the tracked topics too
@@ -129,7 +130,7 @@ class Metadata:
         """Refresh soon in the background: something in the snapshot is stale."""
         self._wanted.set()
 
-    async def refresh(self) -> ClusterSnapshot:
+    async def refresh(self, timeout_s: float | None = None) -> ClusterSnapshot:
         """Refresh now and return the new snapshot.
 
         The refresh begins after the call. If an earlier refresh is running, the caller waits for
@@ -137,16 +138,30 @@ class Metadata:
         The earlier refresh isn't enough: it may lack topics that were added since, and its response
         may be older than the error that the caller has met (NotLeaderForPartition, say).
 
+        Args:
+            timeout_s: how long the caller waits; None: until the refresh has ended. The refresh
+                leaves other brokers a part of this time if one hangs. When the time is over, the
+                refresh goes on for other callers.
+
         Raises:
+            TimeoutError: it hasn't ended within `timeout_s`.
             NoBrokersAvailable: no broker responded.
             IllegalStateError: the client was stopped.
         """
         self._tracked_wanted = True
-        return await self._next_refresh()
+        return await self._next_refresh(timeout_s)
 
-    async def _next_refresh(self) -> ClusterSnapshot:
+    async def _next_refresh(self, timeout_s: float | None) -> ClusterSnapshot:
         """Wait for a refresh that begins after this call; start it if necessary."""
-        needed = self._started_refreshes + 1
+        async with asyncio.timeout(timeout_s) as limit:
+            self._callers.add(limit)
+            try:
+                await self._wait_for_refresh(self._started_refreshes + 1)
+            finally:
+                self._callers.discard(limit)
+        return self.snapshot
+
+    async def _wait_for_refresh(self, number: int) -> None:
         while True:
             self._check()
             if self._refreshing is None:
@@ -155,9 +170,8 @@ class Metadata:
             task = self._refreshing
             await asyncio.wait((task,))
             self._check()
-            if self._started_refreshes >= needed:
-                task.result()
-                return self.snapshot
+            if self._started_refreshes >= number:
+                return task.result()
 
     async def wait_for_topic(
         self,
@@ -228,8 +242,8 @@ class Metadata:
 
         async def attempt(limit_s: float) -> bool | KafkaError:
             # Not `limit_s`: without a response the partitions can't be called missing.
-            async with asyncio.timeout_at(began + timeout_s):
-                known = (await self.refresh()).partitions(topic)
+            left_s = began + timeout_s - asyncio.get_running_loop().time()
+            known = (await self.refresh(left_s)).partitions(topic)
             missing = [partition for partition in partitions if partition not in known]
             return not missing or UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {', '.join(map(str, missing))}; it has "
@@ -320,8 +334,7 @@ class Metadata:
             if exists:
                 limit_s = min(limit_s, max(leaders_by - loop.time(), 0.0))
             try:
-                async with asyncio.timeout(limit_s):
-                    await self._next_refresh()
+                await self._next_refresh(limit_s)
             except TimeoutError:
                 if not exists:
                     raise
@@ -390,12 +403,16 @@ class Metadata:
         needed = self._topics | self._waiting.keys()
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
+        soonest = min(
+            (when for limit in self._callers if (when := limit.when()) is not None),
+            default=math.inf,
+        )
         try:
             if self.all_topics:
                 by_name = self._waiting if self.may_create_topics else ()
-                replies = await self._fetcher.all_topics(by_name)
+                replies = await self._fetcher.all_topics(by_name, soonest=soonest)
             else:
-                replies = await self._fetcher.topics(topics, needed)
+                replies = await self._fetcher.topics(topics, needed, soonest=soonest)
         except KafkaError as error:
             self._failure = error
             self._telemetry.emit(MetadataFailed(str(error)))
@@ -403,16 +420,21 @@ class Metadata:
         self._failure = None
         await self._merge(replies)
 
-    async def fetch_all(self) -> MetadataResponse:
+    async def fetch_all(self, timeout_s: float | None = None) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
 
+        Args:
+            timeout_s: seconds for the call; None: until `request_timeout_ms` is over.
+
         Raises:
+            TimeoutError: it hasn't ended within `timeout_s`.
             NoBrokersAvailable: no broker responded.
             IllegalStateError: the client was stopped.
         """
         self._check()
-        replies = await self._fetcher.all_topics()
-        await self._merge(replies)
+        async with asyncio.timeout(timeout_s) as limit:
+            replies = await self._fetcher.all_topics(soonest=limit.when() or math.inf)
+            await self._merge(replies)
         return replies[0].response
 
     async def _merge(self, replies: Collection[MetadataReply]) -> None:

@@ -213,7 +213,7 @@ async def test_a_hanging_broker_is_replaced_by_another_in_time(
         connect(cluster, ("t",), request_timeout_ms=5000, limits=limits) as router,
     ):
         cluster.fault(MetadataRequest, then=Hang())
-        await router.metadata.refresh()  # it costs half of the time that there is
+        await router.metadata.refresh()  # it costs `unresponsive_s`
         assert len(cluster.requests(MetadataRequest)) >= 2
         for _ in range(5):  # no further request goes to it while a response is due
             await asyncio.wait_for(router.metadata.refresh(), 2)
