@@ -8,8 +8,9 @@ responses into snapshots. The metadata of many topics is decoded and merged in s
 Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
 `wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
 topics that are known. `fetch_all()` isn't a refresh and may run beside one: both merge their
-responses into the snapshot that is current by then. A snapshot object never
-changes. A failed response removes nothing from the cache (see `cluster`).
+responses into the snapshot that is current by then, and what the older call brings doesn't replace
+what the newer one has brought. A snapshot object never changes. A failed response removes nothing
+from the cache (see `cluster`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.backoff import Backoff
-from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, TopicInfo
+from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, MergeOrder, TopicInfo
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08._core.net.node_registry import NodeRegistry
@@ -73,6 +74,8 @@ class Metadata:
         self._refreshing: asyncio.Task[None] | None = None
         self._callers: set[asyncio.Timeout] = set()  # the limits of those that wait for a refresh
         self._started_refreshes = 0
+        self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
+        self._order = MergeOrder()
         self._failure: KafkaError | None = None  # the error of the last refresh, if it failed
         self._tracked_wanted = False  # the next refresh requests the tracked topics too
         self._wanted = asyncio.Event()
@@ -398,8 +401,13 @@ class Metadata:
         if not task.cancelled():
             task.exception()  # mark it as retrieved: the callers of `refresh()` raise it
 
+    def _new_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
     async def _refresh(self) -> None:
         self._started_refreshes += 1
+        call = self._new_call()
         needed = self._topics | self._waiting.keys()
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
@@ -418,7 +426,7 @@ class Metadata:
             self._telemetry.emit(MetadataFailed(str(error)))
             raise
         self._failure = None
-        await self._merge(replies)
+        await self._merge(replies, call)
 
     async def fetch_all(self, timeout_s: float | None = None) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
@@ -433,21 +441,24 @@ class Metadata:
         """
         self._check()
         async with asyncio.timeout(timeout_s) as limit:
+            call = self._new_call()
             replies = await self._fetcher.all_topics(soonest=limit.when() or math.inf)
-            await self._merge(replies)
+            await self._merge(replies, call)
         return replies[0].response
 
-    async def _merge(self, replies: Collection[MetadataReply]) -> None:
+    async def _merge(self, replies: Collection[MetadataReply], call: int) -> None:
         merged = {}
         for reply in replies:
             async for state in in_steps(reply.response.topics, _partition_count):
                 known = self.snapshot.topics.get(state.topic)
                 merged[state.topic] = MergedTopic.of(known, state)
         # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
-        # a refresh may overlap.
+        # a refresh may overlap. The newer call may be done first, if its response is small.
         snapshot = self.snapshot
         for reply in replies:
-            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics, merged=merged)
+            snapshot = self._order.merge(
+                snapshot, reply.response, call=call, all_topics=reply.all_topics, merged=merged
+            )
         if not self._stopped and snapshot != self.snapshot:
             self.adopt(snapshot)
 
