@@ -19,10 +19,11 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.loop_yield import in_steps, run_in_steps
+from aiokafka08._core.names import similar_names
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, MergeOrder, TopicInfo
 from aiokafka08._core.net.config import NetConfig
@@ -44,9 +45,6 @@ from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, join_names
 
 _log: Final = logging.getLogger("aiokafka08.net")
-
-_COMPARED_AT_ONCE: Final = 100
-"""How many names are compared with another one before other tasks run."""
 
 
 class Metadata:
@@ -278,7 +276,7 @@ class Metadata:
         names = [state.topic for state in listing.topics]
         if topic in names:
             return  # it was created meanwhile
-        similar = await _similar_names(topic, names)
+        similar = await run_in_steps(similar_names(topic, names))
         if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
             _log.warning(
                 "%s: topic %r doesn't exist, or may not be described, waiting for it. %s",
@@ -501,15 +499,3 @@ class Metadata:
 
 def _partition_count(state: TopicState) -> int:
     return len(state.partitions)
-
-
-async def _similar_names(topic: str, names: Sequence[str]) -> list[str]:
-    """Return at most three of the names that are similar to a topic's, the most similar first."""
-    from difflib import get_close_matches
-
-    similar: list[str] = []
-    for at in range(0, len(names), _COMPARED_AT_ONCE):
-        some = names[at : at + _COMPARED_AT_ONCE]
-        similar = get_close_matches(topic, [*similar, *some], n=3)
-        await asyncio.sleep(0)
-    return similar
