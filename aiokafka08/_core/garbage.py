@@ -40,7 +40,8 @@ def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0
     For a program that keeps hundreds of thousands of objects, such as samples of a large cluster: a
     full collection of these takes a tenth of a second or more. Others than the first one in
     `interval_s` seconds leave out what exists at their begin. Young garbage is collected as always,
-    and reference counts free most of the rest; what is left waits for that time.
+    and reference counts free most of the rest; what is left waits for that time. It is for programs
+    that serve: one that ends after its work, such as the doctor, keeps no client waiting.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
     visited_at = clock()

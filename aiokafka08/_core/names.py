@@ -1,4 +1,4 @@
-"""How errors show names and patterns that are wrong. Pure.
+"""How errors and warnings show names and patterns that are wrong. Pure.
 
     >>> did_you_mean("ordrs", ["orders", "visits"])
     ". Did you mean 'orders'?"
@@ -9,31 +9,46 @@ Callers append the results to an error's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from itertools import islice
 from typing import Final
+
+from aiokafka08._core.concurrency.loop_yield import finish_steps
 
 _MOST_COMPARED: Final = 20_000
 """Comparing so many names takes half a second."""
+_COMPARED_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 3
 _LIKE_A_GLOB: Final = re.compile(r"(?<![.\])}\\])(?<!\\.)\*")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question that names similar ones, or "" if there are none.
+def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list[str]]:
+    """Return at most three similar names, the most similar first, whatever their case.
+
+    It works in steps: run it with `finish_steps()`, or in an event loop with `run_in_steps()`.
 
     Args:
-        name: what was given.
+        name: what was given; it isn't similar to itself.
         known: the names that exist; the first 20,000 are compared.
     """
     from difflib import get_close_matches
 
-    by_folded: dict[str, str] = {}
-    for other, _ in zip(known, range(_MOST_COMPARED), strict=False):
-        by_folded.setdefault(other.casefold(), other)
+    by_folded: dict[str, str] = {}  # those of one step, and the best before them
     folded = name.casefold()
-    similar = [by_folded[one] for one in get_close_matches(folded, by_folded, n=_MOST_NAMED)]
-    texts = [repr(one) for one in similar if one != name]
-    return f". Did you mean {' or '.join(texts)}?" if texts else ""
+    for number, other in enumerate(islice(known, _MOST_COMPARED), 1):
+        if other != name:
+            by_folded.setdefault(other.casefold(), other)
+        if number % _COMPARED_AT_ONCE == 0:
+            best = get_close_matches(folded, by_folded, n=_MOST_NAMED)
+            by_folded = {one: by_folded[one] for one in best}
+            yield
+    return [by_folded[one] for one in get_close_matches(folded, by_folded, n=_MOST_NAMED)]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the `similar_names()`, or "" if there are none."""
+    similar = " or ".join(map(repr, finish_steps(similar_names(name, known))))
+    return f". Did you mean {similar}?" if similar else ""
 
 
 def visible(text: str) -> str:

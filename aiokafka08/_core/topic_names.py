@@ -111,7 +111,10 @@ def too_long_text(topic: str) -> str:
 
 def shortened(value: object) -> str:
     """Return what an error shows of a wrong value."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more than 4,300 digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 300 else f"{text[:297]}…"
 
 

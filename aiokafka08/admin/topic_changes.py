@@ -222,7 +222,7 @@ class TopicChanges:
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
-                    await metadata.fetch_all()
+                    await metadata.fetch_all(limit_ms / 1000)
                     if all(metadata.snapshot.leader(tp) is not None for tp in wanted):
                         return
                     await asyncio.sleep(_POLL_S)

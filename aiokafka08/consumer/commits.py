@@ -353,7 +353,8 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Check what a user passed to `commit()`, and return it in one form.
 
     Raises:
-        ValueError: it is empty, or an offset isn't an integer from 0 to 2**63 - 1.
+        ValueError: it is empty, an offset isn't an integer from 0 to 2**63 - 1, or a metadata
+            can't be encoded.
         TypeError: a key isn't a `TopicPartition`, or a metadata isn't a string.
     """
     if not isinstance(offsets, Mapping) or not offsets:
@@ -378,5 +379,9 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
             )
         if not isinstance(metadata, str):
             raise TypeError(f"offsets[{tp}]: metadata {metadata!r}; expected a string")
+        try:
+            metadata.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"offsets[{tp}]: metadata {metadata!r}: {error}") from None
         commits[tp] = OffsetAndMetadata(checked, metadata)
     return commits

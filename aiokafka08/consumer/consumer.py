@@ -14,6 +14,7 @@ nothing). Such a method runs in `_stop_scope`, or waits for `Collector.changed` 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 import warnings
@@ -34,6 +35,7 @@ from aiokafka08._core.concurrency.stop_scope import StopScope
 from aiokafka08._core.net.client_attributes import ClientAttributes
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08._core.net.config import (
+    MAX_INT64,
     ApiVersion,
     BootstrapServers,
     NetConfig,
@@ -51,6 +53,7 @@ from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import shortened
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
@@ -64,6 +67,7 @@ from aiokafka08.embedded_headers import HeadersMode
 from aiokafka08.errors import (
     Action,
     ConsumerStoppedError,
+    IllegalArgumentError,
     IllegalStateError,
     KafkaTimeoutError,
     action_for,
@@ -956,6 +960,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             TypeError, ValueError: a time or a partition isn't possible.
             KafkaTimeoutError: not found, or no such partition, within `request_timeout_ms`.
         """
+        if not isinstance(timestamps, Mapping):
+            raise TypeError(
+                f"timestamps={shortened(timestamps)}: expected a dict of TopicPartition to "
+                "milliseconds since the epoch"
+            )
         times = {
             tp: _time_ms(tp, at)
             for tp, at in zip(check_partitions(timestamps), timestamps.values(), strict=True)
@@ -1069,6 +1078,9 @@ def _seconds(timeout_ms: object) -> float:
     number = as_number(timeout_ms)
     if number is None:
         raise TypeError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
+    number = max(min(number, MAX_INT64), -1)
+    if math.isnan(number):
+        raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: expected a number of milliseconds")
     return number / 1000
 
 

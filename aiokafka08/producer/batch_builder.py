@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.net.config import check_not_negative
 from aiokafka08.embedded_headers import Headers, embed
 from aiokafka08.errors import IllegalStateError, UnsupportedVersionError
 from aiokafka08.producer.headers import HeaderPolicy, no_headers
@@ -83,7 +84,8 @@ class BatchBuilder:
         Raises:
             UnsupportedVersionError: headers, unless the producer's option `headers` allows them; or
                 a timestamp for brokers below 0.10.
-            IllegalArgumentError: the headers can't be embedded.
+            IllegalArgumentError: the headers can't be embedded, or the timestamp isn't an integer
+                from 0 to 2**63 - 1.
             TypeError: key or value isn't bytes.
         """
         mode = self._policy.mode
@@ -98,6 +100,7 @@ class BatchBuilder:
         elif timestamp is None:
             timestamp = environment.wall_time_ms()
         else:
+            timestamp = check_not_negative("timestamp", timestamp)
             self.has_explicit_timestamps = True
         key_bytes, value_bytes = self._serialize(key, value)
         if mode == "embedded":

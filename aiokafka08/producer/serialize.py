@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, S
 from itertools import islice
 from typing import Any, Final
 
-from aiokafka08._core.net.config import check_not_negative
+from aiokafka08._core.net.config import MAX_INT64, check_not_negative
 from aiokafka08.errors import IllegalArgumentError
 
 Serializer = Callable[[Any], bytes | None]
@@ -82,7 +82,7 @@ def serialize_all(
 
     Raises:
         TypeError: a key or value isn't bytes, or an argument is a string instead of a list.
-        IllegalArgumentError: the lengths differ, or a timestamp is negative.
+        IllegalArgumentError: the lengths differ, or a timestamp isn't from 0 to 2**63 - 1.
 
     The text of an error about one message contains the message's index. An exception that a
     serializer raises gets a note (`add_note`) with the index instead.
@@ -107,7 +107,7 @@ def serialize_all(
         for start, part in _steps(timestamps):
             if start:
                 yield
-            if set(map(type, part)) != {int} or min(part) < 0:
+            if set(map(type, part)) != {int} or min(part) < 0 or max(part) > MAX_INT64:
                 for index, timestamp_ms in enumerate(part, start):
                     timestamps[index] = check_not_negative(f"timestamps_ms[{index}]", timestamp_ms)
     return all_values, all_keys, timestamps

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from aiokafka08._core.names import did_you_mean, glob_hint, visible
+from aiokafka08._core.concurrency.loop_yield import finish_steps
+from aiokafka08._core.names import did_you_mean, glob_hint, similar_names, visible
 
 pytestmark = pytest.mark.fast
 
@@ -17,6 +18,18 @@ def test_similar_names_are_asked_for_whatever_their_case() -> None:
     assert did_you_mean("visits", known) == ". Did you mean 'Visits'?"
     assert did_you_mean("zzz", known) == did_you_mean("orders", []) == ""
     assert did_you_mean("orders", ["orders"]) == ""
+
+
+def test_most_similar_names_come_first_among_many() -> None:
+    others = [f"other-{number}" for number in range(1000)]
+    known = [*others[:300], "ordered", *others[300:600], "Orders", *others[600:], "orderz", "or"]
+    assert finish_steps(similar_names("orders", known)) == ["Orders", "orderz", "ordered"]
+
+
+def test_search_of_similar_names_yields_between_its_steps() -> None:
+    known = [f"other-{number}" for number in range(1000)]
+    assert sum(1 for _ in similar_names("orders", known)) == 10
+    assert sum(1 for _ in similar_names("orders", known[:50])) == 0
 
 
 def test_invisible_characters_are_shown_as_escapes() -> None:

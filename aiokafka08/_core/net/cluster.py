@@ -167,6 +167,52 @@ class MergedTopic(NamedTuple):
         return cls(known, state, _merge_topic(known, state))
 
 
+class MergeOrder:
+    """Which call has brought which topic of a snapshot: calls may end in another order.
+
+    Calls are numbered in the order of their starts. Of the responses to an older one, topics and
+    brokers that a newer one has brought are left out, and no topic is removed.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._all = 0  # the call with the last list of all topics
+        self._by_topic: dict[str, int] = {}  # calls after that one
+
+    def merge(
+        self,
+        snapshot: ClusterSnapshot,
+        response: MetadataResponse,
+        *,
+        call: int,
+        all_topics: bool,
+        merged: Mapping[str, MergedTopic] | None = None,
+    ) -> ClusterSnapshot:
+        """Return the snapshot after a response to a call; see `ClusterSnapshot.merge()`."""
+        if call < self._last:
+            all_topics = False
+            by_id = {broker.node_id: broker for broker in response.brokers}
+            by_id.update(snapshot.brokers)
+            topics = [
+                state
+                for state in response.topics
+                if self._by_topic.get(state.topic, self._all) <= call
+            ]
+            response = replace(
+                response,
+                topics=topics,
+                brokers=list(by_id.values()),
+                controller_id=snapshot.controller_id,
+            )
+        self._last = max(call, self._last)
+        if all_topics and response.brokers:
+            self._all = call
+            self._by_topic.clear()
+        else:
+            self._by_topic |= dict.fromkeys((state.topic for state in response.topics), call)
+        return snapshot.merge(response, all_topics=all_topics, merged=merged)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLeaders:
     """The leaders of some partitions, with their addresses and versions.

@@ -24,11 +24,13 @@ from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.topic_names import shortened
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT: Final = 9092
 RETRY_BACKOFF_MAX_MS: Final = 1000
+MAX_INT64: Final = 2**63 - 1
 """The longest pause before a retry, unless `retry_backoff_ms` is longer."""
 
 NETWORK_DEFAULTS: Final[Mapping[str, Any]] = {
@@ -343,7 +345,7 @@ def as_number(value: object) -> float | None:
 
 
 def check_positive(option: str, value: object) -> int:
-    """Return `value` if it is an integer >= 1.
+    """Return `value` if it is an integer from 1 to 2**63 - 1.
 
     Raises:
         IllegalArgumentError: it isn't.
@@ -352,7 +354,7 @@ def check_positive(option: str, value: object) -> int:
 
 
 def check_not_negative(option: str, value: object) -> int:
-    """Return `value` if it is an integer >= 0.
+    """Return `value` if it is an integer from 0 to 2**63 - 1.
 
     Raises:
         IllegalArgumentError: it isn't.
@@ -361,14 +363,18 @@ def check_not_negative(option: str, value: object) -> int:
 
 
 def at_least(option: str, value: object, least: int) -> int:
-    """Return `value` if it is an integer >= `least`.
+    """Return `value` if it is an integer from `least` to 2**63 - 1.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
     number = as_number(value)
     if number is None or number % 1 != 0 or number < least:
-        raise IllegalArgumentError(f"{option}={value!r}: expected an integer >= {least}")
+        raise IllegalArgumentError(f"{option}={shortened(value)}: expected an integer >= {least}")
+    if number > MAX_INT64:
+        raise IllegalArgumentError(
+            f"{option}={shortened(value)}: expected an integer from {least} to 2**63 - 1"
+        )
     return int(number)
 
 

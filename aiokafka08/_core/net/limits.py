@@ -13,14 +13,16 @@ class NetLimits(NamedTuple):
     """Times in seconds."""
 
     attempt_s: float = 5.0
-    """How long to wait for one broker's response before the request goes to the next one."""
+    """How long to wait for one broker's response to a request that any broker can process: then a
+    connection that was open gets a new one, and a write goes to the next broker too."""
 
     overdue_s: float = 2.0
     """How long after its expected time a response is overdue; also the interval in which the
     metadata is then refreshed."""
 
     unresponsive_s: float = 1.0
-    """How long the response to a short request may take before other brokers are preferred."""
+    """How long the response to a short request may take before other brokers are preferred; a
+    request that any broker can process then goes to the next one too."""
 
     reconnect_backoff_s: float = 0.05
     """The first pause before a broker is connected to again."""

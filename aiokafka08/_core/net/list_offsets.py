@@ -15,6 +15,7 @@ of them fails with a final error.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
@@ -40,6 +41,7 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsResponse,
 )
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
 
@@ -112,14 +114,17 @@ async def list_reachable_offsets(
     Raises:
         IllegalStateError: the client was stopped.
     """
-    limit_s = attempt_timeout(router.config.request_timeout_s)
+    limit_s = router.config.request_timeout_s
+    request_s = attempt_timeout(limit_s)  # for a leader that hangs
 
     def request(timestamp: int, some: Collection[TopicPartition]) -> Awaitable[_Listed]:
         def send(
             leader: int, led: Collection[TopicPartition], timeout_s: float
         ) -> Awaitable[PartitionResults[list[int]]]:
             at = dict.fromkeys(led, timestamp)
-            return list_offsets_of_leader(router, leader, led, at, timeout_s=timeout_s)
+            return list_offsets_of_leader(
+                router, leader, led, at, timeout_s=timeout_s, request_s=request_s
+            )
 
         return request_from_leaders(router, some, send, limit_s)
 
@@ -225,7 +230,7 @@ async def _request_until_complete(
             if tp not in results
         ]
         return KafkaTimeoutError(
-            f"no offsets within {limit_s * 1000:.0f} ms for {'; '.join(reasons)}"
+            f"no offsets within {limit_s * 1000:.0f} ms for {join_names(reasons)}"
         )
 
     await _ensure_known(router, tps, deadline)
@@ -289,22 +294,28 @@ async def list_offsets_of_leader(
     max_num_offsets: int = 1,
     *,
     timeout_s: float | None = None,
+    request_s: float = math.inf,
 ) -> PartitionResults[list[int]]:
     """Request offsets from one leader; return offsets or an error per partition.
 
-    Each request has at most `_REQUEST_PARTITIONS` partitions. They are sent one after the other;
-    an error of a request is that of the partitions behind it, too.
+    Each request has at most `_REQUEST_PARTITIONS` partitions. They are sent one after the other,
+    since heartbeats and commits go over the same connection; an error of a request is that of the
+    partitions behind it, too.
 
-    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `timeout_s` limits each
-    request. The other arguments are those of `list_offsets`.
+    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `request_s` how much of
+    `timeout_s` one request may take. The other arguments are those of `list_offsets`.
     """
+    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + limit_s
     results: PartitionResults[list[int]] = {}
     wanted = list(tps)
     for at in range(0, len(wanted), _REQUEST_PARTITIONS):
         some = wanted[at : at + _REQUEST_PARTITIONS]
         request = _request(some, timestamps, max_num_offsets)
         try:
-            response = await router.request(request, node_id=leader, version=0, timeout_s=timeout_s)
+            left_s = min(max(deadline - clock(), 0.0), request_s)
+            response = await router.request(request, node_id=leader, version=0, timeout_s=left_s)
         except KafkaError as error:
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(leader, some, response).items():

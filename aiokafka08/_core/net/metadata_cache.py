@@ -8,8 +8,9 @@ responses into snapshots. The metadata of many topics is decoded and merged in s
 Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
 `wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
 topics that are known. `fetch_all()` isn't a refresh and may run beside one: both merge their
-responses into the snapshot that is current by then. A snapshot object never
-changes. A failed response removes nothing from the cache (see `cluster`).
+responses into the snapshot that is current by then, and what the older call brings doesn't replace
+what the newer one has brought. A snapshot object never changes. A failed response removes nothing
+from the cache (see `cluster`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.loop_yield import in_steps, run_in_steps
+from aiokafka08._core.names import similar_names
 from aiokafka08._core.net.backoff import Backoff
-from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, TopicInfo
+from aiokafka08._core.net.cluster import ClusterSnapshot, MergedTopic, MergeOrder, TopicInfo
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08._core.net.node_registry import NodeRegistry
@@ -43,9 +45,6 @@ from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
 from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, join_names
 
 _log: Final = logging.getLogger("aiokafka08.net")
-
-_COMPARED_AT_ONCE: Final = 100
-"""How many names are compared with another one before other tasks run."""
 
 
 class Metadata:
@@ -71,7 +70,10 @@ class Metadata:
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
+        self._callers: set[asyncio.Timeout] = set()  # the limits of those that wait for a refresh
         self._started_refreshes = 0
+        self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
+        self._order = MergeOrder()
         self._failure: KafkaError | None = None  # the error of the last refresh, if it failed
         self._tracked_wanted = False  # the next refresh requests the tracked topics too
         self._wanted = asyncio.Event()
@@ -129,7 +131,7 @@ class Metadata:
         """Refresh soon in the background: something in the snapshot is stale."""
         self._wanted.set()
 
-    async def refresh(self) -> ClusterSnapshot:
+    async def refresh(self, timeout_s: float | None = None) -> ClusterSnapshot:
         """Refresh now and return the new snapshot.
 
         The refresh begins after the call. If an earlier refresh is running, the caller waits for
@@ -137,16 +139,30 @@ class Metadata:
         The earlier refresh isn't enough: it may lack topics that were added since, and its response
         may be older than the error that the caller has met (NotLeaderForPartition, say).
 
+        Args:
+            timeout_s: how long the caller waits; None: until the refresh has ended. The refresh
+                leaves other brokers a part of this time if one hangs. When the time is over, the
+                refresh goes on for other callers.
+
         Raises:
+            TimeoutError: it hasn't ended within `timeout_s`.
             NoBrokersAvailable: no broker responded.
             IllegalStateError: the client was stopped.
         """
         self._tracked_wanted = True
-        return await self._next_refresh()
+        return await self._next_refresh(timeout_s)
 
-    async def _next_refresh(self) -> ClusterSnapshot:
+    async def _next_refresh(self, timeout_s: float | None) -> ClusterSnapshot:
         """Wait for a refresh that begins after this call; start it if necessary."""
-        needed = self._started_refreshes + 1
+        async with asyncio.timeout(timeout_s) as limit:
+            self._callers.add(limit)
+            try:
+                await self._wait_for_refresh(self._started_refreshes + 1)
+            finally:
+                self._callers.discard(limit)
+        return self.snapshot
+
+    async def _wait_for_refresh(self, number: int) -> None:
         while True:
             self._check()
             if self._refreshing is None:
@@ -155,9 +171,8 @@ class Metadata:
             task = self._refreshing
             await asyncio.wait((task,))
             self._check()
-            if self._started_refreshes >= needed:
-                task.result()
-                return self.snapshot
+            if self._started_refreshes >= number:
+                return task.result()
 
     async def wait_for_topic(
         self,
@@ -228,8 +243,8 @@ class Metadata:
 
         async def attempt(limit_s: float) -> bool | KafkaError:
             # Not `limit_s`: without a response the partitions can't be called missing.
-            async with asyncio.timeout_at(began + timeout_s):
-                known = (await self.refresh()).partitions(topic)
+            left_s = began + timeout_s - asyncio.get_running_loop().time()
+            known = (await self.refresh(left_s)).partitions(topic)
             missing = [partition for partition in partitions if partition not in known]
             return not missing or UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {', '.join(map(str, missing))}; it has "
@@ -261,7 +276,7 @@ class Metadata:
         names = [state.topic for state in listing.topics]
         if topic in names:
             return  # it was created meanwhile
-        similar = await _similar_names(topic, names)
+        similar = await run_in_steps(similar_names(topic, names))
         if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
             _log.warning(
                 "%s: topic %r doesn't exist, or may not be described, waiting for it. %s",
@@ -320,8 +335,7 @@ class Metadata:
             if exists:
                 limit_s = min(limit_s, max(leaders_by - loop.time(), 0.0))
             try:
-                async with asyncio.timeout(limit_s):
-                    await self._next_refresh()
+                await self._next_refresh(limit_s)
             except TimeoutError:
                 if not exists:
                     raise
@@ -385,47 +399,64 @@ class Metadata:
         if not task.cancelled():
             task.exception()  # mark it as retrieved: the callers of `refresh()` raise it
 
+    def _new_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
     async def _refresh(self) -> None:
         self._started_refreshes += 1
+        call = self._new_call()
         needed = self._topics | self._waiting.keys()
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
+        soonest = min(
+            (when for limit in self._callers if (when := limit.when()) is not None),
+            default=math.inf,
+        )
         try:
             if self.all_topics:
                 by_name = self._waiting if self.may_create_topics else ()
-                replies = await self._fetcher.all_topics(by_name)
+                replies = await self._fetcher.all_topics(by_name, soonest=soonest)
             else:
-                replies = await self._fetcher.topics(topics, needed)
+                replies = await self._fetcher.topics(topics, needed, soonest=soonest)
         except KafkaError as error:
             self._failure = error
             self._telemetry.emit(MetadataFailed(str(error)))
             raise
         self._failure = None
-        await self._merge(replies)
+        await self._merge(replies, call)
 
-    async def fetch_all(self) -> MetadataResponse:
+    async def fetch_all(self, timeout_s: float | None = None) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
 
+        Args:
+            timeout_s: seconds for the call; None: until `request_timeout_ms` is over.
+
         Raises:
+            TimeoutError: it hasn't ended within `timeout_s`.
             NoBrokersAvailable: no broker responded.
             IllegalStateError: the client was stopped.
         """
         self._check()
-        replies = await self._fetcher.all_topics()
-        await self._merge(replies)
+        async with asyncio.timeout(timeout_s) as limit:
+            call = self._new_call()
+            replies = await self._fetcher.all_topics(soonest=limit.when() or math.inf)
+            await self._merge(replies, call)
         return replies[0].response
 
-    async def _merge(self, replies: Collection[MetadataReply]) -> None:
+    async def _merge(self, replies: Collection[MetadataReply], call: int) -> None:
         merged = {}
         for reply in replies:
             async for state in in_steps(reply.response.topics, _partition_count):
                 known = self.snapshot.topics.get(state.topic)
                 merged[state.topic] = MergedTopic.of(known, state)
         # Merge into the current snapshot, not into that from before the request: `fetch_all()` and
-        # a refresh may overlap.
+        # a refresh may overlap. The newer call may be done first, if its response is small.
         snapshot = self.snapshot
         for reply in replies:
-            snapshot = snapshot.merge(reply.response, all_topics=reply.all_topics, merged=merged)
+            snapshot = self._order.merge(
+                snapshot, reply.response, call=call, all_topics=reply.all_topics, merged=merged
+            )
         if not self._stopped and snapshot != self.snapshot:
             self.adopt(snapshot)
 
@@ -468,15 +499,3 @@ class Metadata:
 
 def _partition_count(state: TopicState) -> int:
     return len(state.partitions)
-
-
-async def _similar_names(topic: str, names: Sequence[str]) -> list[str]:
-    """Return at most three of the names that are similar to a topic's, the most similar first."""
-    from difflib import get_close_matches
-
-    similar: list[str] = []
-    for at in range(0, len(names), _COMPARED_AT_ONCE):
-        some = names[at : at + _COMPARED_AT_ONCE]
-        similar = get_close_matches(topic, [*similar, *some], n=3)
-        await asyncio.sleep(0)
-    return similar

@@ -16,6 +16,7 @@ for a new one (`topic_names.MAX_NEW_NAME`): the list of all topics says whether 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,6 +37,13 @@ class MetadataReply(NamedTuple):
     all_topics: bool
 
 
+class _Deadlines(NamedTuple):
+    """Loop times: of all requests together, and of the caller with the least time."""
+
+    own: float
+    soonest: float
+
+
 class MetadataFetcher:
     """Send metadata requests; each call ends within `request_timeout_ms`."""
 
@@ -44,14 +52,20 @@ class MetadataFetcher:
         self._config = config
         self._isolated: set[str] = set()  # bad topics, to be requested alone
 
-    async def all_topics(self, by_name: Collection[str] = ()) -> list[MetadataReply]:
+    async def all_topics(
+        self, by_name: Collection[str] = (), *, soonest: float = math.inf
+    ) -> list[MetadataReply]:
         """Request all topics, and then by name those of `by_name` that the brokers don't list.
+
+        Args:
+            by_name: names of topics.
+            soonest: loop time until which a caller waits; a broker that hangs takes a share of it.
 
         Raises:
             NoBrokersAvailable: no broker responded.
         """
-        deadline = self._deadline()
-        listing = await self._request_any([], True, deadline)
+        deadlines = self._deadlines(soonest)
+        listing = await self._request_any([], True, deadlines)
         replies = [MetadataReply(listing, True)]
         # The listing creates no topic, and may lack one that was just created.
         listed = {state.topic for state in listing.topics}
@@ -59,44 +73,49 @@ class MetadataFetcher:
         if too_long := [topic for topic in missing if not may_be_new(topic)]:
             replies.append(_only(listing, too_long))
         if missing := list(filter(may_be_new, missing)):
-            replies += await self._request_topics(missing, deadline)
+            replies += await self._request_topics(missing, deadlines)
             self._isolated.intersection_update(by_name)
         return replies
 
-    async def topics(self, topics: list[str], needed: Collection[str]) -> list[MetadataReply]:
+    async def topics(
+        self, topics: list[str], needed: Collection[str], *, soonest: float = math.inf
+    ) -> list[MetadataReply]:
         """Request these topics: in one request, or one by one if one of them is bad.
 
         Args:
             topics: their names.
             needed: all topics that the client needs now; forget the other bad ones.
+            soonest: as for `all_topics()`.
 
         Raises:
             NoBrokersAvailable: no broker responded.
         """
         self._isolated.intersection_update(needed)
-        deadline = self._deadline()
+        deadlines = self._deadlines(soonest)
         too_long = [topic for topic in topics if not may_be_new(topic)]
         if not too_long:
-            return await self._request_topics(topics, deadline)
-        replies = [_only(await self._request_any([], True, deadline), too_long)]
+            return await self._request_topics(topics, deadlines)
+        replies = [_only(await self._request_any([], True, deadlines), too_long)]
         if by_name := list(filter(may_be_new, topics)):
-            replies += await self._request_topics(by_name, deadline)
+            replies += await self._request_topics(by_name, deadlines)
         return replies
 
     # --- inside -----------------------------------------------------------------------------------
 
-    async def _request_topics(self, topics: list[str], deadline: float) -> list[MetadataReply]:
+    async def _request_topics(
+        self, topics: list[str], deadlines: _Deadlines
+    ) -> list[MetadataReply]:
         alone = [topic for topic in topics if topic in self._isolated]
         together = [topic for topic in topics if topic not in self._isolated]
         replies = []
         if together or not alone:
-            response = await self._request_any(together, False, deadline)
+            response = await self._request_any(together, False, deadlines)
             if is_failed_by_one_topic(response, together):
                 alone = topics
             else:
                 replies.append(MetadataReply(response, False))
         for topic in alone:
-            response = await self._request_any([topic], False, deadline)
+            response = await self._request_any([topic], False, deadlines)
             replies.append(MetadataReply(response, False))
             if has_only_errors(response):
                 self._isolated.add(topic)
@@ -104,17 +123,19 @@ class MetadataFetcher:
                 self._isolated.discard(topic)
         return replies
 
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._config.request_timeout_s
+    def _deadlines(self, soonest: float) -> _Deadlines:
+        now = asyncio.get_running_loop().time()
+        return _Deadlines(now + self._config.request_timeout_s, soonest)
 
     async def _request_any(
-        self, topics: list[str], all_topics: bool, deadline: float
+        self, topics: list[str], all_topics: bool, deadlines: _Deadlines
     ) -> MetadataResponse:
         """Return the response of the first broker that sends one."""
-        attempt_s = self._config.limits.attempt_s
+        attempt_s, now = self._config.limits.attempt_s, asyncio.get_running_loop().time()
         return await self._nodes.request_any(
             lambda node, limit_s: self._request(node, topics, all_topics, min(attempt_s, limit_s)),
-            deadline - asyncio.get_running_loop().time(),
+            deadlines.own - now,
+            caller_s=max(deadlines.soonest - now, 0.0),
         )
 
     async def _request(

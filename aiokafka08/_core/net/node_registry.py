@@ -6,8 +6,9 @@ tracks no topic, the snapshots may not name any broker. `request_any()` is for r
 broker can process: the router's without a node id, and `metadata_fetcher`'s.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
-broker leaves or moves to another address, its connections are closed. A broker that hangs leaves at
-least half of the time of `request_any()` to the others, and a dead connection to a new one. After
+broker leaves or moves to another address, its connections are closed. A broker that hangs takes at
+most a quarter of the time of `request_any()` from the others, and a dead connection half of it from
+a new one. After
 `keep_connected()` the last connection isn't closed because it is idle, and its loss is reported.
 """
 
@@ -108,29 +109,45 @@ class NodeRegistry:
             node.needs_exact_line = True
 
     def candidates(self) -> list[Node]:
-        """Return one node per address; those that are likely to respond soon come first."""
+        """Return one node per address; those that are likely to respond soon come first.
+
+        An open connection counts only if the node has ever responded: with a pinned version,
+        whatever listens at an address is connected.
+        """
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
-        return sorted(
-            by_address.values(),
-            key=lambda node: (
+
+        def order(node: Node) -> tuple[bool, bool, bool, bool, float]:
+            is_mute = node.last_response == -math.inf
+            return (
                 node.is_unresponsive,
-                not node.is_connected,
+                is_mute or not node.is_connected,
                 node.is_backing_off,
+                is_mute,
                 environment.random.random(),
-            ),
-        )
+            )
+
+        return sorted(by_address.values(), key=order)
 
     async def request_any(
-        self, request: Callable[[Node, float], Awaitable[T]], timeout_s: float
+        self,
+        request: Callable[[Node, float], Awaitable[T]],
+        timeout_s: float,
+        *,
+        caller_s: float = math.inf,
+        delay_s: float | None = None,
     ) -> T:
         """Send a request to one broker after another, and return the first response.
 
-        A broker whose connection was open, and is lost or silent, gets a second attempt after the
-        others: only the connection may have died.
+        A broker that doesn't respond delays the request to the next one; a later response of it
+        counts all the same. A broker whose connection was open, and is lost or silent, gets a
+        second attempt: only the connection may have died.
 
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
+            caller_s: how long a caller waits, if that is shorter: one broker takes a share of it.
+            delay_s: how long one broker may take before the next one gets the request too; by
+                default `NetLimits.unresponsive_s`. At most a quarter of the caller's time.
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
@@ -138,30 +155,39 @@ class NodeRegistry:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
-        attempt_s = self._config.limits.attempt_s
+        caller_s = min(timeout_s, caller_s)
+        limits = self._config.limits
         errors: list[KafkaError] = []
-        last: dict[Node, KafkaError] = {}
-        candidates = self.candidates()
-        retried: set[Node] = set()  # those that get their second attempt, or had it
-        while candidates and (left_s := deadline - clock()) > 0:
-            node = candidates.pop(0)
-            was_connected = node.is_connected and node not in retried
-            is_last = not candidates and not was_connected
+
+        async def attempt(node: Node, limit_s: float) -> T:
             try:
-                return await request(node, left_s if is_last else min(attempt_s, left_s / 2))
+                if (left_s := deadline - clock()) <= 0:
+                    raise KafkaTimeoutError("no time left to try other brokers")
+                return await request(node, min(limit_s, left_s))
             except KafkaError as error:
                 errors.append(error)
-                last[node] = error
-                if was_connected and isinstance(error, KafkaConnectionError | KafkaTimeoutError):
+                raise
+
+        async def attempts(node: Node) -> T:
+            if node.is_connected:
+                try:
+                    return await attempt(node, min(limits.attempt_s, caller_s / 2))
+                except (KafkaConnectionError, KafkaTimeoutError):
                     node.close_if_abandoned(Lane.CONTROL)
-                    retried.add(node)
-                    candidates.append(node)
-        if not candidates and not any(error.retriable for error in errors):
+            return await attempt(node, math.inf)
+
+        try:
+            return await staggered_race(
+                {node: partial(attempts, node) for node in self.candidates()},
+                delay_s=min(limits.unresponsive_s if delay_s is None else delay_s, caller_s / 4),
+                expected=(KafkaError,),
+            )
+        except AllAttemptsFailedError as failed:
+            last = [error for error in failed.errors.values() if isinstance(error, KafkaError)]
+        if not any(error.retriable for error in errors):
             raise errors[0]
-        nothing_else = not candidates and all(map(is_for_the_user, last.values()))
-        reasons = sorted({error.text for error in (last.values() if nothing_else else errors)})
-        if candidates:
-            reasons.append("no time left to try other brokers")
+        nothing_else = all(map(is_for_the_user, last))
+        reasons = sorted({error.text for error in (last if nothing_else else errors)})
         raise NoBrokersAvailable("no broker responded: " + "; ".join(reasons)) from (
             errors[-1] if nothing_else else None
         )

@@ -102,8 +102,7 @@ async def wait_for_partitions(router: Router, tps: Collection[TopicPartition]) -
         for topic in dict.fromkeys(tp.topic for tp in missing()):
             await metadata.wait_for_topic(topic, timeout_s=limit_s)
         if missing():
-            async with asyncio.timeout(limit_s):
-                await metadata.refresh()
+            await metadata.refresh(limit_s)
         return not missing() or KafkaTimeoutError("the metadata lacks a partition")
 
     def timed_out(last: KafkaError | None) -> KafkaError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
-from aiokafka08._core.net.cluster import ClusterSnapshot, PartitionLeaders
+from aiokafka08._core.net.cluster import PartitionLeaders
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.metadata_cache import Metadata
 from aiokafka08._core.net.node import Lane, Node
@@ -92,7 +92,7 @@ class Router:
         try:
             node = await self.nodes.bootstrap()
             await retry(
-                self._refresh,
+                self.metadata.refresh,
                 deadline=deadline,
                 backoff=self.config.backoff(),
                 timed_out=lambda last: last or self._no_metadata(node),
@@ -105,10 +105,6 @@ class Router:
             if stopped and isinstance(error, KafkaError):
                 raise IllegalStateError("the client was stopped during its start") from error
             raise
-
-    async def _refresh(self, limit_s: float) -> ClusterSnapshot:
-        async with asyncio.timeout(limit_s):
-            return await self.metadata.refresh()
 
     def _no_metadata(self, node: Node) -> NoBrokersAvailable:
         # With a version that the user pins, nothing but the connection is known of the peer.
@@ -156,8 +152,11 @@ class Router:
             KafkaError: as `Node.request`.
         """
         if node_id is None:
+            # The request may be a write: a broker that carries out an old one late can undo a
+            # newer one. So it gets more time than a read until another broker gets the request.
+            delay_s = self.config.limits.attempt_s
             response, _ = await self.request_any(
-                request, lane=lane, version=version, timeout_s=timeout_s
+                request, lane=lane, version=version, timeout_s=timeout_s, delay_s=delay_s
             )
             return response
         try:
@@ -175,8 +174,12 @@ class Router:
         lane: Lane = Lane.CONTROL,
         version: int | None = None,
         timeout_s: float | None = None,
+        delay_s: float | None = None,
     ) -> tuple[R, Address]:
         """Send a request to one broker after another; return the response and who sent it.
+
+        Args:
+            delay_s: as of `NodeRegistry.request_any()`; the others are those of `request()`.
 
         Raises:
             KafkaError: as `request()` without a node id.
@@ -188,9 +191,8 @@ class Router:
             return response, node.address
 
         try:
-            return await self.nodes.request_any(
-                send, self.config.request_timeout_s if timeout_s is None else timeout_s
-            )
+            limit_s = self.config.request_timeout_s if timeout_s is None else timeout_s
+            return await self.nodes.request_any(send, limit_s, delay_s=delay_s)
         except KafkaError:
             self._check()
             raise

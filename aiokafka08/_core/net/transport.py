@@ -180,16 +180,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     waiter: asyncio.Future[R | UndecodedResponse] = self._loop.create_future()
                     self._write(request, waiter, version, limit_s, in_steps=True)
                 response = await waiter
+                if isinstance(response, UndecodedResponse):
+                    response = cast(R, await run_in_steps(response.decode()))
+                return response
         except TimeoutError:
             self.close_if_silent(self._config.request_timeout_s)
             raise KafkaTimeoutError(
                 f"{self._name}: no response to {name} within {limit_s * 1000:.0f} ms"
             ) from None
-        if not isinstance(response, UndecodedResponse):
-            return response
-        try:
-            return cast(R, await run_in_steps(response.decode()))
-        except KafkaProtocolError as error:
+        except KafkaProtocolError as error:  # the response, which was still to be decoded
             self.close(str(error))
             raise KafkaConnectionError(f"{self._name}: {error}") from None
 

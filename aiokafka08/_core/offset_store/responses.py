@@ -35,6 +35,7 @@ from aiokafka08.protocol.requests.committed_offsets import (
     OffsetFetchResponse,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+from aiokafka08.telemetry import join_names
 
 FENCED: Final = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError)
 """The errors of a commit whose generation has ended."""
@@ -197,7 +198,7 @@ def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[Kaf
     reasons: dict[str, list[str]] = {}
     for tp, error in errors.items():
         reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")
-    return "; ".join(f"{', '.join(tps)}: {reason}" for reason, tps in reasons.items())
+    return "; ".join(f"{join_names(tps)}: {reason}" for reason, tps in reasons.items())
 
 
 def _left_out() -> KafkaError:

@@ -430,8 +430,8 @@ class _RangeReader:
             UnknownTopicOrPartitionError: the partition has been missing for `missing_s`.
         """
         try:
-            async with asyncio.timeout_at(deadline):
-                snapshot = await self._router.metadata.refresh()
+            left_s = deadline - asyncio.get_running_loop().time()
+            snapshot = await self._router.metadata.refresh(left_s)
         except (KafkaError, TimeoutError):
             self._missing_since = None
             return  # the refresh logs it; the next request shows what is wrong

@@ -21,7 +21,6 @@ else, the clusters were found to be the same.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import logging
 import re
@@ -268,8 +267,7 @@ class ClusterZookeeper:
         if metadata.snapshot.brokers and not self._metadata_is_stale:
             return
         try:
-            async with asyncio.timeout(timeout_s):
-                await metadata.fetch_all()
+            await metadata.fetch_all(timeout_s)
         except TimeoutError:
             raise KafkaTimeoutError(
                 f"ZooKeeper {self.connect}: not compared with the brokers, which didn't respond "

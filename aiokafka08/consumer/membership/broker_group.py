@@ -539,8 +539,7 @@ class BrokerGroup:
             self._router.metadata.all_topics
         ):
             try:
-                async with asyncio.timeout(self._attempt_s()):
-                    await self._router.metadata.refresh()
+                await self._router.metadata.refresh(self._attempt_s())
             except (KafkaError, TimeoutError):
                 pass  # logged by the refresh, which continues in the background
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.cluster import ClusterSnapshot, is_failed_by_one_topic
+from aiokafka08._core.net.cluster import (
+    ClusterSnapshot,
+    MergeOrder,
+    is_failed_by_one_topic,
+)
 from aiokafka08._core.topic_names import (
     NewTopicNames,
     check_new_topic_name,
@@ -174,6 +178,42 @@ def test_a_full_listing_without_brokers_removes_nothing() -> None:
     # What an 0.8 broker says just after its start.
     snapshot = merged(answer((0,), topic("t", led(0, 0))))
     assert snapshot.merge(answer(()), all_topics=True) == snapshot
+
+
+def in_order(*calls: tuple[int, MetadataResponse, bool]) -> ClusterSnapshot:
+    """Merge the responses to numbered calls; the third says whether it lists all topics."""
+    order, snapshot = MergeOrder(), ClusterSnapshot()
+    for call, response, all_topics in calls:
+        snapshot = order.merge(snapshot, response, call=call, all_topics=all_topics)
+    return snapshot
+
+
+def test_late_response_does_not_bring_back_a_removed_topic() -> None:
+    listing = answer((0,), topic("u", led(0, 0)))
+    late = answer((0,), topic("t", led(0, 0)))
+    assert set(in_order((2, listing, True), (1, late, False)).topics) == {"u"}
+
+
+def test_late_response_of_several_has_its_own_topics() -> None:
+    """One call may send several requests: a list of all topics, and others by name."""
+    newer = answer((0, 1), topic("t", led(0, 1)))
+    snapshot = in_order(
+        (2, newer, False),
+        (1, answer((0, 1), topic("u", led(0, 0)), topic("t", led(0, 0))), True),
+        (1, answer((0, 1), topic("u", led(0, 1)), topic("new", led(0, 0))), False),
+    )
+    assert [leaders(snapshot, name) for name in ("t", "u", "new")] == [[1], [1], [0]]
+
+
+def test_late_response_without_brokers_keeps_the_brokers() -> None:
+    newer = answer((0, 1), topic("t", led(0, 1)), controller=1)
+    snapshot = in_order((2, newer, False), (1, answer((), topic("t", code=-1)), True))
+    assert snapshot == merged(newer)
+
+
+def test_empty_listing_does_not_count_as_one_of_all_topics() -> None:
+    late = answer((0,), topic("t", led(0, 0)))
+    assert leaders(in_order((2, answer(()), True), (1, late, False)), "t") == [0]
 
 
 def test_new_partitions_appear() -> None:

@@ -23,7 +23,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
-from aiokafka08.testing import Answer, Close, EmbeddedCluster, Hang, Omit, Silence
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang, Omit, Silence
 from tests._core.net.conftest import MakeConfig, Recorder
 
 pytestmark = pytest.mark.both_loops
@@ -159,6 +159,25 @@ async def test_a_timeout_names_the_partitions_without_offsets(started: Started) 
         assert "t/0" not in str(caught.value)
         assert "t/1" in str(caught.value)
         assert "t/2: [Error 6]" in str(caught.value)
+
+
+async def test_many_partitions_share_the_timeout(started: Started) -> None:
+    """One leader gets several requests for them, one after the other."""
+    tps = [TopicPartition("many", number) for number in range(1200)]
+    async with EmbeddedCluster(topics={"many": len(tps)}) as cluster:
+        router = await started(cluster)
+        await router.metadata.wait_for_topic("many", timeout_s=5)
+        fault = cluster.fault(ListOffsetsRequest, then=Delay(0.4), times=None)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(KafkaTimeoutError, match="no offsets within 600 ms") as caught:
+            await list_offsets(router, dict.fromkeys(tps, LATEST), timeout_s=0.6)
+        assert asyncio.get_running_loop().time() - began < 1.0
+        assert "many/499:" not in str(caught.value)  # it was in the first request
+        assert "many/500:" in str(caught.value)
+        assert "700 in all" in str(caught.value)
+        fault.cancel()
+        listed = await list_offsets(router, dict.fromkeys(tps, LATEST))
+        assert listed == {tp: [0] for tp in tps}
 
 
 async def test_a_missing_topic_raises_in_time(started: Started) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,8 +24,8 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import MetadataChanged, MetadataFailed
-from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.telemetry import ConnectFailed, MetadataChanged, MetadataFailed
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang, Omit
 from tests._core.net.conftest import MakeConfig, Recorder
 from tests.support.waiting import until
 
@@ -213,7 +214,7 @@ async def test_a_hanging_broker_is_replaced_by_another_in_time(
         connect(cluster, ("t",), request_timeout_ms=5000, limits=limits) as router,
     ):
         cluster.fault(MetadataRequest, then=Hang())
-        await router.metadata.refresh()  # it costs half of the time that there is
+        await router.metadata.refresh()  # it costs `unresponsive_s`
         assert len(cluster.requests(MetadataRequest)) >= 2
         for _ in range(5):  # no further request goes to it while a response is due
             await asyncio.wait_for(router.metadata.refresh(), 2)
@@ -399,6 +400,66 @@ async def test_wait_for_a_missing_topic_warns_with_similar_names(
         "Similar topics: orders",
         "topic 'zzz' doesn't exist, or may not be described, waiting for it. No topic is similar",
     ]
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The topics of the warnings about missing topics."""
+    found = [re.search("topic '(.*)' doesn't exist", record.message) for record in caplog.records]
+    return [match[1] for match in found if match]
+
+
+async def test_a_topic_that_the_brokers_list_gets_no_warning(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was created meanwhile; or only the broker that had been asked didn't know it yet."""
+    async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster) as router:
+        router.metadata.warn_missing("t")
+        router.metadata.warn_missing("zzz")
+        await until(lambda: "zzz" in warned(caplog), "the warning")
+        assert warned(caplog) == ["zzz"]
+
+
+async def test_a_topic_that_is_found_meanwhile_gets_no_warning(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
+        cluster.fault(MetadataRequest, then=Omit(), where=lambda request: not request.topics)
+        router.metadata.warn_missing("t")
+        await asyncio.wrap_future(cluster.next_request(MetadataRequest))
+        router.metadata.warn_missing("zzz")
+        await until(lambda: "zzz" in warned(caplog), "the warning")
+        assert warned(caplog) == ["zzz"]
+
+
+async def test_a_missing_topic_gets_its_warning_after_an_outage_once(
+    connect: Connect, caplog: pytest.LogCaptureFixture, telemetry: Recorder
+) -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster, connect(cluster, ("t",)) as router:
+
+        def warn() -> list[str]:
+            router.metadata.warn_missing("zzz")  # as `TopicSearch` does with each look
+            return warned(caplog)
+
+        cluster.kill(0)
+        attempts = len(telemetry.of(ConnectFailed))
+        await until(
+            lambda: warn() or len(telemetry.of(ConnectFailed)) >= attempts + 3, "three attempts"
+        )
+        assert not warned(caplog)
+        cluster.restart(0)
+        await until(warn, "the warning")
+        await router.metadata.refresh()
+        assert warn() == ["zzz"]
+
+
+async def test_a_warning_names_a_topic_of_another_case(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = {"Orders": 1, **{f"other-{number}": 1 for number in range(150)}}
+    async with EmbeddedCluster(topics=topics) as cluster, connect(cluster) as router:
+        router.metadata.warn_missing("orders")
+        await until(lambda: warned(caplog), "the warning")
+        assert "Similar topics: Orders" in caplog.text
 
 
 @pytest.mark.parametrize("version", ["0.8.2", "0.9", "0.10"])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,23 @@ async def test_malformed_large_response_closes_the_connection(config: NetConfig)
             await call
         assert len(closed.calls) == 1
         await link.wait_eof()
+
+
+async def test_large_response_is_decoded_within_the_timeout(config: NetConfig) -> None:
+    async with listening() as peer, connected(peer, config) as connection:
+        link = await peer.link()
+        limit_s = 0.2
+        call = asyncio.create_task(
+            connection.request(MetadataRequest([]), version=0, timeout_s=limit_s)
+        )
+        request = await link.read()
+        # The response arrives in time; its first step begins when the time is over.
+        connection.on_received = lambda: time.sleep(limit_s)
+        topics = [TopicState(0, f"topic-{number}", False, []) for number in range(2000)]
+        link.respond(request, MetadataResponse([], -1, topics))
+        with pytest.raises(KafkaTimeoutError):
+            await call
+        assert connection.close_reason is None
 
 
 async def test_a_frame_over_the_limit_is_refused_before_it_is_read(make_config: MakeConfig) -> None:

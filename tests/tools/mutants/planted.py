@@ -434,7 +434,7 @@ MUTANTS = (
     Mutant(
         "the correlation id of a cancelled request is forgotten",
         "_core/net/transport.py",
-        "                response = await waiter\n        except TimeoutError:\n",
+        "                response = await waiter\n",
         "                try:\n"
         "                    response = await waiter\n"
         "                except asyncio.CancelledError:\n"
@@ -442,8 +442,7 @@ MUTANTS = (
         "                        if self._pending[one.correlation_id].waiter is waiter:\n"
         "                            self._protocol._in_flight.remove(one)\n"
         "                            del self._pending[one.correlation_id]\n"
-        "                    raise\n"
-        "        except TimeoutError:\n",
+        "                    raise\n",
     ),
     # The same, and the client doesn't compare correlation ids: all later responses are one off.
     Mutant(
