@@ -182,7 +182,7 @@ def test_set_of_too_many_messages_is_refused(version: str) -> None:
 
 def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = "aiokafka08.testing.handlers.metadata"
-    monkeypatch.setattr(sys.modules[handler], "MAX_AUTO_CREATED_PARTITIONS", 10)
+    monkeypatch.setattr(sys.modules[handler], "MAX_CREATED_PARTITIONS", 10)
     with (
         EmbeddedCluster(version="0.10", default_partitions=4) as cluster,
         WireClient(address(cluster)) as wire,
