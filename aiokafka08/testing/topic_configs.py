@@ -13,48 +13,46 @@ from typing import Final
 from aiokafka08.errors import InvalidConfigurationError, UnknownError
 from aiokafka08.testing.state import CreationError
 
-_Check = Callable[[str], str | None]
-"""Returns what is wrong with a value; None if it is valid."""
+_Check = Callable[[str], tuple[object, str] | None]
+"""Returns a value as the error shows it, and what is wrong with it; None if it is valid."""
 
 
 def _number(kind: str, least: int | None = None) -> _Check:
     bits = 32 if kind == "INT" else 64
 
-    def check(text: str) -> str | None:
-        if not re.fullmatch(r"[+-]?[0-9]+", text.strip()) or len(text) > 30:
-            return f"Not a number of type {kind}"
-        value = int(text)
-        if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            return f"Not a number of type {kind}"
+    def check(text: str) -> tuple[object, str] | None:
+        is_number = re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) is not None
+        value = int(text) if is_number else 0
+        if not is_number or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            return text, f"Not a number of type {kind}"
         if least is not None and value < least:
-            return f"Value must be at least {least}"
+            return value, f"Value must be at least {least}"
         return None
 
     return check
 
 
-def _ratio(text: str) -> str | None:
+def _ratio(text: str) -> tuple[object, str] | None:
     try:
         value = float(text)
     except ValueError:
-        return "Not a number of type DOUBLE"
+        return text, "Not a number of type DOUBLE"
     if value < 0:
-        return "Value must be at least 0"
-    return "Value must be no more than 1" if value > 1 else None
+        return value, "Value must be at least 0"
+    return (value, "Value must be no more than 1") if value > 1 else None
 
 
-def _boolean(text: str) -> str | None:
+def _boolean(text: str) -> tuple[object, str] | None:
     if text.strip().lower() in ("true", "false"):
         return None
-    return "Expected value to be either true or false"
+    return text, "Expected value to be either true or false"
 
 
 def _strings(*valid: str, many: bool = False) -> _Check:
-    def check(text: str) -> str | None:
+    def check(text: str) -> tuple[object, str] | None:
         values = re.split(r"\s*,\s*", text.strip()) if many else [text.strip()]
-        if all(value in valid for value in values):
-            return None
-        return f"String must be one of: {', '.join(valid)}"
+        wrong = [value for value in values if value not in valid]
+        return (wrong[0], f"String must be one of: {', '.join(valid)}") if wrong else None
 
     return check
 
@@ -107,6 +105,7 @@ def check_configs(config: Mapping[str, str]) -> None:
             text = f"Unknown Log configuration {name}."
             raise CreationError(text, InvalidConfigurationError.errno)
     for name, value in config.items():
-        if wrong := _CHECKS[name](value):
-            text = f"Invalid value {value} for configuration {name}: {wrong}"
+        if (found := _CHECKS[name](value)) is not None:
+            shown, wrong = found
+            text = f"Invalid value {shown} for configuration {name}: {wrong}"
             raise CreationError(text, UnknownError.errno)

@@ -130,6 +130,8 @@ def _value(sent: Sent, view: View) -> Any:
             return _without_times(read_set(value), now_ms)
         if name == "port":
             return view.ports.get(value, value)
+        if name == "cluster":
+            return "<cluster>"
         if name == "controller" and value in view.ports.values():
             return "<controller>"
         if name == "timestamp" and abs(value - now_ms) < _NEAR_NOW_MS:

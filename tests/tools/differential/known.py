@@ -52,6 +52,15 @@ def _names_null_topic(difference: Difference) -> bool:
     )
 
 
+def _assigns_gaps(difference: Difference) -> bool:
+    request = difference.request
+    return (
+        isinstance(request, Request)
+        and request.api == "CreateTopics"
+        and any([number for number, _ in topic[3]] == [1] for topic in request.body[0])
+    )
+
+
 def _elects_another_protocol(difference: Difference) -> bool:
     values = difference.real.value, difference.embedded.value
     return (
@@ -104,21 +113,15 @@ def _join(group: str, member: str, protocols: tuple[str, ...], joins: str = "") 
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "api-versions-of-brokers",
-        "Real brokers also list APIs that only brokers use, SASL, and APIs newer than 0.10.0.",
+        "partitions-with-gaps",
+        "The partitions of an embedded topic have the numbers 0, 1, 2, …; CreateTopics may assign"
+        " others to a real one.",
         ("0.10",),
-        lambda difference: _is_request(difference, "ApiVersions", 0),
-        Case(1, (Send("a", (Request("ApiVersions", 0),)),)),
-    ),
-    Known(
-        "newer-requests",
-        "0.10 stands for 0.10.0: newer versions of requests aren't modelled.",
-        ("0.10",),
-        lambda difference: any(
-            _is_request(difference, api, version)
-            for api, version in (("Fetch", 3), ("Metadata", 2))
+        _assigns_gaps,
+        Case(
+            1,
+            (Send("a", (Request("CreateTopics", 1, ([("$n0", -1, -1, [(1, [0])], [])], 9, 0)),)),),
         ),
-        Case(1, (Send("a", (Request("Fetch", 3, (-1, 0, 0, []), extra=bytes(4)),)),)),
     ),
     Known(
         "protocols-with-equal-votes",
