@@ -124,14 +124,14 @@ def _value(sent: Sent, view: View) -> Any:
     now_ms = time.time() * 1000
 
     def change(name: str, type_: Type, value: Any) -> Any:
+        if name == "cluster" and value:
+            return "<cluster>"
         if isinstance(value, str):
             return symbols.get(value) or ("<member>" if _MEMBER.fullmatch(value) else value)
         if type_ == "set" and value is not None:
             return _without_times(read_set(value), now_ms)
         if name == "port":
             return view.ports.get(value, value)
-        if name == "cluster":
-            return "<cluster>"
         if name == "controller" and value in view.ports.values():
             return "<controller>"
         if name == "timestamp" and abs(value - now_ms) < _NEAR_NOW_MS:

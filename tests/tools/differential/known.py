@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests.tools.differential.cases import Case, Send
 from tests.tools.differential.compare import NO_ANSWER, Difference
+from tests.tools.differential.sets import MessageSet
 from tests.tools.differential.topics import KINDS
 from tests.tools.differential.wire import Request
 
@@ -49,6 +50,16 @@ def _names_null_topic(difference: Difference) -> bool:
         isinstance(topic, tuple) and topic and topic[0] is None
         for array in arrays
         for topic in getattr(array, "items", array)
+    )
+
+
+def _has_null_set(difference: Difference) -> bool:
+    request = difference.request
+    return (
+        _is_request(difference, "Produce")
+        and isinstance(request, Request)
+        and difference.embedded.value == NO_ANSWER
+        and ", None)" in repr(request.body)
     )
 
 
@@ -111,6 +122,7 @@ def _join(group: str, member: str, protocols: tuple[str, ...], joins: str = "") 
     return Request("JoinGroup", 0, body, joins=joins)
 
 
+_NULL_BEFORE_EMPTY = Request("Produce", 1, (1, 50, [("$t0", [(0, None), (0, MessageSet())])]))
 KNOWN: tuple[Known, ...] = (
     Known(
         "partitions-with-gaps",
@@ -122,6 +134,14 @@ KNOWN: tuple[Known, ...] = (
             1,
             (Send("a", (Request("CreateTopics", 1, ([("$n0", -1, -1, [(1, [0])], [])], 9, 0)),)),),
         ),
+    ),
+    Known(
+        "null-set-before-another-one",
+        "A null set can't be read here, and closes the connection. A real 0.10 only fails, with -1,"
+        " if the request has another set for the same partition behind it.",
+        ("0.10",),
+        _has_null_set,
+        Case(1, (Send("a", (_NULL_BEFORE_EMPTY,)),)),
     ),
     Known(
         "protocols-with-equal-votes",
