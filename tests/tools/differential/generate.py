@@ -346,7 +346,10 @@ class Generator:
 
         topics = self._array(name, 3)
         # A real controller chooses the leaders of topics that CreateTopics has made by chance.
-        if self._chance(0.04) and not (self._creates and self._brokers > 1):
+        with_leaders_by_chance = self._creates and self._brokers > 1
+        if with_leaders_by_chance and isinstance(topics, Counted):
+            topics = list(topics.items)
+        elif self._chance(0.04) and not with_leaders_by_chance:
             topics = self._pick(([], None))
         return Request("Metadata", self._version("Metadata"), (topics,))
 
