@@ -60,7 +60,7 @@ class EmbeddedCluster:
 
     Args:
         brokers: the number of brokers.
-        version: the broker line: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10".
+        version: the broker line: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10", which is 0.10.2.2.
         topics: name → number of partitions, created at the start.
         auto_create: whether Metadata requests create the topics that they name.
         default_partitions: the number of partitions of auto-created topics.

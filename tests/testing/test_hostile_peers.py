@@ -25,6 +25,11 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.topics import (
+    ConfigEntry,
+    CreateTopicsRequest,
+    RequestedTopic,
+)
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.message_sets import MAX_DECOMPRESSED_BYTES, MAX_REWRITTEN_MESSAGES
@@ -190,6 +195,40 @@ def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         topics = metadata(wire, ["a", "b", "c"]).topics
         assert {one.topic: one.error_code for one in topics} == {"a": 5, "b": 5, "c": 38}
         cluster.create_topic("c")
+
+
+def test_created_topics_end_at_the_limit() -> None:
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        numbers = {"a": 2**31 - 1, "b": 10_001, "c": 9_999, "d": 2}
+        topics = [RequestedTopic(name, count, 1, [], []) for name, count in numbers.items()]
+        codes = {
+            one.topic: (one.error_code, one.error_message)
+            for topic in topics
+            for one in wire.request(CreateTopicsRequest([topic], 1000), 1).topics
+        }
+        wrong = (-1, "the cluster would have more than 10000 partitions")
+        assert codes == {"a": wrong, "b": wrong, "c": (0, None), "d": wrong}
+
+
+def test_long_texts_of_create_topics_fit_into_the_response() -> None:
+    config = [ConfigEntry("x" * 32_000, "1")]
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        request = CreateTopicsRequest([RequestedTopic("a", 1, 1, [], config)], 1000)
+        [one] = wire.request(request, 1).topics
+    assert one.error_code == 40
+    assert (one.error_message or "").startswith("Unknown Log configuration xxx")
+
+
+@pytest.mark.parametrize(("key", "version"), [(4, 0), (5, 0), (6, 3), (7, 1)])
+def test_requests_between_brokers_are_refused_by_name(
+    key: int, version: int, warnings: Callable[[], list[str]]
+) -> None:
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        frame = struct.pack(">hhih", key, version, 1, -1) + bytes(20)
+        wire.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        assert wire.is_closed()
+    [warning] = warnings()
+    assert f"{api.ApiKey(key).name} is a request between brokers" in warning
 
 
 # --- time -----------------------------------------------------------------------------------------
