@@ -191,9 +191,12 @@ class ClusterState:
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 
-    @property
+    @functools.cached_property
     def cluster_id(self) -> str:
-        """An id in Kafka's form, which no cluster with other brokers has."""
+        """An id in Kafka's form, which no cluster with other brokers has.
+
+        It stays when brokers get other ports.
+        """
         brokers = [(node.node_id, node.host, node.port) for node in self.nodes.values()]
         digest = hashlib.sha256(repr(brokers).encode()).digest()
         return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")

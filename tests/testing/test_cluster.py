@@ -566,6 +566,21 @@ def test_advertised_port_is_that_of_the_first_broker() -> None:
             assert [broker.port for broker in metadata(wire).brokers] == [19092, 19093]
 
 
+def test_cluster_id_is_that_of_all_brokers_and_stays() -> None:
+    with EmbeddedCluster(2, "0.10") as cluster, EmbeddedCluster(2, "0.10") as other:
+
+        def cluster_id(of: EmbeddedCluster, node: int) -> str | None:
+            with WireClient(address(of, node)) as wire:
+                found: str | None = wire.request(MetadataRequest([]), 2).cluster_id
+                return found
+
+        first = cluster_id(cluster, 0)
+        assert first == cluster_id(cluster, 1) != cluster_id(other, 0)
+        cluster.kill(1)
+        cluster.restart(1, port=0)
+        assert cluster_id(cluster, 0) == cluster_id(cluster, 1) == first
+
+
 @pytest.mark.parametrize("port", [0, 65536, "9092", True])
 def test_wrong_advertised_port_raises(port: Any) -> None:
     with pytest.raises(ValueError, match=r"^advertised_port=.*: expected an integer from 1 to"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
-from aiokafka08._core.concurrency.loop_yield import finish_steps
+from aiokafka08._core.server.work import Work
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import ResponseOrder
 from aiokafka08.testing.handlers.outcome import group_by_topic
@@ -12,14 +14,25 @@ from aiokafka08.testing.state import java_hash
 
 pytestmark = pytest.mark.fast
 
+T = TypeVar("T")
 ORDER = (5, 3, 0, 9, 2, 7, 1, 12, 4)
+
+
+def finished(work: Work[T]) -> T:
+    """Run work without pauses."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def grouped(
     names: tuple[str, ...], numbers: tuple[int, ...], order: ResponseOrder
 ) -> list[tuple[str, list[int]]]:
     items = {TopicPartition(name, number): number for name in names for number in numbers}
-    topics = finish_steps(group_by_topic(items, order))
+    topics = finished(group_by_topic(items, order))
     return [(topic.topic, topic.partitions) for topic in topics]
 
 
@@ -47,13 +60,13 @@ def test_many_partitions_ascend_and_negative_ones_come_by_their_hash() -> None:
 def test_order_of_the_request_keeps_a_topic_that_is_there_twice() -> None:
     keys = [TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("a", 1)]
     items = {key: key.partition for key in keys}
-    topics = finish_steps(group_by_topic(items, ResponseOrder.REQUEST))
+    topics = finished(group_by_topic(items, ResponseOrder.REQUEST))
     assert [(topic.topic, topic.partitions) for topic in topics] == [
         ("a", [2]),
         ("b", [0]),
         ("a", [1]),
     ]
-    reverse = finish_steps(group_by_topic(items, ResponseOrder.REVERSED))
+    reverse = finished(group_by_topic(items, ResponseOrder.REVERSED))
     assert [(topic.topic, topic.partitions) for topic in reverse] == [("a", [1, 2]), ("b", [0])]
 
 

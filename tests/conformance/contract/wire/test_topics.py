@@ -37,10 +37,10 @@ def new_topic(
     partitions: int = 1,
     replication_factor: int = 1,
     replicas: dict[int, list[int]] | None = None,
-    **config: str,
+    config: dict[str, str] | None = None,
 ) -> RequestedTopic:
     assignments = [ReplicaAssignment(number, nodes) for number, nodes in (replicas or {}).items()]
-    configs = [ConfigEntry(key.replace("_", "."), value) for key, value in config.items()]
+    configs = [ConfigEntry(key, value) for key, value in (config or {}).items()]
     return RequestedTopic(name, partitions, replication_factor, assignments, configs)
 
 
@@ -185,18 +185,18 @@ def test_name_that_differs_by_a_dot_collides(wire: WireClient, name: str) -> Non
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"flush_ms": "5", "cleanup_policy": "compact,delete", "preallocate": "TRUE"}, (0, None)),
+        ({"flush.ms": "5", "cleanup.policy": "compact,delete", "preallocate": "TRUE"}, (0, None)),
         ({"nonsense": "1"}, (40, "Unknown Log configuration nonsense.")),
         (
-            {"retention_ms": "1h"},
+            {"retention.ms": "1h"},
             (-1, "Invalid value 1h for configuration retention.ms: Not a number of type LONG"),
         ),
         (
-            {"min_insync_replicas": "0"},
+            {"min.insync.replicas": "0"},
             (-1, "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"),
         ),
         (
-            {"min_cleanable_dirty_ratio": "7"},
+            {"min.cleanable.dirty.ratio": "7"},
             (
                 -1,
                 "Invalid value 7.0 for configuration min.cleanable.dirty.ratio: Value must be no "
@@ -204,7 +204,7 @@ def test_name_that_differs_by_a_dot_collides(wire: WireClient, name: str) -> Non
             ),
         ),
         (
-            {"cleanup_policy": "x"},
+            {"cleanup.policy": "x"},
             (
                 -1,
                 "Invalid value x for configuration cleanup.policy: String must be one of: compact, "
@@ -224,12 +224,12 @@ def test_name_that_differs_by_a_dot_collides(wire: WireClient, name: str) -> Non
 def test_configs_are_checked(
     wire: WireClient, name: str, config: dict[str, str], expected: Outcome
 ) -> None:
-    assert create(wire, new_topic(name, **config)) == {name: expected}
+    assert create(wire, new_topic(name, config=config)) == {name: expected}
 
 
 @creates_topics
 def test_config_of_a_created_topic_has_its_effect(wire: WireClient, name: str) -> None:
-    create(wire, new_topic(name, max_message_bytes="100"))
+    create(wire, new_topic(name, config={"max.message.bytes": "100"}))
     assert produce(wire, name, plain(bytes(200))).error_code == 10
 
 
