@@ -1,7 +1,7 @@
-"""The request class of each api key that this package can use.
+"""The request class of each api key that this package knows.
 
 The embedded cluster, which reads all of them, and the tests import it; the client imports the
-modules of the requests that it sends.
+modules of the requests that it sends. `_core.net.versions` names those, and their versions.
 """
 
 from __future__ import annotations
