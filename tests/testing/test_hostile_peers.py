@@ -141,6 +141,11 @@ def test_history_counts_what_its_requests_hold() -> None:
 # --- limits of one request ------------------------------------------------------------------------
 
 
+def many_long_names() -> OffsetFetchRequest:
+    """Names that no topic has: the order of the response needs a hash of each name."""
+    return OffsetFetchRequest("g", [Topic(f"{number:32000}", [0]) for number in range(2000)])
+
+
 def many_offsets(topics: int) -> OffsetFetchRequest:
     return OffsetFetchRequest("g", [Topic(str(number), [0]) for number in range(topics)])
 
@@ -250,19 +255,41 @@ LONG_REQUESTS: dict[str, Callable[[], tuple[api.Request, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LONG_REQUESTS)
-def test_small_requests_overtake_a_long_one(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, "0.8.2") for name in LONG_REQUESTS), ("new topics", "0.10"), ("offsets", "0.10")],
+)
+def test_small_requests_overtake_a_long_one(name: str, version: str) -> None:
     """The long one takes some hundred milliseconds; each small one is a turn in between."""
-    request, version = LONG_REQUESTS[name]()
-    with EmbeddedCluster(topics={"t": 1}) as cluster, connections(cluster, 2) as (good, busy):
+    request, api_version = LONG_REQUESTS[name]()
+    with (
+        EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
+        connections(cluster, 2) as (good, busy),
+    ):
         find_coordinator(good, "g")
-        busy.send(request, version)
+        busy.send(request, api_version)
         overtaken = 0
         while not select.select([busy.socket], [], [], 0)[0]:
             good.request(PING)
             overtaken += 1
         assert overtaken >= 3
         assert len(busy.read_frame()) > 4
+
+
+def test_names_that_no_topic_has_hold_nobody_up() -> None:
+    """The order of a response of 0.10 is that of hashes; these would take some seconds."""
+    with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        connections(cluster, 2) as (good, busy),
+    ):
+        find_coordinator(good, "g")
+        busy.send(many_long_names(), 1)
+        slowest = 0.0
+        while not select.select([busy.socket], [], [], 0)[0]:
+            began = time.monotonic()
+            good.request(PING)
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.5
 
 
 # --- all attacks together -------------------------------------------------------------------------

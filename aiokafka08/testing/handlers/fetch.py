@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,7 @@ from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 
 DEBUGGING_CONSUMER: Final = -2
+_STEP_PARTITIONS: Final = 1000
 
 
 @dataclass(slots=True)
@@ -91,8 +93,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
     """
     items = yield from by_partition(request.topics)
     line, topics = context.line, context.state.topics
-    if line.fetch_order is ResponseOrder.REQUEST and any(key.topic not in topics for key in items):
-        items = {key: items[key] for key in sorted(items, key=lambda key: key.topic not in topics)}
+    if line.fetch_order is ResponseOrder.REQUEST:
+        is_unknown = yield from in_steps(lambda key: key.topic not in topics, list(items))
+        for number, key in enumerate(itertools.compress(list(items), is_unknown), 1):
+            items[key] = items.pop(key)  # it comes last
+            if not number % _STEP_PARTITIONS:
+                yield PAUSE
     keys = list(items)
     nameless = line.data_needs_client_id and context.client_id is None
     if request.replica_id >= 0 and line.unknown_replicas_fail:

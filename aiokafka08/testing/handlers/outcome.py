@@ -93,6 +93,9 @@ Late = Reply | Disconnect | None
 HandlerResult = Reply | NoReply | Disconnect | Wait
 
 _STEP_PARTITIONS: Final = 1000
+_STEP_HASHES: Final = 100
+_NO_NAME: Final = 256
+"""How long a text is that is too long for a topic's name."""
 
 
 class _HasPartition(Protocol):
@@ -130,14 +133,21 @@ def group_by_topic(items: dict[TopicPartition, T], order: ResponseOrder) -> Work
             yield PAUSE
     names: Iterable[str] = topics
     if order is ResponseOrder.HASH_MAP:
-        names = yield from hash_map_order(topics, java_hash)
-    for name in names:
+        names = yield from hash_map_order(topics, hash_of_name)
+    for number, name in enumerate(names, 1):
         partitions = topics[name]
         numbers: Iterable[int] = partitions
         if order is ResponseOrder.HASH_MAP:
             numbers = yield from hash_map_order(partitions, int)
-        grouped.append(Topic(name, [partitions[number] for number in numbers]))
+        grouped.append(Topic(name, [partitions[at] for at in numbers]))
+        if not number % _STEP_PARTITIONS:
+            yield PAUSE
     return grouped
+
+
+def hash_of_name(name: str) -> int:
+    """Return Java's hash of a topic's name; 0 for names that no topic has, since it takes time."""
+    return java_hash(name) if len(name) < _NO_NAME else 0
 
 
 def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[list[K]]:
@@ -155,7 +165,7 @@ def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[lis
     for number, key in enumerate(keys, 1):
         value = hash_of(key) & 0xFFFFFFFF
         buckets.setdefault((value ^ value >> 16) & (size - 1), []).append(key)
-        if not number % _STEP_PARTITIONS:
+        if not number % _STEP_HASHES:
             yield PAUSE
     ordered: list[K] = []
     for index in range(size):

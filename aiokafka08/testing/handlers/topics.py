@@ -33,8 +33,14 @@ from aiokafka08.protocol.requests.topics import (
     RequestedTopic,
 )
 from aiokafka08.testing.handlers.metadata import MAX_CREATED_PARTITIONS
-from aiokafka08.testing.handlers.outcome import HandlerResult, Reply, RequestContext, hash_map_order
-from aiokafka08.testing.state import CreationError, java_hash, valid_topic_name
+from aiokafka08.testing.handlers.outcome import (
+    HandlerResult,
+    Reply,
+    RequestContext,
+    hash_map_order,
+    hash_of_name,
+)
+from aiokafka08.testing.state import CreationError, valid_topic_name
 from aiokafka08.testing.topic_configs import check_configs
 
 _UNSET: Final = -1
@@ -54,7 +60,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Work
     """
     counts = Counter(topic.topic for topic in request.topics)
     by_name = {topic.topic: topic for topic in request.topics}
-    names = yield from hash_map_order(by_name, java_hash)
+    names = yield from hash_map_order(by_name, hash_of_name)
     repeated = ",".join(name for name in names if counts[name] > 1)
     is_controller = context.state.controller() == context.node.node_id
 
@@ -192,5 +198,5 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Work
         code = NoError.errno if request.timeout_ms > 0 else RequestTimedOutError.errno
         return DeletedTopic(name, code)
 
-    names = yield from hash_map_order(dict.fromkeys(request.topics), java_hash)
+    names = yield from hash_map_order(dict.fromkeys(request.topics), hash_of_name)
     return Reply(DeleteTopicsResponse((yield from in_steps(delete, names))))
