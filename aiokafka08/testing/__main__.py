@@ -49,6 +49,12 @@ def parser() -> argparse.ArgumentParser:
         help="port of the first broker; 0: any free ones (default: %(default)s)",
     )
     add("--advertised-host", help="host that Metadata names to clients (default: --host)")
+    add(
+        "--advertised-port",
+        type=int,
+        metavar="PORT",
+        help="port of the first broker in Metadata; the next ones follow (default: --port)",
+    )
     add("--allow-remote", action="store_true", help="accept a --host that is not loopback")
     add(
         "--topic",
@@ -118,6 +124,7 @@ def run(
     host: str,
     port: int,
     advertised_host: str | None,
+    advertised_port: int | None,
     allow_remote: bool,
     topic: Sequence[str],
     no_auto_create: bool,
@@ -167,6 +174,7 @@ def run(
             host=host,
             port=port,
             advertised_host=advertised_host,
+            advertised_port=advertised_port,
         )
         _runner()(_serve(cluster))
     except KeyboardInterrupt:

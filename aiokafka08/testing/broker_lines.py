@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka08.errors import (
@@ -44,6 +44,14 @@ class BadRequestPolicy(enum.Enum):
     SILENCE = "send no response, and read on"
     """The real 0.9 may lose requests of other connections at the same moment (brokers.md 2.2). That
     isn't modelled; tests that need it use `faults.Silence`."""
+
+
+class ResponseOrder(enum.Enum):
+    """How a response orders topics and partitions (brokers.md 3.11)."""
+
+    REVERSED = "as if by chance: here the reverse of the request"
+    HASH_MAP = "as Java's HashMap, so partitions ascend"
+    REQUEST = "as the request, but unknown topics at the end"
 
 
 class NestedSetPolicy(enum.Enum):
@@ -82,6 +90,12 @@ class LineRules:
 
     name: str
     apis: Mapping[ApiKey, SupportedVersions]
+    refused_apis: Mapping[ApiKey, range] = field(default_factory=dict)
+    """APIs of requests between brokers: ApiVersions lists them, and a request closes the connection
+    with a warning, since embedded brokers carry none out."""
+    response_order: ResponseOrder = ResponseOrder.REVERSED
+    fetch_order: ResponseOrder = ResponseOrder.REVERSED
+    """The order in Fetch responses; `response_order` is that of other ones (3.11)."""
     on_unreadable_request: BadRequestPolicy = BadRequestPolicy.CLOSE
     """For unknown API keys and versions, and for requests that are cut short (2.1, 2.8, 3.4)."""
     lenient_apis: frozenset[ApiKey] = frozenset(ApiKey) - {ApiKey.HEARTBEAT}
@@ -98,7 +112,11 @@ class LineRules:
     drops_requests_before_fin: bool = False
     """Whether requests that came together with the client's FIN aren't even carried out (3.7)."""
     topic_configs: frozenset[str] = frozenset()
-    """The names that `create_topic` accepts in its `config`."""
+    """The names that `create_topic` accepts in its `config`: those with an effect here."""
+    max_topic_name: int = 255
+    """The longest name of a topic (4.4)."""
+    names_collide: bool = False
+    """Whether a name that differs from another topic's only by '.' and '_' is refused (4.4)."""
 
     # Metadata
     has_cluster_id: bool = False
@@ -354,15 +372,29 @@ _0_10 = LineRules(
     name="0.10",
     apis={
         ApiKey.PRODUCE: SupportedVersions(range(3)),
-        ApiKey.FETCH: SupportedVersions(range(3)),
+        ApiKey.FETCH: SupportedVersions(range(4)),
         ApiKey.LIST_OFFSETS: SupportedVersions(range(2)),
         ApiKey.METADATA: SupportedVersions(range(3)),
         ApiKey.OFFSET_COMMIT: SupportedVersions(range(3)),
         ApiKey.OFFSET_FETCH: SupportedVersions(range(3)),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
         **dict.fromkeys(_GROUPS, _ONLY_0),
+        ApiKey.JOIN_GROUP: SupportedVersions(range(2)),
+        ApiKey.SASL_HANDSHAKE: _ONLY_0,
         ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler rejects versions above 0, in layout 0
+        ApiKey.CREATE_TOPICS: SupportedVersions(range(2)),
+        ApiKey.DELETE_TOPICS: _ONLY_0,
     },
+    refused_apis={
+        ApiKey.LEADER_AND_ISR: range(1),
+        ApiKey.STOP_REPLICA: range(1),
+        ApiKey.UPDATE_METADATA: range(4),
+        ApiKey.CONTROLLED_SHUTDOWN: range(1, 2),
+    },
+    response_order=ResponseOrder.HASH_MAP,
+    fetch_order=ResponseOrder.REQUEST,
+    max_topic_name=249,
+    names_collide=True,
     lenient_apis=frozenset(),
     on_empty_frame=BadRequestPolicy.SILENCE,
     responds_after_fin=False,
@@ -406,8 +438,8 @@ LINES: Final[dict[str, LineRules]] = {
 }
 """The lines by name, as in `EmbeddedCluster(version=…)`.
 
-"0.10" has those API versions of 0.10.2.2 that this package speaks (so Fetch ends at 2), and behaves
-as 0.10.2.2 was observed to behave.
+"0.10" is 0.10.2.2: it lists the APIs and versions of that release, and behaves as 0.10.2.2 was
+observed to behave. It refuses requests between brokers (`LineRules.refused_apis`).
 """
 
 
@@ -455,3 +487,9 @@ def read_request(
     except KafkaProtocolError:
         return unreadable
     return ReceivedRequest(header, layout, body, items)
+
+
+def refused_api(line: LineRules, frame: Buffer) -> str | None:
+    """Return the name of the API if the line refuses the frame's request; None for other frames."""
+    key = int.from_bytes(frame[:2], "big", signed=True)
+    return next((api.name for api in line.refused_apis if api == key), None)

@@ -26,6 +26,7 @@ from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka08.testing import controls
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.controls import LoggedMessage, Offsets
@@ -59,7 +60,7 @@ class EmbeddedCluster:
 
     Args:
         brokers: the number of brokers.
-        version: the broker line: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10".
+        version: the broker line: "0.8.0", "0.8.1", "0.8.2", "0.9" or "0.10", which is 0.10.2.2.
         topics: name → number of partitions, created at the start.
         auto_create: whether Metadata requests create the topics that they name.
         default_partitions: the number of partitions of auto-created topics.
@@ -81,6 +82,9 @@ class EmbeddedCluster:
         port: the port of the first broker, the next ones follow; 0: free ones.
         advertised_host: the host that Metadata names; "{}" in it stands for the broker's id; None:
             `host`.
+        advertised_port: the port that Metadata names for the first broker, the next ones follow,
+            such as those of a proxy or of a container's mapping; None: the one it listens on.
+            `nodes` and `bootstrap_servers` name the latter.
         clock: returns seconds since the epoch, for segments, timestamps and retention; None: the
             wall clock.
 
@@ -107,6 +111,7 @@ class EmbeddedCluster:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        advertised_port: int | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         check_options(
@@ -122,6 +127,7 @@ class EmbeddedCluster:
             retention_ms=retention_ms,
             max_buffered_bytes=max_buffered_bytes,
             port=port,
+            advertised_port=advertised_port,
         )
         self.version = version
         self._host = host
@@ -147,6 +153,7 @@ class EmbeddedCluster:
                 node_id,
                 (advertised_host or host).replace("{}", str(node_id)),
                 port + node_id if port else 0,
+                advertised_port=advertised_port and advertised_port + node_id,
             )
             for node_id in range(brokers)
         ]
@@ -574,8 +581,8 @@ class EmbeddedCluster:
 
         Args:
             node: the broker.
-            host: None: the host on which it listens.
-            port: None: the port on which it listens.
+            host: None: the host on which it listens, or `advertised_host`.
+            port: None: the port on which it listens, or `advertised_port`.
         """
         self._call(controls.advertise, node, host, port)
 
@@ -636,9 +643,10 @@ class EmbeddedCluster:
             controls.find_node(self._state, node)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth={nth}, times={times}: expected integers >= 1")
-        if isinstance(then, Answer) and then.only is not None and request is MetadataRequest:
+        whole = (MetadataRequest, CreateTopicsRequest, DeleteTopicsRequest)
+        if isinstance(then, Answer) and then.only is not None and request in whole:
             raise ValueError(
-                "Answer(only=…) selects partitions, but MetadataRequest has no partitions; "
+                f"Answer(only=…) selects partitions, but {request.__name__} has no partitions; "
                 "expected Answer(code) without only"
             )
         fault = Fault(request, then, node, nth, times, where)

@@ -81,6 +81,8 @@ class Member:
     client_id: str
     client_host: str
     session_s: float
+    rebalance_s: float
+    """How long a rebalance may wait for it; in JoinGroup v0 that is the session timeout."""
     protocols: list[GroupProtocol]
     expires: float = 0.0
     assignment: bytes = b""
@@ -289,6 +291,12 @@ class Group:
             client_id,
             client_host,
             request.session_timeout_ms / 1000,
+            (
+                request.session_timeout_ms
+                if request.rebalance_timeout_ms < 0
+                else request.rebalance_timeout_ms
+            )
+            / 1000,
             _copy_protocols(request.protocols),
         )
         self.protocol_type = request.protocol_type
@@ -301,8 +309,7 @@ class Group:
             if self.state is GroupState.AWAITING_SYNC:
                 self._complete_syncs(RebalanceInProgressError.errno, now)
             self.state = GroupState.PREPARING
-            # In JoinGroup v0 the session timeout also limits the time of a rebalance.
-            longest = max((member.session_s for member in self.members.values()), default=0.0)
+            longest = max((member.rebalance_s for member in self.members.values()), default=0.0)
             self.join_deadline = now + longest
         if all(member.joining is not None for member in self.members.values()):
             self._complete_join(now)

@@ -286,6 +286,18 @@ class PartitionLog:
         limit = self.size_bytes if max_bytes is None else max_bytes
         return sum(stop - start for _, start, stop in self.ranges(offset, limit, below))
 
+    def first_bytes(self, offset: int, below: int) -> int:
+        """Return the size of the entry with `offset`, its header included; 0 without one."""
+        ranges = self.ranges(offset, HEADER_BYTES, below)
+        if not ranges:
+            return 0
+        data, start, _ = ranges[0]
+        return (
+            HEADER_BYTES + _unpack_offset_size(data, start)[1]
+            if len(data) - start >= HEADER_BYTES
+            else 0
+        )
+
     def is_behind_last_segment(self, offset: int, below: int) -> bool:
         """Return whether an entry below `below` is in a later segment than the one of `offset`."""
         if offset >= below:

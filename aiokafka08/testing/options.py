@@ -30,6 +30,7 @@ def check_options(
     retention_ms: object,
     max_buffered_bytes: object,
     port: object,
+    advertised_port: object,
 ) -> None:
     """Check the options; their meaning is documented at `EmbeddedCluster`.
 
@@ -40,7 +41,7 @@ def check_options(
     if not isinstance(version, str) or version not in LINES:
         raise invalid("version", version, f"one of {', '.join(map(repr, LINES))}")
     if topics is not None:
-        _check_topics(topics)
+        _check_topics(topics, LINES[version].max_topic_name)
     if not isinstance(auto_create, bool):
         raise invalid("auto_create", auto_create, "True or False")
     check_integer("default_partitions", default_partitions, 1)
@@ -54,16 +55,18 @@ def check_options(
         check_integer("retention_ms", retention_ms, 0)
     check_integer("max_buffered_bytes", max_buffered_bytes, 1)
     check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
+    if advertised_port is not None:
+        check_integer("advertised_port", advertised_port, 1, _HIGHEST_PORT + 1 - count)
 
 
-def _check_topics(topics: object) -> None:
+def _check_topics(topics: object, longest: int) -> None:
     if not isinstance(topics, Mapping):
         raise invalid("topics", topics, 'a mapping of names to numbers, such as {"orders": 4}')
     for name, partitions in topics.items():
-        if not isinstance(name, str) or not valid_topic_name(name):
+        if not isinstance(name, str) or not valid_topic_name(name, longest):
             raise ValueError(
-                f"topics={topics!r}: invalid topic name {name!r}; expected 1 to 255 of a-z, A-Z,"
-                " 0-9, '.', '_' and '-', but not '.' or '..'"
+                f"topics={topics!r}: invalid topic name {name!r}; expected 1 to {longest} of a-z,"
+                " A-Z, 0-9, '.', '_' and '-', but not '.' or '..'"
             )
         check_integer(f"topics[{name!r}]", partitions, 1)
 

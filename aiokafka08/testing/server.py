@@ -29,7 +29,12 @@ from aiokafka08._core.server.work import FEW_ITEMS, Work, offload
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.requests.fetch import FetchResponse
 from aiokafka08.protocol.types import Buffer, TooManyItems
-from aiokafka08.testing.broker_lines import BadRequestPolicy, ReceivedRequest, read_request
+from aiokafka08.testing.broker_lines import (
+    BadRequestPolicy,
+    ReceivedRequest,
+    read_request,
+    refused_api,
+)
 from aiokafka08.testing.faults import (
     Answer,
     Close,
@@ -157,6 +162,8 @@ class BrokerHandler(ConnectionHandler):
         incoming = yield from self._read(frame)
         if isinstance(incoming, BadRequestPolicy):
             if incoming is BadRequestPolicy.CLOSE:
+                if name := refused_api(self._line, frame):
+                    self._log_close(f"{name} is a request between brokers: none is carried out")
                 exchange.connection.close()
             exchange.end()
             return
@@ -313,4 +320,4 @@ def _has_many_items(response: Response) -> bool:
     lists = [getattr(response, name, ()) for name in ("topics", "groups", "members")]
     if sum(map(len, lists)) > FEW_ITEMS:
         return True
-    return sum(len(topic.partitions) for topic in lists[0]) > FEW_ITEMS
+    return sum(len(getattr(topic, "partitions", ())) for topic in lists[0]) > FEW_ITEMS

@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from aiokafka08.errors import InvalidTopicError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import LineRules
 from aiokafka08.testing.group import Groups
@@ -37,7 +38,7 @@ OFFSETS_REPLICATION_FACTOR: Final = 3
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
 """`log.roll.hours` and `log.retention.hours`, by default a week."""
 
-_VALID_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,255}")
+_VALID_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NO_LEADER: Final = -1
 
 
@@ -70,12 +71,15 @@ class BrokerState:
     """Whether the broker dies when it is to store a message."""
 
     advertised: tuple[str, int] | None = None
-    """The host and port that responses name; None: `host` and `port`."""
+    """The host and port that responses name; None: `host` and `advertised_port`."""
+
+    advertised_port: int | None = None
+    """The port that responses name without `advertised`; None: `port`."""
 
     @property
     def named_address(self) -> tuple[str, int]:
         """The host and port that Metadata and GroupCoordinator responses name."""
-        return self.advertised or (self.host, self.port)
+        return self.advertised or (self.host, self.advertised_port or self.port)
 
     @property
     def in_metadata(self) -> bool:
@@ -148,7 +152,14 @@ class MetadataView:
 
 
 class CreationError(ValueError):
-    """The topic can't be created: its name, a number or its config is invalid."""
+    """The topic can't be created: its name, a number or its config is invalid.
+
+    `code` is the error code of a response; None: that of the line (`failed_creation_code`).
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class ClusterState:
@@ -180,9 +191,12 @@ class ClusterState:
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 
-    @property
+    @functools.cached_property
     def cluster_id(self) -> str:
-        """An id in Kafka's form, which no cluster with other brokers has."""
+        """An id in Kafka's form, which no cluster with other brokers has.
+
+        It stays when brokers get other ports.
+        """
         brokers = [(node.node_id, node.host, node.port) for node in self.nodes.values()]
         digest = hashlib.sha256(repr(brokers).encode()).digest()
         return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
@@ -240,11 +254,17 @@ class ClusterState:
         Raises:
             CreationError: the name, a number or the config is invalid.
         """
-        if not valid_topic_name(name):
+        if not valid_topic_name(name, self.line.max_topic_name):
             raise CreationError(f"topic {name!r} can't be created: invalid name")
         if name in self.topics:
             raise CreationError(f"topic {name!r} can't be created: it exists already")
-        alive = sorted(node.node_id for node in self.nodes.values() if node.alive)
+        if others := self.colliding_topics(name):
+            raise CreationError(
+                f"topic {name!r} can't be created: its metrics would be those of "
+                f"{', '.join(map(repr, others))}, since '.' and '_' are the same there",
+                InvalidTopicError.errno,
+            )
+        alive = self.alive_nodes()
         if partitions < 1 or not 1 <= replication_factor <= len(alive):
             raise CreationError(
                 f"topic {name!r} can't be created: {partitions} partitions with "
@@ -257,11 +277,28 @@ class ClusterState:
                 f"topic {name!r} can't be created: version {self.line.name} doesn't know the "
                 f"topic config {', '.join(sorted(unknown))}; expected one of: {known}"
             )
-        replicas = [
+        self.add_partitions(
+            name, self.spread_replicas(partitions, replication_factor), now_ms, config
+        )
+
+    def colliding_topics(self, name: str) -> list[str]:
+        """Return the topics because of which a line refuses a new one (`names_collide`)."""
+        if not self.line.names_collide or not ("." in name or "_" in name):
+            return []
+        alike = name.replace(".", "_")
+        return [other for other in self.topics if other.replace(".", "_") == alike]
+
+    def alive_nodes(self) -> list[int]:
+        """Return the ids of the live brokers, in order."""
+        return sorted(node.node_id for node in self.nodes.values() if node.alive)
+
+    def spread_replicas(self, partitions: int, replication_factor: int) -> list[list[int]]:
+        """Return the brokers of each partition of a new topic."""
+        alive = self.alive_nodes()
+        return [
             [alive[(number + i) % len(alive)] for i in range(replication_factor)]
             for number in range(partitions)
         ]
-        self.add_partitions(name, replicas, now_ms, config)
 
     def add_partitions(
         self,
@@ -538,7 +575,8 @@ class ClusterState:
     def offsets_partition(self, group: str | None) -> Partition:
         """Return the group's partition of the offsets topic, which exists."""
         partitions = self.topics[OFFSETS_TOPIC]
-        return partitions[abs(_java_hash(group or "")) % len(partitions)]  # brokers.md 8.9
+        value = java_hash(group or "")  # brokers.md 8.9; Java has no absolute value of the smallest
+        return partitions[(abs(value) if value > -(2**31) else 0) % len(partitions)]
 
     def create_offsets_topic(self, now_ms: int) -> None:
         """Create the offsets topic, as brokers do at the first GroupCoordinator request."""
@@ -556,17 +594,18 @@ def _election_config(config: Mapping[str, str]) -> tuple[int, bool]:
     )
 
 
-def valid_topic_name(name: str) -> bool:
-    """Return whether brokers of all lines accept the name (brokers.md 4.4)."""
-    return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
+def valid_topic_name(name: str, longest: int) -> bool:
+    """Return whether brokers accept the name (brokers.md 4.4)."""
+    return (
+        _VALID_NAME.fullmatch(name) is not None and len(name) <= longest and name not in (".", "..")
+    )
 
 
 @functools.lru_cache(maxsize=64)  # one request may need a long name's hash many times
-def _java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`; 0 for the smallest, as brokers take it."""
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`."""
     value = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    signed = value - (value >> 31 << 32)
-    return signed if signed > -(2**31) else 0
+    return value - (value >> 31 << 32)

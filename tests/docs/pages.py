@@ -239,6 +239,7 @@ def protocol_page() -> str:
             OBSERVED[ApiKey(api)],
         )
         for api, request in APIS.items()
+        if any(ApiKey(api) in LINE_APIS[line] for line in lines)
     ]
     names = [*map(str, lines[:-1]), f"{lines[-1]} – 3.9"]
     return (

@@ -20,7 +20,7 @@ import java.util.Locale;
 import java.util.Optional;
 
 public class ResponseSchemas {
-    static final int LAST_VERSION = 2;
+    static final int LAST_VERSION = 3;
     static final String[][] APIS = {
         {"PRODUCE", "Produce", "0"}, {"FETCH", "Fetch", "1"}, {"LIST_OFFSETS", "ListOffsets", "2"},
         {"METADATA", "Metadata", "3"}, {"OFFSET_COMMIT", "OffsetCommit", "8"},
@@ -28,7 +28,9 @@ public class ResponseSchemas {
         {"JOIN_GROUP", "JoinGroup", "11"}, {"HEARTBEAT", "Heartbeat", "12"},
         {"LEAVE_GROUP", "LeaveGroup", "13"}, {"SYNC_GROUP", "SyncGroup", "14"},
         {"DESCRIBE_GROUPS", "DescribeGroups", "15"}, {"LIST_GROUPS", "ListGroups", "16"},
-        {"API_VERSIONS", "ApiVersions", "18"}, {"DELETE_GROUPS", "DeleteGroups", "42"}};
+        {"SASL_HANDSHAKE", "SaslHandshake", "17"}, {"API_VERSIONS", "ApiVersions", "18"},
+        {"CREATE_TOPICS", "CreateTopics", "19"}, {"DELETE_TOPICS", "DeleteTopics", "20"},
+        {"DELETE_GROUPS", "DeleteGroups", "42"}};
 
     static Object call(Object target, String method) throws Exception {
         Method found = target.getClass().getMethod(method);

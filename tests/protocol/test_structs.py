@@ -163,6 +163,10 @@ def test_versions_have_the_fields_of_the_protocol_guides() -> None:
         ("CommitPartition", 2, "timestamp"),
         ("OffsetFetchResponse", 0, "error_code"),
         ("OffsetFetchResponse", 1, "error_code"),
+        *(("FetchRequest", version, "max_bytes") for version in range(3)),
+        ("JoinGroupRequest", 0, "rebalance_timeout_ms"),
+        ("CreateTopicsRequest", 0, "validate_only"),
+        ("CreatedTopic", 0, "error_message"),
     }
 
 
@@ -246,19 +250,22 @@ def test_request_over_two_gigabytes_raises() -> None:
 def test_apis_has_each_api_with_its_versions() -> None:
     assert {request.api.name: list(request.versions) for request in APIS.values()} == {
         "PRODUCE": [0, 1, 2],
-        "FETCH": [0, 1, 2],
+        "FETCH": [0, 1, 2, 3],
         "LIST_OFFSETS": [0, 1],
         "METADATA": [0, 1, 2],
         "OFFSET_COMMIT": [0, 1, 2],
         "OFFSET_FETCH": [0, 1, 2],
         "GROUP_COORDINATOR": [0],
-        "JOIN_GROUP": [0],
+        "JOIN_GROUP": [0, 1],
         "HEARTBEAT": [0],
         "LEAVE_GROUP": [0],
         "SYNC_GROUP": [0],
         "DESCRIBE_GROUPS": [0],
         "LIST_GROUPS": [0],
+        "SASL_HANDSHAKE": [0, 1],
         "API_VERSIONS": [0],
+        "CREATE_TOPICS": [0, 1],
+        "DELETE_TOPICS": [0],
         "DELETE_GROUPS": [0],
     }
     assert all(key == request.api for key, request in APIS.items())
@@ -270,7 +277,7 @@ def test_keys_between_brokers_are_not_in_apis(key: int) -> None:
     assert key not in APIS
 
 
-@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 17, 19, 36, 32767])
+@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 21, 36, 32767])
 def test_unknown_key_decodes_without_a_body(key: int) -> None:
     header = api.RequestHeader(key, 0, 7, "me")
     out: list[Any] = []

@@ -551,6 +551,42 @@ def test_advertised_address_is_named_in_metadata_and_lookups() -> None:
             cluster.advertise(2, "kafka.internal")
 
 
+def test_advertised_port_is_that_of_the_first_broker() -> None:
+    options: dict[str, Any] = {"topics": {"t": 1, "__consumer_offsets": 2}}
+    with EmbeddedCluster(2, "0.10", **options, advertised_port=19092) as cluster:
+        assert not {node.port for node in cluster.nodes.values()} & {19092, 19093}
+        with WireClient(address(cluster)) as wire:
+            brokers = metadata(wire).brokers
+            found = wire.request(GroupCoordinatorRequest("g"), 0)
+            assert [broker.port for broker in brokers] == [19092, 19093]
+            assert found.port == 19092 + found.node_id
+            cluster.advertise(1, port=1234)
+            assert [broker.port for broker in metadata(wire).brokers] == [19092, 1234]
+            cluster.advertise(1)
+            assert [broker.port for broker in metadata(wire).brokers] == [19092, 19093]
+
+
+def test_cluster_id_is_that_of_all_brokers_and_stays() -> None:
+    with EmbeddedCluster(2, "0.10") as cluster, EmbeddedCluster(2, "0.10") as other:
+
+        def cluster_id(of: EmbeddedCluster, node: int) -> str | None:
+            with WireClient(address(of, node)) as wire:
+                found: str | None = wire.request(MetadataRequest([]), 2).cluster_id
+                return found
+
+        first = cluster_id(cluster, 0)
+        assert first == cluster_id(cluster, 1) != cluster_id(other, 0)
+        cluster.kill(1)
+        cluster.restart(1, port=0)
+        assert cluster_id(cluster, 0) == cluster_id(cluster, 1) == first
+
+
+@pytest.mark.parametrize("port", [0, 65536, "9092", True])
+def test_wrong_advertised_port_raises(port: Any) -> None:
+    with pytest.raises(ValueError, match=r"^advertised_port=.*: expected an integer from 1 to"):
+        EmbeddedCluster(2, advertised_port=port)
+
+
 def test_the_controller_moves_and_dies() -> None:
     with EmbeddedCluster(3, "0.10", topics={"t": 1}) as cluster:
 

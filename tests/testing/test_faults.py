@@ -34,6 +34,12 @@ from aiokafka08.protocol.requests.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
+from aiokafka08.protocol.requests.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    RequestedTopic,
+)
 from aiokafka08.testing import (
     Answer,
     Close,
@@ -199,6 +205,8 @@ def test_answer_only_for_some_partitions(
     assert {got.partition: got.error_code for got in one.partitions} == {0: 3, 1: 14}
     with pytest.raises(ValueError, match="has no partitions"):
         cluster.fault(MetadataRequest, then=Answer(5, only=[("u", 0)]))
+    with pytest.raises(ValueError, match="DeleteTopicsRequest has no partitions"):
+        cluster.fault(DeleteTopicsRequest, then=Answer(5, only=[("u", 0)]))
 
 
 @pytest.mark.parametrize(("version", "waits"), [("0.8.1", True), ("0.8.2", False)])
@@ -252,6 +260,23 @@ def test_every_api_has_an_error_response(
     cluster.fault(type(request_), then=Answer(-1))
     assert "error_code=-1" in repr(wire.request(request_))
     wire.request(request_)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CreateTopicsRequest([RequestedTopic("u", 1, 1, [], [])], 1000),
+        DeleteTopicsRequest(["t"], 1000),
+        SaslHandshakeRequest("PLAIN"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_api_of_0_10_has_an_error_response(request_: api.Request) -> None:
+    with EmbeddedCluster(1, "0.10", {"t": 1}) as cluster, WireClient(address(cluster)) as wire:
+        cluster.fault(type(request_), then=Answer(-1))
+        assert "error_code=-1" in repr(wire.request(request_))
+        assert {one.topic for one in metadata(wire).topics} == {"t"}
+        assert "error_code=-1" not in repr(wire.request(request_))
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)

@@ -25,6 +25,11 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.topics import (
+    ConfigEntry,
+    CreateTopicsRequest,
+    RequestedTopic,
+)
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.message_sets import MAX_DECOMPRESSED_BYTES, MAX_REWRITTEN_MESSAGES
@@ -136,6 +141,11 @@ def test_history_counts_what_its_requests_hold() -> None:
 # --- limits of one request ------------------------------------------------------------------------
 
 
+def many_long_names() -> OffsetFetchRequest:
+    """Names that no topic has: the order of the response needs a hash of each name."""
+    return OffsetFetchRequest("g", [Topic(f"{number:32000}", [0]) for number in range(2000)])
+
+
 def many_offsets(topics: int) -> OffsetFetchRequest:
     return OffsetFetchRequest("g", [Topic(str(number), [0]) for number in range(topics)])
 
@@ -182,7 +192,7 @@ def test_set_of_too_many_messages_is_refused(version: str) -> None:
 
 def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = "aiokafka08.testing.handlers.metadata"
-    monkeypatch.setattr(sys.modules[handler], "MAX_AUTO_CREATED_PARTITIONS", 10)
+    monkeypatch.setattr(sys.modules[handler], "MAX_CREATED_PARTITIONS", 10)
     with (
         EmbeddedCluster(version="0.10", default_partitions=4) as cluster,
         WireClient(address(cluster)) as wire,
@@ -190,6 +200,40 @@ def test_auto_creation_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         topics = metadata(wire, ["a", "b", "c"]).topics
         assert {one.topic: one.error_code for one in topics} == {"a": 5, "b": 5, "c": 38}
         cluster.create_topic("c")
+
+
+def test_created_topics_end_at_the_limit() -> None:
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        numbers = {"a": 2**31 - 1, "b": 10_001, "c": 9_999, "d": 2}
+        topics = [RequestedTopic(name, count, 1, [], []) for name, count in numbers.items()]
+        codes = {
+            one.topic: (one.error_code, one.error_message)
+            for topic in topics
+            for one in wire.request(CreateTopicsRequest([topic], 1000), 1).topics
+        }
+        wrong = (-1, "the cluster would have more than 10000 partitions")
+        assert codes == {"a": wrong, "b": wrong, "c": (0, None), "d": wrong}
+
+
+def test_long_texts_of_create_topics_fit_into_the_response() -> None:
+    config = [ConfigEntry("x" * 32_000, "1")]
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        request = CreateTopicsRequest([RequestedTopic("a", 1, 1, [], config)], 1000)
+        [one] = wire.request(request, 1).topics
+    assert one.error_code == 40
+    assert (one.error_message or "").startswith("Unknown Log configuration xxx")
+
+
+@pytest.mark.parametrize(("key", "version"), [(4, 0), (5, 0), (6, 3), (7, 1)])
+def test_requests_between_brokers_are_refused_by_name(
+    key: int, version: int, warnings: Callable[[], list[str]]
+) -> None:
+    with EmbeddedCluster(version="0.10") as cluster, WireClient(address(cluster)) as wire:
+        frame = struct.pack(">hhih", key, version, 1, -1) + bytes(20)
+        wire.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        assert wire.is_closed()
+    [warning] = warnings()
+    assert f"{api.ApiKey(key).name} is a request between brokers" in warning
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -211,19 +255,41 @@ LONG_REQUESTS: dict[str, Callable[[], tuple[api.Request, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LONG_REQUESTS)
-def test_small_requests_overtake_a_long_one(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, "0.8.2") for name in LONG_REQUESTS), ("new topics", "0.10"), ("offsets", "0.10")],
+)
+def test_small_requests_overtake_a_long_one(name: str, version: str) -> None:
     """The long one takes some hundred milliseconds; each small one is a turn in between."""
-    request, version = LONG_REQUESTS[name]()
-    with EmbeddedCluster(topics={"t": 1}) as cluster, connections(cluster, 2) as (good, busy):
+    request, api_version = LONG_REQUESTS[name]()
+    with (
+        EmbeddedCluster(version=version, topics={"t": 1}) as cluster,
+        connections(cluster, 2) as (good, busy),
+    ):
         find_coordinator(good, "g")
-        busy.send(request, version)
+        busy.send(request, api_version)
         overtaken = 0
         while not select.select([busy.socket], [], [], 0)[0]:
             good.request(PING)
             overtaken += 1
         assert overtaken >= 3
         assert len(busy.read_frame()) > 4
+
+
+def test_names_that_no_topic_has_hold_nobody_up() -> None:
+    """The order of a response of 0.10 is that of hashes; these would take some seconds."""
+    with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        connections(cluster, 2) as (good, busy),
+    ):
+        find_coordinator(good, "g")
+        busy.send(many_long_names(), 1)
+        slowest = 0.0
+        while not select.select([busy.socket], [], [], 0)[0]:
+            began = time.monotonic()
+            good.request(PING)
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.5
 
 
 # --- all attacks together -------------------------------------------------------------------------

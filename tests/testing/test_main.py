@@ -77,6 +77,14 @@ def test_brokers_get_consecutive_ports() -> None:
             assert "Traceback" not in errors
 
 
+def test_advertised_port_is_named_to_clients() -> None:
+    arguments = ("--brokers", "2", "--port", "0", "--version", "0.10", "--advertised-port", "19092")
+    with running(*arguments) as process:
+        _, ports = first_line(process)
+        with WireClient(("127.0.0.1", ports[1])) as wire:
+            assert [broker.port for broker in metadata(wire).brokers] == [19092, 19093]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

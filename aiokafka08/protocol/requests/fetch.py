@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Final
 
 from aiokafka08.protocol.api import ApiKey, Request, Response, Topic
 from aiokafka08.protocol.types import FetchedBytes, Int16, Int32, Int64, Since
+
+NO_LIMIT: Final = 0x7FFFFFFF
+"""The `max_bytes` of a fetch whose response has no limit, as before version 3."""
 
 
 @dataclass(slots=True)
@@ -43,15 +46,19 @@ class FetchResponse(Response):
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 
+    From version 3 on (brokers from 0.10.1 on) `max_bytes` limits the response, whose partitions
+    have the order of the request. The first message comes even if it exceeds all limits.
+
     `replica_id` is -1 for clients; the broker treats a fetch with an id ≥ 0 as the fetch of a
     follower, which can move the high watermark.
     """
 
     api = ApiKey.FETCH
-    versions = range(3)
+    versions = range(4)
     response = FetchResponse
 
     replica_id: Int32
     max_wait_ms: Int32
     min_bytes: Int32
+    max_bytes: Annotated[Int32, Since(3, absent=NO_LIMIT)] = field(default=NO_LIMIT, kw_only=True)
     topics: list[Topic[FetchPartition]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from aiokafka08.protocol.api import ApiKey, Request, Response
-from aiokafka08.protocol.types import Bytes, Host, Int16, Int32, NullableString, String
+from aiokafka08.protocol.types import Bytes, Host, Int16, Int32, NullableString, Since, String
 
 
 @dataclass(slots=True)
@@ -51,14 +52,18 @@ class JoinGroupResponse(Response):
 
 @dataclass(slots=True)
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """In version 0 the session timeout is also the limit for a rebalance."""
+    """In version 0 the session timeout is also the limit for a rebalance.
+
+    Version 1 (brokers from 0.10.1 on) names that limit, `rebalance_timeout_ms`.
+    """
 
     api = ApiKey.JOIN_GROUP
-    versions = range(1)
+    versions = range(2)
     response = JoinGroupResponse
 
     group: String
     session_timeout_ms: Int32
+    rebalance_timeout_ms: Annotated[Int32, Since(1, absent=-1)] = field(default=-1, kw_only=True)
     member: String
     protocol_type: String
     protocols: list[GroupProtocol]

@@ -1,7 +1,7 @@
-"""The request class of each api key that this package can use.
+"""The request class of each api key that this package knows.
 
 The embedded cluster, which reads all of them, and the tests import it; the client imports the
-modules of the requests that it sends.
+modules of the requests that it sends. `_core.net.versions` names those, and their versions.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
+from aiokafka08.protocol.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
 
 APIS: Final[dict[int, type[Request[Any]]]] = {
     request.api: request
@@ -43,6 +45,9 @@ APIS: Final[dict[int, type[Request[Any]]]] = {
         DescribeGroupsRequest,
         ListGroupsRequest,
         DeleteGroupsRequest,
+        SaslHandshakeRequest,
         ApiVersionsRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
     )
 }

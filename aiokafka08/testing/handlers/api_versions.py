@@ -17,13 +17,13 @@ from aiokafka08.testing.handlers.outcome import HandlerResult, Reply, RequestCon
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
     """Return the API versions of the broker line.
 
-    Models: a request of a version above 0 gets UnsupportedVersion, in the layout of version 0.
-    Doesn't model: real brokers also list the API keys 4 - 7, which only brokers use, and 17 (SASL).
+    Models: a request of a version above 0 gets UnsupportedVersion, in the layout of version 0. The
+    requests between brokers are listed too, although `server` refuses them.
     """
     if context.version != 0:
         return Reply(ApiVersionsResponse(UnsupportedVersionError.errno, []))
-    ranges = [
-        VersionRange(key, versions.known.start, versions.known.stop - 1)
-        for key, versions in sorted(context.line.apis.items())
-    ]
+    line = context.line
+    known = {key: versions.known for key, versions in line.apis.items()}
+    known.update(line.refused_apis)
+    ranges = [VersionRange(key, known[key].start, known[key].stop - 1) for key in sorted(known)]
     return Reply(ApiVersionsResponse(0, ranges))

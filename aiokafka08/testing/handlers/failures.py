@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08._core.server.work import Work
 from aiokafka08.errors import UnknownError
@@ -45,6 +45,18 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
+from aiokafka08.protocol.requests.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from aiokafka08.protocol.requests.topics import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from aiokafka08.testing.broker_lines import LineRules
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
@@ -55,6 +67,14 @@ from aiokafka08.testing.handlers.outcome import (
     RequestContext,
     by_partition,
     group_by_topic,
+)
+
+_BY_PARTITION: Final = (
+    ProduceResponse,
+    FetchResponse,
+    ListOffsetsResponse,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
 )
 
 P = TypeVar("P")
@@ -110,6 +130,13 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
             )
         case ListGroupsRequest():
             return ListGroupsResponse(code, [])
+        case SaslHandshakeRequest():
+            return SaslHandshakeResponse(code, [])
+        case CreateTopicsRequest(topics=new_topics):
+            names = list(dict.fromkeys(topic.topic for topic in new_topics))
+            return CreateTopicsResponse([CreatedTopic(name, code) for name in names])
+        case DeleteTopicsRequest(topics=names):
+            return DeleteTopicsResponse([DeletedTopic(name, code) for name in names])
         case ApiVersionsRequest():
             return ApiVersionsResponse(code, [])
     raise TypeError(f"{type(request).__name__} has no response with an error code")
@@ -125,9 +152,12 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerRe
     response = error_response(context, request, UnknownError.errno)
     if isinstance(response, MetadataResponse):
         response.brokers = []
-    elif hasattr(response, "topics"):
-        items = yield from by_partition(response.topics)
-        response.topics = yield from group_by_topic(items)
+    elif isinstance(response, _BY_PARTITION):
+        topics: list[api.Topic[Any]] = response.topics
+        items = yield from by_partition(topics)
+        line = context.line
+        order = line.fetch_order if isinstance(request, FetchRequest) else line.response_order
+        response.topics = yield from group_by_topic(items, order)
     return Reply(response, layout=context.line.failure_layout)
 
 

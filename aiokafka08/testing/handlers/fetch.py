@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -26,6 +28,7 @@ from aiokafka08.protocol.requests.fetch import (
 )
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
+from aiokafka08.testing.broker_lines import ResponseOrder
 from aiokafka08.testing.format_1 import down_convert
 from aiokafka08.testing.handlers.outcome import (
     Disconnect,
@@ -43,6 +46,16 @@ from aiokafka08.testing.message_sets import MessageSetRejected, takes_long
 from aiokafka08.testing.state import Partition
 
 DEBUGGING_CONSUMER: Final = -2
+_STEP_PARTITIONS: Final = 1000
+
+
+@dataclass(slots=True)
+class _ResponseLimit:
+    """What is left of the response for the next partitions (`FetchRequest.max_bytes`)."""
+
+    left: int
+    at_least_one: bool
+    """Whether the next set has its first message, however long that is."""
 
 
 class _PartitionView(NamedTuple):
@@ -51,7 +64,7 @@ class _PartitionView(NamedTuple):
     partition: Partition | None
     error_code: int
     readable_bytes: int = 0
-    """Bytes that a response would have now."""
+    """Bytes that a response has, as far as they are still there then."""
     ready_bytes: int = 0
     """Bytes that count when a fetch waits for `min_bytes`."""
     ends_the_wait: bool = False
@@ -62,6 +75,9 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
     """Respond when `min_bytes` are readable, after `max_wait_ms`, or on an error (from 0.8.2 on).
 
     Models:
+    - Version 3 limits the response too: the sets of the first partitions use the limit up, and a
+      set whose first message doesn't fit is empty. The first set of the response has at least its
+      first message.
     - A set is cut at `max_bytes`, also in the middle of a message. It begins at the start of the
       wrapper that holds the offset, so it may have messages below the offset.
     - Data above the high watermark isn't returned. An error comes with high watermark -1.
@@ -72,17 +88,25 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
     - A fetch returns data of one segment per partition.
     - On 0.10, Fetch v0 and v1 return message format 0.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
-    client's), a limit of the whole response (there is none before Fetch v3), the race of
+    client's), the race of
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
     items = yield from by_partition(request.topics)
-    keys, line = list(items), context.line
+    line, topics = context.line, context.state.topics
+    if line.fetch_order is ResponseOrder.REQUEST:
+        is_unknown = yield from in_steps(lambda key: key.topic not in topics, list(items))
+        for number, key in enumerate(itertools.compress(list(items), is_unknown), 1):
+            items[key] = items.pop(key)  # it comes last
+            if not number % _STEP_PARTITIONS:
+                yield PAUSE
+    keys = list(items)
     nameless = line.data_needs_client_id and context.client_id is None
     if request.replica_id >= 0 and line.unknown_replicas_fail:
         yield from in_steps(partial(_check_replica, context, request.replica_id), keys)
 
     def look() -> Work[list[_PartitionView]]:
-        return in_steps(lambda key: _view_partition(context, key, items[key], request), keys)
+        limit = _ResponseLimit(request.max_bytes, at_least_one=context.layout >= 3)
+        return in_steps(lambda key: _view_partition(context, key, items[key], request, limit), keys)
 
     def reply(views: list[_PartitionView]) -> Work[Reply | Disconnect]:
         if not context.reserve(sum(view.readable_bytes for view in views)):
@@ -141,7 +165,25 @@ def _arrived_bytes(context: RequestContext, keys: Iterable[TopicPartition]) -> i
 
 
 def _view_partition(
-    context: RequestContext, key: TopicPartition, item: FetchPartition, request: FetchRequest
+    context: RequestContext,
+    key: TopicPartition,
+    item: FetchPartition,
+    request: FetchRequest,
+    limit: _ResponseLimit,
+) -> _PartitionView:
+    view = _view_within(context, key, item, request, limit)
+    if view.readable_bytes:
+        limit.at_least_one = False
+    limit.left = max(0, limit.left - view.readable_bytes)
+    return view
+
+
+def _view_within(
+    context: RequestContext,
+    key: TopicPartition,
+    item: FetchPartition,
+    request: FetchRequest,
+    limit: _ResponseLimit,
 ) -> _PartitionView:
     partition = _local_partition(context, key)
     for_debugging = request.replica_id == DEBUGGING_CONSUMER
@@ -153,31 +195,33 @@ def _view_partition(
     if partition.leader != context.node.node_id and not for_debugging:
         return _PartitionView(None, NotLeaderForPartitionError.errno)
     log, high_watermark = partition.log, partition.high_watermark
-    offset, max_bytes = item.fetch_offset, item.max_bytes
+    offset, max_bytes = item.fetch_offset, min(item.max_bytes, limit.left)
     if not log.start_offset <= offset <= log.end_offset:
         return _PartitionView(None, OffsetOutOfRangeError.errno)
     if offset > high_watermark and context.line.above_high_watermark_code:
         return _PartitionView(None, context.line.above_high_watermark_code)
     if max_bytes < 0 and offset < log.end_offset:
         return _PartitionView(None, UnknownError.errno)
-    limit = None if context.line.waits_for_unlimited_bytes else max_bytes
+    counted_bytes = None if context.line.waits_for_unlimited_bytes else item.max_bytes
     try:
+        if context.layout >= 3 and max_bytes < (first := log.first_bytes(offset, high_watermark)):
+            max_bytes = first if limit.at_least_one else 0
         return _PartitionView(
             partition,
             0,
             log.readable_bytes(offset, max_bytes, high_watermark),
-            log.readable_bytes(offset, limit, high_watermark),
+            log.readable_bytes(offset, counted_bytes, high_watermark),
             log.is_behind_last_segment(offset, high_watermark),
         )
     except DamagedLogError:  # docs/brokers.md 7.19
         return _PartitionView(None, UnknownError.errno)
 
 
-def _read(partition: Partition, item: FetchPartition, high_watermark: int) -> Work[Buffer]:
+def _read(partition: Partition, offset: int, max_bytes: int, high_watermark: int) -> Work[Buffer]:
     """Read a set; a large one in steps, since a copy to fresh memory takes 0.5 ms per MiB."""
-    ranges = partition.log.ranges(item.fetch_offset, item.max_bytes, high_watermark)
+    ranges = partition.log.ranges(offset, max_bytes, high_watermark)
     if len(ranges) < 2:
-        return partition.log.read(item.fetch_offset, item.max_bytes, high_watermark)
+        return partition.log.read(offset, max_bytes, high_watermark)
     copy = memoryview(allocate_pages(sum(stop - start for _, start, stop in ranges)))
     position = 0
     for data, start, stop in ranges:
@@ -200,7 +244,9 @@ def _response(
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
         high_watermark = partition.high_watermark
-        message_set = yield from _read(partition, item, high_watermark)
+        # Versions without a limit of the response return what has been appended meanwhile, too.
+        max_bytes = view.readable_bytes if context.layout >= 3 else item.max_bytes
+        message_set = yield from _read(partition, item.fetch_offset, max_bytes, high_watermark)
         if context.line.message_format and context.layout < 2:
             converted = partial(down_convert, message_set)
             try:
@@ -211,5 +257,5 @@ def _response(
             except (MessageSetRejected, ValueError):  # a key or value longer than its message
                 raise RequestFailed from None
         responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)
-    topics = yield from group_by_topic(responses)
+    topics = yield from group_by_topic(responses, context.line.fetch_order)
     return FetchResponse(throttle_time_ms=0, topics=topics)

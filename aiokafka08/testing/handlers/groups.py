@@ -15,6 +15,7 @@ loads, the expiry of empty groups.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from aiokafka08._core.server.work import Work, in_steps
@@ -50,11 +51,17 @@ R = TypeVar("R", bound=Response)
 
 
 def join_group(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
-    """Respond when all members have joined, or when the rebalance has lasted a session timeout."""
+    """Respond when all members have joined, or when the rebalance has lasted too long.
+
+    The limit is the longest rebalance timeout of a member; in version 0 that is its session
+    timeout.
+    """
     if not request.group:
         return Reply(join_error(InvalidGroupIdError.errno, request.member))
     if not _is_coordinator(context, request.group):
         return Reply(join_error(NotCoordinatorForGroupError.errno, request.member))
+    if context.layout and request.rebalance_timeout_ms < 0:  # no session timeout, as in version 0
+        request = replace(request, rebalance_timeout_ms=0)
     pending = context.state.groups.join(
         context.node.node_id, request, context.client_id or "", context.client_host, context.now_s
     )

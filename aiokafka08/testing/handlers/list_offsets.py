@@ -58,7 +58,9 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[H
 
     listed = yield from in_steps(respond, list(items))
     responses = dict(zip(items, listed, strict=True))
-    return Reply(ListOffsetsResponse((yield from group_by_topic(responses))))
+    return Reply(
+        ListOffsetsResponse((yield from group_by_topic(responses, context.line.response_order)))
+    )
 
 
 def _named_twice(request: ListOffsetsRequest) -> set[TopicPartition]:

@@ -33,8 +33,8 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
-MAX_AUTO_CREATED_PARTITIONS: Final = 10_000
-"""When the cluster has as many partitions, auto-creation fails: so it can't fill the memory."""
+MAX_CREATED_PARTITIONS: Final = 10_000
+"""When the cluster has as many partitions, clients create no topic: they can't fill the memory."""
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerResult]:
@@ -51,7 +51,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
       (not on 0.8.0 and 0.8.1).
     - A dead broker is listed like a live one until the controller has noticed its death.
     - A broker whose metadata is held (`hold_metadata`) knows nothing newer.
-    - Above `MAX_AUTO_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
+    - Above `MAX_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
     Doesn't model: brokers that disagree unless told to, a broker that has just started and knows
     nothing, the fraction of a second until a new topic has leaders (here the second response has
     them).
@@ -127,12 +127,12 @@ def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
         return UnknownTopicOrPartitionError.errno, False
     if name is None:  # brokers fail when they check the name
         return UnknownError.errno, True
-    if not valid_topic_name(name):
+    if not valid_topic_name(name, line.max_topic_name):
         return line.invalid_topic_code, line.invalid_topic_fails_all
     if name in state.topics:  # created between two steps
         return LeaderNotAvailableError.errno, False
     try:
-        if state.partition_count + settings.default_partitions > MAX_AUTO_CREATED_PARTITIONS:
+        if state.partition_count + settings.default_partitions > MAX_CREATED_PARTITIONS:
             raise CreationError("too many partitions")
         if name == OFFSETS_TOPIC:
             state.create_offsets_topic(context.now_ms)
@@ -144,8 +144,8 @@ def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
                 {},
                 context.now_ms,
             )
-    except CreationError:
-        return line.failed_creation_code, line.failed_creation_fails_all
+    except CreationError as error:
+        return error.code or line.failed_creation_code, line.failed_creation_fails_all
     return LeaderNotAvailableError.errno, False
 
 

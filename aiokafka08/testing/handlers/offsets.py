@@ -80,7 +80,9 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work
         list(items),
     )
     responses = dict(zip(items, committed, strict=True))
-    return Reply(OffsetCommitResponse((yield from group_by_topic(responses))))
+    return Reply(
+        OffsetCommitResponse((yield from group_by_topic(responses, context.line.response_order)))
+    )
 
 
 def _to_zookeeper(
@@ -196,7 +198,9 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[H
     fetch = _from_zookeeper if context.layout == 0 else _from_kafka
     committed = yield from in_steps(lambda key: fetch(context, request.group, key), keys)
     responses = dict(zip(keys, committed, strict=True))
-    return Reply(OffsetFetchResponse((yield from group_by_topic(responses))))
+    return Reply(
+        OffsetFetchResponse((yield from group_by_topic(responses, context.line.response_order)))
+    )
 
 
 def _from_zookeeper(

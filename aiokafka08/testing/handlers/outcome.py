@@ -1,19 +1,19 @@
 """What a handler receives (`RequestContext`) and returns (`HandlerResult`): `server` performs it.
 
-Pure data, with two helpers for the handlers of partitions.
+Pure data, with helpers for the handlers of partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
-from aiokafka08.testing.broker_lines import LineRules
-from aiokafka08.testing.state import BrokerState, ClusterState
+from aiokafka08.testing.broker_lines import LineRules, ResponseOrder
+from aiokafka08.testing.state import BrokerState, ClusterState, java_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,16 @@ Late = Reply | Disconnect | None
 HandlerResult = Reply | NoReply | Disconnect | Wait
 
 _STEP_PARTITIONS: Final = 1000
+_STEP_HASHES: Final = 100
+_NO_NAME: Final = 256
+"""How long a text is that is too long for a topic's name."""
 
 
 class _HasPartition(Protocol):
     partition: int
 
 
+K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=_HasPartition)
 T = TypeVar("T")
 
@@ -114,11 +118,58 @@ def by_partition(topics: Iterable[Topic[P]]) -> Work[dict[TopicPartition, P]]:
     return items
 
 
-def group_by_topic(items: dict[TopicPartition, T]) -> Work[list[Topic[T]]]:
-    """Group the items of a response by topic, in the reverse of their order (brokers.md 3.11)."""
-    topics: dict[str, list[T]] = {}
-    for number, key in enumerate(reversed(items), 1):
-        topics.setdefault(key.topic, []).append(items[key])
+def group_by_topic(items: dict[TopicPartition, T], order: ResponseOrder) -> Work[list[Topic[T]]]:
+    """Group the items of a response by topic, in the order of the line (brokers.md 3.11)."""
+    topics: dict[str, dict[int, T]] = {}
+    grouped: list[Topic[T]] = []
+    for number, key in enumerate(reversed(items) if order is ResponseOrder.REVERSED else items, 1):
+        if order is not ResponseOrder.REQUEST:
+            topics.setdefault(key.topic, {})[key.partition] = items[key]
+        elif grouped and grouped[-1].topic == key.topic:
+            grouped[-1].partitions.append(items[key])
+        else:  # a topic that is there twice stays so
+            grouped.append(Topic(key.topic, [items[key]]))
         if not number % _STEP_PARTITIONS:
             yield PAUSE
-    return [Topic(topic, partitions) for topic, partitions in topics.items()]
+    names: Iterable[str] = topics
+    if order is ResponseOrder.HASH_MAP:
+        names = yield from hash_map_order(topics, hash_of_name)
+    for number, name in enumerate(names, 1):
+        partitions = topics[name]
+        numbers: Iterable[int] = partitions
+        if order is ResponseOrder.HASH_MAP:
+            numbers = yield from hash_map_order(partitions, int)
+        grouped.append(Topic(name, [partitions[at] for at in numbers]))
+        if not number % _STEP_PARTITIONS:
+            yield PAUSE
+    return grouped
+
+
+def hash_of_name(name: str) -> int:
+    """Return Java's hash of a topic's name; 0 for names that no topic has, since it takes time."""
+    return java_hash(name) if len(name) < _NO_NAME else 0
+
+
+def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[list[K]]:
+    """Return the keys in the order in which a HashMap of Java, to which they were added, has them.
+
+    Args:
+        hash_of: Java's `hashCode` of a key.
+    """
+    if len(keys) < 2:
+        return list(keys)
+    size = 16
+    while len(keys) * 4 > size * 3:
+        size *= 2
+    buckets: dict[int, list[K]] = {}
+    for number, key in enumerate(keys, 1):
+        value = hash_of(key) & 0xFFFFFFFF
+        buckets.setdefault((value ^ value >> 16) & (size - 1), []).append(key)
+        if not number % _STEP_HASHES:
+            yield PAUSE
+    ordered: list[K] = []
+    for index in range(size):
+        ordered += buckets.get(index, ())
+        if not (index + 1) % _STEP_PARTITIONS:
+            yield PAUSE
+    return ordered

@@ -79,7 +79,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Work[HandlerRes
     if not acks:
         failed = any(response.error_code for response in responses.values())
         return Disconnect() if failed else NoReply()
-    reply = Reply(Response((yield from group_by_topic(responses))))
+    reply = Reply(Response((yield from group_by_topic(responses, context.line.response_order))))
     all_failed = all(response.error_code for response in responses.values())
     single = all(_replica_count(context, key) == 1 for key in responses)
     if acks == 1 or all_failed or (single and not context.line.single_replicas_wait):

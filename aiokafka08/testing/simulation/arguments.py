@@ -15,7 +15,7 @@ from typing import Final
 from aiokafka08.testing.options import check_integer, invalid
 from aiokafka08.testing.simulation.network import Network
 
-_SET_BY_THE_WORLD: Final = ("advertised_host", "port")
+_SET_BY_THE_WORLD: Final = ("advertised_host", "advertised_port", "port")
 
 
 def check_simulation(seed: object, network: object, options: dict[str, object]) -> None:

@@ -36,6 +36,7 @@ def refused(text: str, error: type[Exception] = ValueError) -> Any:
         ({"network": 0}, "network=0: expected a Network, such as "),
         ({"clock": 5}, "clock=5: expected None or a function "),
         ({"advertised_host": "k"}, "advertised_host='k': expected no value: a simulation "),
+        ({"advertised_port": 1}, "advertised_port=1: expected no value: a simulation "),
         ({"port": 9092}, "port=9092: expected no value: a simulation "),
     ],
 )

@@ -124,6 +124,8 @@ def _value(sent: Sent, view: View) -> Any:
     now_ms = time.time() * 1000
 
     def change(name: str, type_: Type, value: Any) -> Any:
+        if name == "cluster" and value:
+            return "<cluster>"
         if isinstance(value, str):
             return symbols.get(value) or ("<member>" if _MEMBER.fullmatch(value) else value)
         if type_ == "set" and value is not None:

@@ -47,7 +47,10 @@ class Generator:
         self._brokers = brokers
         self._replica_ids = (-2, -3, 9) if foreign_replicas else (-2,)
         self._has_groups = "JoinGroup" in apis
+        self._creates = "CreateTopics" in apis
         self._members: list[str] = []
+        self._new_topics = ["$n0", "$n1", "$n2", "$n3"]
+        """Names for CreateTopics."""
 
     def case(self) -> Case:
         """Return a case: single requests, or the life of a group."""
@@ -168,6 +171,7 @@ class Generator:
                 self._coordinator,
                 self._of_groups,
                 self._api_versions,
+                *((self._create_topics, self._delete_topics) if self._creates else ()),
             )
         )()
         return self._spoilt(request)
@@ -310,8 +314,13 @@ class Generator:
         replica_id = self._rarely(-1, *self._replica_ids, probability=0.08)
         max_wait_ms = self._pick((0, 0, 0, 20, -1))
         min_bytes = self._rarely(self._pick((0, 1)), 1 << 20, -5, probability=0.1)
-        body = (replica_id, max_wait_ms, min_bytes, self._by_topic(partition))
-        return Request("Fetch", self._version("Fetch"), body)
+        version, topics = self._version("Fetch"), self._by_topic(partition)
+        # The layout of versions that aren't known is that of the highest one here.
+        limit: tuple[int, ...] = ()
+        if version > 2:
+            limit = (self._rarely(1 << 20, 0, 1, 30, 100, 300, -1, 2**31 - 1, probability=0.6),)
+        body = (replica_id, max_wait_ms, min_bytes, *limit, topics)
+        return Request("Fetch", version, body)
 
     def _list_offsets(self) -> Request:
         version = self._version("ListOffsets")
@@ -336,7 +345,11 @@ class Generator:
             return self._rarely(self._topic(), "..", Repeat("n", 300), "a/b", probability=0.04)
 
         topics = self._array(name, 3)
-        if self._chance(0.04):
+        # A real controller chooses the leaders of topics that CreateTopics has made by chance.
+        with_leaders_by_chance = self._creates and self._brokers > 1
+        if with_leaders_by_chance and isinstance(topics, Counted):
+            topics = list(topics.items)
+        elif self._chance(0.04) and not with_leaders_by_chance:
             topics = self._pick(([], None))
         return Request("Metadata", self._version("Metadata"), (topics,))
 
@@ -372,9 +385,50 @@ class Generator:
         return Request("GroupCoordinator", self._version("GroupCoordinator"), (self._group(),))
 
     def _api_versions(self) -> Request:
-        # What 0.10 answers to version 0 is a known difference: the rest of the case wouldn't count.
-        usual = 1 if "ApiVersions" in self._apis else 0
-        return Request("ApiVersions", self._rarely(usual, 0, probability=0.05))
+        if "SaslHandshake" in self._apis and self._chance(0.2):
+            return Request("SaslHandshake", 0, (self._pick(("PLAIN", "", "x")),))
+        return Request("ApiVersions", self._pick((0, 0, 1)))
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def _create_topics(self) -> Request:
+        version = self._pick((0, 1))
+
+        def topic() -> tuple[Any, ...]:
+            name = self._rarely(self._pick(self._new_topics), "", "a b", "..", Repeat("n", 250),
+                                None, self._known_topic(), probability=0.2)  # fmt: skip
+            numbers = (
+                self._rarely(self._pick((1, 2)), 0, -1, probability=0.15),
+                self._rarely(1, 0, -1, 7, probability=0.15),
+            )
+            assignments: Any = []
+            if self._chance(0.2):
+                numbers = self._rarely((-1, -1), numbers)
+                assignments = self._pick(([(0, [0])], [(1, [0]), (0, [0])], [(0, [0, 0])]))
+            configs = self._pick(
+                (
+                    [], [], [], [("retention.ms", self._pick(("1000", "-1", "x")))],
+                    [("cleanup.policy", self._pick(("compact", "delete", "no")))],
+                    [("nonsense", "1")], [("min.insync.replicas", self._pick(("1", "0")))],
+                    [("flush.messages", "5")], [("preallocate", self._pick(("TRUE", "maybe")))],
+                )
+            )  # fmt: skip
+            return (name, *numbers, assignments, configs)
+
+        timeout_ms = self._rarely(20_000, 0, -1)
+        validate_only = (self._rarely(0, 1, probability=0.3),) if version else ()
+        return Request("CreateTopics", version, (self._array(topic, 3), timeout_ms, *validate_only))
+
+    def _delete_topics(self) -> Request:
+        # Other requests of the case still find the topics that were there before it, and a name is
+        # not created again: a real controller responds before all is gone.
+        def name() -> Any:
+            at = self._random.randrange(len(self._new_topics))
+            deleted = self._new_topics[at]
+            self._new_topics[at] = f"$n{int(deleted[2:]) + len(self._new_topics)}"
+            return self._rarely(deleted, "", "a b", None, probability=0.2)
+
+        return Request("DeleteTopics", 0, (self._array(name, 2), 20_000))
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -426,14 +480,17 @@ class Generator:
                 self._rarely([("range", b"r")], [], [("other", b"")]),
             )
         )
+        version = self._version("JoinGroup") if self._has_groups else 0
+        limit = (self._rarely(20_000, 60_000, 10**9, probability=0.3),) if version else ()
         body = (
             self._rarely("$g0", "", None, probability=0.03),
             self._rarely(20_000, 10, 10**7, -1, probability=0.03),
+            *limit,
             member,
             self._rarely("consumer", "other", "", None, probability=0.04),
             protocols,
         )
-        return Request("JoinGroup", 0, body, joins=joins)
+        return Request("JoinGroup", version, body, joins=joins)
 
     def _group_steps(self) -> list[Step]:
         """Return a step in the life of the group "$g0", of up to three members."""
@@ -463,7 +520,7 @@ class Generator:
     def _final(self) -> list[Step]:
         """Return steps that read all logs and committed offsets."""
         steps: list[Step] = []
-        versions = [0, 2] if self._apis["Fetch"] >= 2 else [0]
+        versions = [0, *range(2, self._apis["Fetch"] + 1)]
         for topic in dict.fromkeys(self._topics):
             for partition in (0, 1):
                 for version in versions:
@@ -475,7 +532,11 @@ class Generator:
                                 Request(
                                     "Fetch",
                                     version,
-                                    (-1, 0, 0, [(topic, [(partition, at, 1 << 22)])]),
+                                    (
+                                        *(-1, 0, 0),
+                                        *((1 << 24,) if version > 2 else ()),
+                                        [(topic, [(partition, at, 1 << 22)])],
+                                    ),
                                 )
                                 for at in offsets
                             ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests.tools.differential.cases import Case, Send
 from tests.tools.differential.compare import NO_ANSWER, Difference
+from tests.tools.differential.sets import MessageSet
 from tests.tools.differential.topics import KINDS
 from tests.tools.differential.wire import Request
 
@@ -49,6 +50,25 @@ def _names_null_topic(difference: Difference) -> bool:
         isinstance(topic, tuple) and topic and topic[0] is None
         for array in arrays
         for topic in getattr(array, "items", array)
+    )
+
+
+def _has_null_set(difference: Difference) -> bool:
+    request = difference.request
+    return (
+        _is_request(difference, "Produce")
+        and isinstance(request, Request)
+        and difference.embedded.value == NO_ANSWER
+        and ", None)" in repr(request.body)
+    )
+
+
+def _assigns_gaps(difference: Difference) -> bool:
+    request = difference.request
+    return (
+        isinstance(request, Request)
+        and request.api == "CreateTopics"
+        and any([number for number, _ in topic[3]] == [1] for topic in request.body[0])
     )
 
 
@@ -102,23 +122,26 @@ def _join(group: str, member: str, protocols: tuple[str, ...], joins: str = "") 
     return Request("JoinGroup", 0, body, joins=joins)
 
 
+_NULL_BEFORE_EMPTY = Request("Produce", 1, (1, 50, [("$t0", [(0, None), (0, MessageSet())])]))
 KNOWN: tuple[Known, ...] = (
     Known(
-        "api-versions-of-brokers",
-        "Real brokers also list APIs that only brokers use, SASL, and APIs newer than 0.10.0.",
+        "partitions-with-gaps",
+        "The partitions of an embedded topic have the numbers 0, 1, 2, …; CreateTopics may assign"
+        " others to a real one.",
         ("0.10",),
-        lambda difference: _is_request(difference, "ApiVersions", 0),
-        Case(1, (Send("a", (Request("ApiVersions", 0),)),)),
+        _assigns_gaps,
+        Case(
+            1,
+            (Send("a", (Request("CreateTopics", 1, ([("$n0", -1, -1, [(1, [0])], [])], 9, 0)),)),),
+        ),
     ),
     Known(
-        "newer-requests",
-        "0.10 stands for 0.10.0: newer versions of requests aren't modelled.",
+        "null-set-before-another-one",
+        "A null set can't be read here, and closes the connection. A real 0.10 only fails, with -1,"
+        " if the request has another set for the same partition behind it.",
         ("0.10",),
-        lambda difference: any(
-            _is_request(difference, api, version)
-            for api, version in (("Fetch", 3), ("Metadata", 2))
-        ),
-        Case(1, (Send("a", (Request("Fetch", 3, (-1, 0, 0, []), extra=bytes(4)),)),)),
+        _has_null_set,
+        Case(1, (Send("a", (_NULL_BEFORE_EMPTY,)),)),
     ),
     Known(
         "protocols-with-equal-votes",

@@ -41,6 +41,7 @@ _FETCH: Fields = (
     ("min_bytes", "i32"),
     ("topics", _topics(("partition", "i32"), ("offset", "i64"), ("max_bytes", "i32"))),
 )
+_FETCH_3: Fields = (*_FETCH[:3], ("max_bytes", "i32"), *_FETCH[3:])
 _FETCHED = _topics(
     ("partition", "i32"), ("error", "i16"), ("high_watermark", "i64"), ("message_set", "set")
 )
@@ -54,6 +55,10 @@ _PARTITIONS = [
         ("isr", ["i32"]),
     )
 ]
+_TOPIC_STATES = [
+    (("error", "i16"), ("topic", "string"), ("internal", "i8"), ("partitions", _PARTITIONS))
+]
+_RACKED = [(*_BROKER, ("rack", "string"))]
 _COMMIT_0 = _topics(("partition", "i32"), ("offset", "i64"), ("metadata", "string"))
 _COMMIT_1 = _topics(
     ("partition", "i32"), ("offset", "i64"), ("timestamp", "i64"), ("metadata", "string")
@@ -71,6 +76,21 @@ _COMMITTED: Fields = (
     ),
 )
 _ERROR: Fields = (("error", "i16"),)
+_JOIN: Fields = (
+    ("member", "string"),
+    ("protocol_type", "string"),
+    ("protocols", [(("name", "string"), ("metadata", "bytes"))]),
+)
+_NEW_TOPICS = [
+    (
+        ("topic", "string"),
+        ("partitions", "i32"),
+        ("replicas", "i16"),
+        ("assignments", [(("partition", "i32"), ("nodes", ["i32"]))]),
+        ("configs", [(("name", "string"), ("value", "string"))]),
+    )
+]
+_CREATE_TOPICS: Fields = (("topics", _NEW_TOPICS), ("timeout_ms", "i32"))
 
 APIS: dict[str, Api] = {
     "Produce": Api(
@@ -84,12 +104,8 @@ APIS: dict[str, Api] = {
     ),
     "Fetch": Api(
         1,
-        (_FETCH,) * 3,
-        (
-            (("topics", _FETCHED),),
-            (_THROTTLE, ("topics", _FETCHED)),
-            (_THROTTLE, ("topics", _FETCHED)),
-        ),
+        (*(_FETCH,) * 3, _FETCH_3),
+        ((("topics", _FETCHED),), *((_THROTTLE, ("topics", _FETCHED)),) * 3),
     ),
     "ListOffsets": Api(
         2,
@@ -120,26 +136,18 @@ APIS: dict[str, Api] = {
     ),
     "Metadata": Api(
         3,
-        ((("topics", ["string"]),),) * 2,
+        ((("topics", ["string"]),),) * 3,
         (
             (
                 ("brokers", [_BROKER]),
                 ("topics", [(("error", "i16"), ("topic", "string"), ("partitions", _PARTITIONS))]),
             ),
+            (("brokers", _RACKED), ("controller", "i32"), ("topics", _TOPIC_STATES)),
             (
-                ("brokers", [(*_BROKER, ("rack", "string"))]),
+                ("brokers", _RACKED),
+                ("cluster", "string"),
                 ("controller", "i32"),
-                (
-                    "topics",
-                    [
-                        (
-                            ("error", "i16"),
-                            ("topic", "string"),
-                            ("internal", "i8"),
-                            ("partitions", _PARTITIONS),
-                        )
-                    ],
-                ),
+                ("topics", _TOPIC_STATES),
             ),
         ),
     ),
@@ -163,13 +171,8 @@ APIS: dict[str, Api] = {
     "JoinGroup": Api(
         11,
         (
-            (
-                ("group", "string"),
-                ("session_ms", "i32"),
-                ("member", "string"),
-                ("protocol_type", "string"),
-                ("protocols", [(("name", "string"), ("metadata", "bytes"))]),
-            ),
+            (("group", "string"), ("session_ms", "i32"), *_JOIN),
+            (("group", "string"), ("session_ms", "i32"), ("rebalance_ms", "i32"), *_JOIN),
         ),
         (
             (
@@ -180,7 +183,8 @@ APIS: dict[str, Api] = {
                 ("member", "string"),
                 ("members", [(("member", "string"), ("metadata", "bytes"))]),
             ),
-        ),
+        )
+        * 2,
     ),
     "Heartbeat": Api(12, (_MEMBER,), (_ERROR,)),
     "LeaveGroup": Api(13, ((("group", "string"), ("member", "string")),), (_ERROR,)),
@@ -226,9 +230,25 @@ APIS: dict[str, Api] = {
         ((),),
         ((*_ERROR, ("groups", [(("group", "string"), ("protocol_type", "string"))])),),
     ),
+    "SaslHandshake": Api(
+        17, ((("mechanism", "string"),),), ((*_ERROR, ("mechanisms", ["string"])),)
+    ),
     "ApiVersions": Api(
         18,
         ((),),
         ((*_ERROR, ("apis", [(("api", "i16"), ("lowest", "i16"), ("highest", "i16"))])),),
+    ),
+    "CreateTopics": Api(
+        19,
+        (_CREATE_TOPICS, (*_CREATE_TOPICS, ("validate_only", "i8"))),
+        (
+            (("topics", [(("topic", "string"), *_ERROR)]),),
+            (("topics", [(("topic", "string"), *_ERROR, ("message", "string"))]),),
+        ),
+    ),
+    "DeleteTopics": Api(
+        20,
+        ((("topics", ["string"]), ("timeout_ms", "i32")),),
+        ((("topics", [(("topic", "string"), *_ERROR)]),),),
     ),
 }

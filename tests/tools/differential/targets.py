@@ -141,6 +141,7 @@ class Pair:
                 await target.wait_for_coordinators(names["$t0"])
         if "GroupCoordinator" in self.apis() and self.brokers > 1:
             await self._equal_coordinators()
+        await self._equal_controllers()
 
     async def refresh(self) -> None:
         """Learn the leaders again: those of a slow cluster may have moved."""
@@ -150,6 +151,13 @@ class Pair:
                 target.forget_coordinators()
             if "GroupCoordinator" in self.apis():
                 await self._equal_coordinators()
+            await self._equal_controllers()
+
+    async def _equal_controllers(self) -> None:
+        """Let the embedded cluster have the controller of the real one."""
+        if "CreateTopics" in self.apis():
+            metadata = await ask(self.real.addresses[0], Request("Metadata", 1, ([],)))
+            self._embedded.move_controller(metadata["controller"])
 
     async def _equal_coordinators(self) -> None:
         """Let the embedded offsets topic have the leaders that the real one got by chance."""

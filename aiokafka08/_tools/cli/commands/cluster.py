@@ -36,6 +36,11 @@ VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on (default: 127.0.0.1).")
 @click.option("--advertised-host", help="Host that clients get as the brokers' (default: --host).")
+@click.option(
+    "--advertised-port",
+    type=int,
+    help="Port that clients get as the first broker's; the next ones follow (default: --port).",
+)
 @click.option("--allow-remote", is_flag=True, help="Accept a --host that is not loopback.")
 @click.option(
     "--topic",

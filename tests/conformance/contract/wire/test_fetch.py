@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from aiokafka08.errors import ReplicaNotAvailableError
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import ApiKey, Topic
 from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.list_offsets import (
     ListedOffsets,
@@ -19,6 +20,7 @@ from aiokafka08.protocol.requests.list_offsets import (
 )
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from aiokafka08.testing.broker_lines import LineRules
 from tests.conformance.contract.targets import on_lines
 from tests.conformance.contract.wire.requests import (
     fetch,
@@ -258,6 +260,80 @@ def test_list_offsets_of_duplicate_partition(wire: WireClient, filled: str) -> N
     items = [ListOffsetsPartition(0, -1, 1), ListOffsetsPartition(0, -2, 1)]
     [one] = wire.request(ListOffsetsRequest(-1, [Topic(filled, items)])).topics
     assert [(p.partition, p.offsets) for p in one.partitions] == [(0, [0])]
+
+
+# --- versions of 0.10.2 -------------------------------------------------------------------------
+
+
+def knows_fetch(version: int) -> Callable[[LineRules], bool]:
+    return lambda line: version in line.apis[ApiKey.FETCH].known
+
+
+def fetch_sizes(
+    wire: WireClient,
+    topic: str,
+    order: Sequence[int],
+    max_bytes: int,
+    partition_bytes: int = 1 << 20,
+) -> list[tuple[int, int]]:
+    """Return partition and size of each set in a Fetch response v3, in its order."""
+    items = [FetchPartition(number, 0, partition_bytes) for number in order]
+    request = FetchRequest(-1, 0, 0, [Topic(topic, items)], max_bytes=max_bytes)
+    [one] = wire.request(request, 3).topics
+    return [(part.partition, len(part.message_set)) for part in one.partitions]
+
+
+@on_lines(knows_fetch(3))
+def test_fetch_v3_limits_the_response_in_its_order(wire: WireClient, topic: str) -> None:
+    """docs/brokers.md 7.20"""
+    for number in range(3):
+        for size in (100, 100, 900):
+            produce(wire, topic, plain(bytes(size), magic=1), number)
+    small, all_ = 134, 2 * 134 + 934
+    assert fetch_sizes(wire, topic, (2, 0, 1), 1 << 20) == [(2, all_), (0, all_), (1, all_)]
+    # The second partition has what is left, the third nothing, since its first message doesn't fit.
+    limit = all_ + small + 50
+    assert fetch_sizes(wire, topic, (1, 0, 2), limit) == [(1, all_), (0, small + 50), (2, 0)]
+    assert fetch_sizes(wire, topic, (1, 0), all_ + 133) == [(1, all_), (0, 0)]
+    # The first message comes, however long it is.
+    assert fetch_sizes(wire, topic, (2, 1), 0) == [(2, small), (1, 0)]
+    assert fetch_sizes(wire, topic, (2, 1), 1 << 20, 10) == [(2, small), (1, 0)]
+    assert fetch_sizes(wire, topic, (2, 1), 140, 200) == [(2, 140), (1, 0)]
+
+
+@on_lines(knows_fetch(3))
+def test_empty_partitions_leave_the_limit_to_others(wire: WireClient, topic: str) -> None:
+    produce(wire, topic, plain(bytes(100)), 2)
+    assert fetch_sizes(wire, topic, (7, 0, 2), 1) == [(7, 0), (0, 0), (2, 134)]
+
+
+@on_lines(knows_fetch(3))
+def test_fetch_v3_without_a_message_below_a_negative_limit(wire: WireClient, topic: str) -> None:
+    items = [FetchPartition(0, 0, 1 << 20), FetchPartition(1, 0, 1 << 20)]
+    request = FetchRequest(-1, 0, 0, [Topic(topic, items)], max_bytes=-1)
+    assert [part.error_code for part in wire.request(request, 3).topics[0].partitions] == [0, 0]
+    produce(wire, topic, plain(b"x"), 0)
+    assert [part.error_code for part in wire.request(request, 3).topics[0].partitions] == [-1, 0]
+
+
+@on_lines(knows_fetch(3))
+def test_partitions_have_the_order_of_a_hash_map_but_in_fetch(wire: WireClient, topic: str) -> None:
+    """docs/brokers.md 3.11"""
+    order, missing = [2, 0, 9, 1], unique_name("missing")
+    fetch_items = [FetchPartition(number, 0, 100) for number in order]
+    topics = [Topic(missing, fetch_items[:1]), Topic(topic, fetch_items)]
+    for version in (0, 2, 3):
+        response = wire.request(FetchRequest(-1, 0, 0, topics), version)
+        numbers = [
+            (one.topic, [part.partition for part in one.partitions]) for one in response.topics
+        ]
+        assert numbers == [(topic, order), (missing, [2])]
+    listed = [ListOffsetsPartition(number, -1) for number in order]
+    for version in (0, 1):
+        [one] = wire.request(ListOffsetsRequest(-1, [Topic(topic, listed)]), version).topics
+        assert [part.partition for part in one.partitions] == sorted(order)
+    [one] = wire.request(OffsetFetchRequest("g", [Topic(topic, order)]), 0).topics
+    assert [part.partition for part in one.partitions] == sorted(order)
 
 
 def by_message(wire: WireClient, topic: str, *timestamps: int) -> list[tuple[int, int, int]]:

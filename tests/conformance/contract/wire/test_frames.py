@@ -23,6 +23,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import BadRequestPolicy, LineRules
 from tests.conformance.contract.targets import on_lines
@@ -62,12 +63,18 @@ def responds_or_closes(line: LineRules) -> bool:
 
 
 @on_lines(responds_or_closes)
-@pytest.mark.parametrize(
-    "key", [42, 1000, -1]
-)  # not SaslHandshake, which the embedded cluster doesn't model
+@pytest.mark.parametrize("key", [42, 1000, -1])
 def test_unknown_api_key(target: Target, wire: WireClient, key: int) -> None:
     raw(wire, header(key))
     expect(target, wire, target.line.on_unreadable_request)
+
+
+OF_0_10_2_2 = [
+    *((0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2), (4, 0, 0), (5, 0, 0), (6, 0, 3), (7, 1, 1)),
+    *((8, 0, 2), (9, 0, 2), (10, 0, 0), (11, 0, 1), (12, 0, 0), (13, 0, 0), (14, 0, 0)),
+    *((15, 0, 0), (16, 0, 0), (17, 0, 0), (18, 0, 0), (19, 0, 1), (20, 0, 0)),
+]
+"""What 0.10.2.2 lists: API, lowest and highest version."""
 
 
 @on_lines(responds_or_closes)
@@ -78,17 +85,18 @@ def test_api_versions_request(target: Target, wire: WireClient) -> None:
         return
     response = api.decode_response(ApiVersionsRequest, 0, wire.read_frame())
     assert response.error_code == 0
-    ours = {
-        key: (versions.known.start, versions.known.stop - 1)
-        for key, versions in target.line.apis.items()
-    }
-    theirs = {one.api_key: (one.min_version, one.max_version) for one in response.api_versions}
-    for key, (first, last) in ours.items():  # 0.10.2 lists some more
-        assert theirs[key][0] == first
-        assert theirs[key][1] >= last
+    assert [
+        (one.api_key, one.min_version, one.max_version) for one in response.api_versions
+    ] == OF_0_10_2_2
     raw(wire, header(ApiKey.API_VERSIONS, 7))
     response = api.decode_response(ApiVersionsRequest, 0, wire.read_frame())
     assert (response.error_code, response.api_versions) == (35, [])
+
+
+@on_lines(lambda line: ApiKey.SASL_HANDSHAKE in line.apis)
+def test_sasl_handshake_is_refused_without_sasl(wire: WireClient) -> None:
+    response = wire.request(SaslHandshakeRequest("PLAIN"))
+    assert (response.error_code, response.mechanisms) == (34, ["GSSAPI"])
 
 
 @pytest.mark.parametrize(

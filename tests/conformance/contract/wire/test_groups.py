@@ -22,12 +22,14 @@ from aiokafka08.protocol.requests.groups import (
     MemberAssignment,
     SyncGroupRequest,
 )
+from aiokafka08.testing.broker_lines import SupportedVersions
 from tests.conformance.contract.targets import on_lines
 from tests.conformance.contract.wire.requests import commit, find_coordinator
 from tests.conformance.contract.wire.target import Target
 from tests.conformance.contract.wire.wire_client import WireClient
 from tests.support.names import unique_name
 
+_NOTHING = SupportedVersions(range(0))
 groups = on_lines(lambda line: api.ApiKey.JOIN_GROUP in line.apis)
 
 SESSION_MS = 6000
@@ -68,6 +70,46 @@ def join_request(
 def join(wire: WireClient, group: str, member: str = "", **options: Any) -> JoinGroupResponse:
     response: JoinGroupResponse = wire.request(join_request(group, member, **options))
     return response
+
+
+@on_lines(lambda line: 1 in line.apis.get(api.ApiKey.JOIN_GROUP, _NOTHING).known)
+def test_rebalance_timeout_of_join_group_v1(
+    target: Target, wire: WireClient, group: str, connect: Connect
+) -> None:
+    """A member may take longer to join again than its session; the second one waits for it."""
+    first, second = connect(), connect()
+    request = join_request(group, session_ms=SHORT_MS)
+    request.rebalance_timeout_ms = 3 * SHORT_MS
+    joined = first.request(request, 1)
+    assert (joined.error_code, joined.generation) == (0, 1)
+    sync(first, group, joined, {joined.member: b""})
+    began = time.monotonic()
+    second.send(request, 1)
+    while time.monotonic() < began + 1.5 * SHORT_MS / 1000:  # the first one's session goes on
+        assert beat(wire, group, joined) in (0, 27)
+        time.sleep(0.2)
+    again = join_request(group, joined.member, session_ms=SHORT_MS)
+    again.rebalance_timeout_ms = 3 * SHORT_MS
+    rejoined = first.request(again, 1)
+    other = second.receive(JoinGroupRequest, 1)
+    assert (rejoined.generation, other.generation) == (2, 2)
+    assert rejoined.leader == other.leader == joined.member
+
+
+@on_lines(lambda line: 1 in line.apis.get(api.ApiKey.JOIN_GROUP, _NOTHING).known)
+def test_rebalance_ends_at_the_rebalance_timeout(
+    target: Target, wire: WireClient, group: str, connect: Connect
+) -> None:
+    first, second = connect(), connect()
+    request = join_request(group, session_ms=10 * SHORT_MS)
+    request.rebalance_timeout_ms = SHORT_MS
+    joined = first.request(request, 1)
+    sync(first, group, joined, {joined.member: b""})
+    began = time.monotonic()
+    other = second.request(request, 1)
+    assert 0.8 * SHORT_MS <= (time.monotonic() - began) * 1000 < 8 * SHORT_MS
+    assert [one.member for one in other.members] == [other.member]
+    assert beat(wire, group, joined) == 25
 
 
 def sync_request(
