@@ -28,7 +28,8 @@ public class ResponseSchemas {
         {"JOIN_GROUP", "JoinGroup", "11"}, {"HEARTBEAT", "Heartbeat", "12"},
         {"LEAVE_GROUP", "LeaveGroup", "13"}, {"SYNC_GROUP", "SyncGroup", "14"},
         {"DESCRIBE_GROUPS", "DescribeGroups", "15"}, {"LIST_GROUPS", "ListGroups", "16"},
-        {"API_VERSIONS", "ApiVersions", "18"}, {"DELETE_GROUPS", "DeleteGroups", "42"}};
+        {"SASL_HANDSHAKE", "SaslHandshake", "17"}, {"API_VERSIONS", "ApiVersions", "18"},
+        {"SASL_AUTHENTICATE", "SaslAuthenticate", "36"}, {"DELETE_GROUPS", "DeleteGroups", "42"}};
 
     static Object call(Object target, String method) throws Exception {
         Method found = target.getClass().getMethod(method);

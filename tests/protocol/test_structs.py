@@ -163,6 +163,7 @@ def test_versions_have_the_fields_of_the_protocol_guides() -> None:
         ("CommitPartition", 2, "timestamp"),
         ("OffsetFetchResponse", 0, "error_code"),
         ("OffsetFetchResponse", 1, "error_code"),
+        ("SaslAuthenticateResponse", 0, "session_lifetime_ms"),
     }
 
 
@@ -258,7 +259,9 @@ def test_apis_has_each_api_with_its_versions() -> None:
         "SYNC_GROUP": [0],
         "DESCRIBE_GROUPS": [0],
         "LIST_GROUPS": [0],
+        "SASL_HANDSHAKE": [0, 1],
         "API_VERSIONS": [0],
+        "SASL_AUTHENTICATE": [0, 1],
         "DELETE_GROUPS": [0],
     }
     assert all(key == request.api for key, request in APIS.items())
@@ -270,7 +273,7 @@ def test_keys_between_brokers_are_not_in_apis(key: int) -> None:
     assert key not in APIS
 
 
-@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 17, 19, 36, 32767])
+@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 19, 37, 32767])
 def test_unknown_key_decodes_without_a_body(key: int) -> None:
     header = api.RequestHeader(key, 0, 7, "me")
     out: list[Any] = []

@@ -25,6 +25,8 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.sasl_authenticate import SaslAuthenticateRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 
 APIS: Final[dict[int, type[Request[Any]]]] = {
     request.api: request
@@ -43,6 +45,8 @@ APIS: Final[dict[int, type[Request[Any]]]] = {
         DescribeGroupsRequest,
         ListGroupsRequest,
         DeleteGroupsRequest,
+        SaslHandshakeRequest,
         ApiVersionsRequest,
+        SaslAuthenticateRequest,
     )
 }
