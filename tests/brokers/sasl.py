@@ -183,6 +183,7 @@ def java_client(
         f"--{servers}={cluster.sasl_bootstrap_servers}",
         f"--topic={topic}",
         f"--{'producer' if produces else 'consumer'}.config={settings}",
+        *(("--request-required-acks=1",) if produces else ()),  # its default is 0 up to 0.9
         *arguments,
         input=input,
         java_options=jaas_options(
