@@ -99,6 +99,19 @@ class CertificateError(KafkaConnectionError):
     retriable = False
 
 
+class AuthenticationFailedError(KafkaConnectionError):
+    """The broker refuses the SASL authentication, or the client lacks a valid credential.
+
+    A broker below 1.0 refuses without a reason: the text then names what to check.
+    """
+
+    retriable = False
+
+
+class AuthenticationMethodNotSupported(AuthenticationFailedError):
+    """The broker doesn't offer the SASL mechanism; the text has those that it offers."""
+
+
 class NoBrokersAvailable(KafkaConnectionError):
     """Neither a bootstrap address nor a known broker responded; the text has each one's error."""
 
@@ -223,14 +236,6 @@ class MetadataEmptyBrokerList(KafkaError):
 
 class IncompatibleBrokerVersion(KafkaError):
     """The broker doesn't know a request; this client raises UnsupportedVersionError."""
-
-
-class AuthenticationMethodNotSupported(KafkaError):
-    """The broker doesn't support the SASL mechanism; this client refuses SASL options."""
-
-
-class AuthenticationFailedError(KafkaError):
-    """SASL authentication failed; this client refuses SASL options."""
 
 
 class QuotaViolationError(KafkaError):
