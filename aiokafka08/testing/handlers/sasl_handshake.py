@@ -19,8 +19,10 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Ha
     Doesn't model: real brokers list GSSAPI too if they have it.
     """
     session = context.session
+    if session is None:
+        return Reply(SaslHandshakeResponse(IllegalSaslStateError.errno, ["GSSAPI"]))  # the default
     mechanisms = list(MECHANISMS)
-    if session is None or session.is_complete:
+    if session.is_complete:
         return Reply(SaslHandshakeResponse(IllegalSaslStateError.errno, mechanisms))
     if not session.choose(request.mechanism):
         return Reply(SaslHandshakeResponse(UnsupportedSaslMechanismError.errno, mechanisms))

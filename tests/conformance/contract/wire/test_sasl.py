@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import pytest
 import scramp
 
-from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest, VersionRange
 from aiokafka08.protocol.requests.metadata import MetadataRequest
-from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.sasl import PASSWORDS
+from tests.conformance.contract.targets import on_lines
+from tests.conformance.contract.wire.target import Target
 from tests.conformance.contract.wire.wire_client import WireClient
 
 RELEASE = "0.10.2.2"
@@ -82,9 +85,7 @@ def test_authenticated_connection_serves_requests(wire: WireClient, mechanism: s
 def test_api_versions_may_come_before(wire: WireClient) -> None:
     versions = wire.request(ApiVersionsRequest())
     assert versions.error_code == 0
-    assert (17, 0, 0) in [
-        (one.api_key, one.min_version, one.max_version) for one in versions.api_versions
-    ]
+    assert VersionRange(17, 0, 0) in versions.api_versions
     authenticate(wire, "PLAIN")
     assert serves(wire)
 
@@ -163,3 +164,11 @@ def test_handshake_of_a_later_version_closes(wire: WireClient) -> None:
 def test_large_request_before_the_authentication_closes(wire: WireClient) -> None:
     wire.socket.sendall((600_000).to_bytes(4, "big") + bytes(600_000))
     assert wire.is_closed()
+
+
+@on_lines(lambda line: ApiKey.SASL_HANDSHAKE in line.apis)
+def test_listener_without_sasl_answers_a_handshake(target: Target) -> None:
+    with WireClient(target.address(0)) as wire:
+        response = wire.request(SaslHandshakeRequest("PLAIN"))
+        assert response == SaslHandshakeResponse(34, ["GSSAPI"])
+        assert serves(wire)
