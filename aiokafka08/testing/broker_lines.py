@@ -361,6 +361,7 @@ _0_10 = LineRules(
         ApiKey.OFFSET_FETCH: SupportedVersions(range(3)),
         ApiKey.GROUP_COORDINATOR: _ONLY_0,
         **dict.fromkeys(_GROUPS, _ONLY_0),
+        ApiKey.SASL_HANDSHAKE: _ONLY_0,
         ApiKey.API_VERSIONS: _ANY_AS_0,  # the handler rejects versions above 0, in layout 0
     },
     lenient_apis=frozenset(),

@@ -32,6 +32,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.testing.handlers.api_versions import api_versions
 from aiokafka08.testing.handlers.failures import failed
 from aiokafka08.testing.handlers.fetch import fetch
@@ -48,6 +49,7 @@ from aiokafka08.testing.handlers.metadata import metadata
 from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
 from aiokafka08.testing.handlers.outcome import HandlerResult, RequestContext, RequestFailed
 from aiokafka08.testing.handlers.produce import produce
+from aiokafka08.testing.handlers.sasl_handshake import sasl_handshake
 
 __all__ = ["HANDLERS", "handle"]
 
@@ -67,6 +69,7 @@ HANDLERS: Final[dict[type[api.Request[Any]], _Handler]] = {
     SyncGroupRequest: sync_group,
     DescribeGroupsRequest: describe_groups,
     ListGroupsRequest: list_groups,
+    SaslHandshakeRequest: sasl_handshake,
     ApiVersionsRequest: api_versions,
 }
 

@@ -18,7 +18,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> Handle
     """Return the API versions of the broker line.
 
     Models: a request of a version above 0 gets UnsupportedVersion, in the layout of version 0.
-    Doesn't model: real brokers also list the API keys 4 - 7, which only brokers use, and 17 (SASL).
+    Doesn't model: real brokers also list the API keys 4 - 7, which only brokers use.
     """
     if context.version != 0:
         return Reply(ApiVersionsResponse(UnsupportedVersionError.errno, []))

@@ -45,6 +45,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokafka08.testing.broker_lines import LineRules
 from aiokafka08.testing.handlers.list_offsets import offsets_error
 from aiokafka08.testing.handlers.metadata import known_brokers, select_brokers
@@ -64,7 +65,8 @@ R = TypeVar("R")
 def error_response(context: RequestContext, request: api.Request[Any], code: int) -> api.Response:
     """Return a response with `code` for everything that the request names.
 
-    A Metadata response still lists the brokers. The lists of ListGroups and ApiVersions are empty.
+    A Metadata response still lists the brokers. The lists of ListGroups, SaslHandshake and
+    ApiVersions are empty.
     JoinGroup has generation -1; errors of the coordinator itself have 0 (`group.join_error`).
     """
     match request:
@@ -110,6 +112,8 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
             )
         case ListGroupsRequest():
             return ListGroupsResponse(code, [])
+        case SaslHandshakeRequest():
+            return SaslHandshakeResponse(code, [])
         case ApiVersionsRequest():
             return ApiVersionsResponse(code, [])
     raise TypeError(f"{type(request).__name__} has no response with an error code")
