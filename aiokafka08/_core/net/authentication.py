@@ -51,7 +51,7 @@ MAX_TOKENS: Final = 16
 _CORRELATION_ID: Final = 1
 
 
-class SaslSession(NamedTuple):
+class AuthenticatedStream(NamedTuple):
     """An authenticated connection.
 
     Attributes:
@@ -74,7 +74,7 @@ async def open_authenticated(
     mechanism: Mechanism,
     version: BrokerVersion | None,
     progress: Callable[[str], object],
-) -> SaslSession:
+) -> AuthenticatedStream:
     """Connect and authenticate.
 
     Args:
@@ -99,8 +99,8 @@ async def open_authenticated(
         try:
             if is_raw:
                 await conversation.send_raw()
-                return SaslSession(stream, math.inf)
-            return SaslSession(stream, await conversation.send_handshake(version))
+                return AuthenticatedStream(stream, math.inf)
+            return AuthenticatedStream(stream, await conversation.send_handshake(version))
         except _ClosedByBrokerError as closed:
             closed_at.append(str(closed))
             await stream.close()
