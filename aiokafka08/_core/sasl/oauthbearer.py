@@ -39,8 +39,12 @@ class OAuthBearer(Mechanism):
                 f"sasl_oauth_token_provider raised {type(error).__name__}"
             ) from None
         pairs = {"auth": f"Bearer {token}", **extensions}
-        if not isinstance(token, str) or not all(
-            _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in pairs.items()
+        if (
+            not isinstance(token, str)
+            or not token
+            or not all(
+                _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in pairs.items()
+            )
         ):
             raise AuthenticationFailedError(
                 "sasl_oauth_token_provider: the token or an extension has characters that "

@@ -53,10 +53,12 @@ class Scram(Mechanism):
         client = self._scramp.ScramClient([self.name], self._username, self._password)
         try:
             first = _decoded((yield client.get_client_first().encode()))
-            found = re.search(r"(?:^|,)i=([0-9]{1,9})(?:,|$)", first)
-            if found and not _MIN_ITERATIONS <= int(found[1]) <= _MAX_ITERATIONS:
+            found = re.search(r"(?:^|,)i=([0-9]+)(?:,|$)", first)
+            count = found[1] if found else "0"
+            # int() refuses thousands of digits with an error of its own.
+            if not _MIN_ITERATIONS <= int(count[:20]) <= _MAX_ITERATIONS:
                 raise AuthenticationFailedError(
-                    f"{self.description}: the broker asks for {found[1]} iterations; expected "
+                    f"{self.description}: the broker asks for {count[:20]} iterations; expected "
                     f"{_MIN_ITERATIONS} to {_MAX_ITERATIONS}"
                 )
             client.set_server_first(first)
