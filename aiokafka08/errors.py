@@ -494,7 +494,9 @@ class InvalidGroupIdError(BrokerResponseError):
     errno = 24
     message = "INVALID_GROUP_ID"
     action = Action.FINAL
-    description = "the group id isn't allowed"
+    description = (
+        "the group id isn't allowed; HDP 2.3 (0.8.2) says so of a client that isn't authorized"
+    )
 
 
 class UnknownMemberIdError(BrokerResponseError):
@@ -529,21 +531,30 @@ class TopicAuthorizationFailedError(BrokerResponseError):
     errno = 29
     message = "TOPIC_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to use this topic"
+    description = (
+        "the client is not authorized to use this topic: its principal needs Describe, and Write "
+        "to produce, Read to consume and commit"
+    )
 
 
 class GroupAuthorizationFailedError(BrokerResponseError):
     errno = 30
     message = "GROUP_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to use this group"
+    description = (
+        "the client is not authorized to use this group: its principal needs Read to join it and "
+        "to commit, Describe to look at it, Delete to delete it"
+    )
 
 
 class ClusterAuthorizationFailedError(BrokerResponseError):
     errno = 31
     message = "CLUSTER_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to do this on the cluster"
+    description = (
+        "the client is not authorized to do this on the cluster: its principal needs Describe to "
+        "list groups, Create to create topics"
+    )
 
 
 class InvalidTimestampError(BrokerResponseError):
