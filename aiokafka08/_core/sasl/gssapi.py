@@ -43,6 +43,8 @@ _TRANSIENT: Final = {
 
 _TICKET_EXPIRED: Final = -1765328352
 _NO_KEYTAB: Final = -1765328174
+_NO_KEY: Final = -1765328203
+_NO_TICKET: Final = (-1765328189, -1765328243)
 
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
@@ -55,10 +57,13 @@ _CAUSES: Final = {
     -1765328347: "the clocks of client and KDC differ too much. Synchronize them",
     -1765328230: "krb5.conf doesn't know the realm. Check its sections realms and domain_realm, "
     "and KRB5_CONFIG",
-    -1765328243: "the cache has no ticket for the principal. Check sasl_kerberos_principal",
-    -1765328203: "the keytab has no key for the principal. Check sasl_kerberos_keytab and "
+    _NO_KEY: "the keytab has no key for the principal. Check sasl_kerberos_keytab and "
     "sasl_kerberos_principal (klist -k)",
-    -1765328189: "there is no ticket. Run kinit, or set sasl_kerberos_keytab",
+    **dict.fromkeys(
+        _NO_TICKET,
+        "there is no ticket. Run kinit, set sasl_kerberos_keytab, or check sasl_kerberos_principal "
+        "and KRB5CCNAME",
+    ),
     _NO_KEYTAB: "the keytab doesn't exist or can't be read. Check sasl_kerberos_keytab",
 }
 """Codes of MIT Kerberos (krb5.h), with the cause and what to do."""
@@ -191,6 +196,8 @@ class Gssapi(Mechanism):
             return KafkaConnectionError(f"{text}{_TRANSIENT[minor]} ({error.gen_message()})")
         if isinstance(error, self._gssapi.exceptions.ExpiredCredentialsError):
             minor = _TICKET_EXPIRED
+        if minor in _NO_TICKET and self._keytab is not None:
+            minor = _NO_KEY
         cause = _CAUSES.get(minor)
         return AuthenticationFailedError(
             f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
