@@ -43,7 +43,7 @@ _KRB5_CONF = """\
     kdc = 127.0.0.1:{port}
   }}
 [domain_realm]
-  localhost = {domain_realm}
+  localhost = {realm}
 [dbmodules]
   db_module_dir = {libraries}/krb5/plugins/kdb
 """
@@ -115,12 +115,6 @@ class Kdc:
         """Environment variables for clients of the realm."""
         return {"KRB5_CONFIG": str(self.krb5_conf)}
 
-    def other_conf(self, name: str, domain_realm: str) -> Path:
-        """Write a krb5.conf that takes the brokers' hosts for those of another realm."""
-        path = self.folder / name
-        path.write_text(self._text(_KRB5_CONF, domain_realm))
-        return path
-
     def start(self) -> None:
         """Start the KDC on its port, and wait until it accepts connections."""
         for _ in range(_START_ATTEMPTS):
@@ -184,13 +178,12 @@ class Kdc:
 
     def _choose_port(self) -> None:
         self.port = free_port()
-        self.krb5_conf.write_text(self._text(_KRB5_CONF, REALM))
-        (self.folder / "kdc.conf").write_text(self._text(_KDC_CONF, REALM))
+        self.krb5_conf.write_text(self._text(_KRB5_CONF))
+        (self.folder / "kdc.conf").write_text(self._text(_KDC_CONF))
 
-    def _text(self, template: str, domain_realm: str) -> str:
+    def _text(self, template: str) -> str:
         return template.format(
             realm=REALM,
-            domain_realm=domain_realm,
             folder=self.folder,
             libraries=self._libraries,
             port=self.port,

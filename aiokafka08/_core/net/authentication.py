@@ -198,7 +198,7 @@ class _Conversation:
         try:
             if self._mechanism.thread is None:
                 return step()
-            self._progress(f"{self._mechanism.description}: the client's next token isn't ready")
+            self._progress(f"{self._mechanism.description}: no KDC of the realm has responded")
             return await self._mechanism.thread.run(step)
         except AuthenticationFailedError as error:
             raise self._failed(error.text, error) from error.__cause__

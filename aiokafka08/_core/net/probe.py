@@ -89,7 +89,7 @@ async def probe_version(
                 timeout_text(address, config, limit_s)
                 if probing.timeout_reason is None
                 else f"{address_text(address)}: {probing.timeout_reason} within "
-                f"{limit_s * 1000:.0f} ms. Check that it is a Kafka broker"
+                f"{limit_s * 1000:.0f} ms{probing.advice}"
             ) from None
         finally:
             await probing.close()
@@ -157,6 +157,12 @@ class _ProbeConnection:
             self._connect, self._address, self._config, self._config.sasl, None, self._waiting
         )
         return session.stream
+
+    @property
+    def advice(self) -> str:
+        """What to do about `timeout_reason`, unless that is the client's own wait for a KDC."""
+        accepts = (self.timeout_reason or "").startswith("accepts")
+        return ". Check that it is a Kafka broker" if accepts else ""
 
     def _waiting(self, reason: str) -> None:
         self.timeout_reason = reason

@@ -348,12 +348,21 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     if frame is None:
         raise KafkaProtocolError(
             "it closes on ListOffsets and on ApiVersions: not a Kafka broker, a balancer without a "
-            "broker behind it, or a TLS listener "
+            "broker behind it, a SASL listener (set security_protocol='SASL_PLAINTEXT'; for "
+            "commands security.protocol=SASL_PLAINTEXT), or a TLS listener "
             "(set security_protocol='SSL' and ssl_context; for commands security.protocol=SSL and "
             "ssl.ca.location), or one that demands a client certificate "
             "(ssl_context.load_cert_chain; for commands ssl.certificate.location)"
         )
-    return _from_api_versions(frame)
+    version = _from_api_versions(frame)
+    if version.supports(ListOffsetsRequest):
+        # Before the authentication, brokers answer ApiVersions and SaslHandshake (brokers.md 14.1).
+        raise KafkaConnectionError(
+            "it closes on ListOffsets, and answers ApiVersions: a SASL listener, and this client "
+            "doesn't authenticate (set security_protocol='SASL_PLAINTEXT'; for commands "
+            "security.protocol=SASL_PLAINTEXT), or a broker that is stopping"
+        )
+    return version
 
 
 def _fits(request: type[Request[Any]], version: int, frame: memoryview) -> bool:

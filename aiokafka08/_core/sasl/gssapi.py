@@ -52,7 +52,9 @@ _CAUSES: Final = {
     "and that bootstrap.servers and the brokers advertise the host names of their principals, or "
     "set sasl_kerberos_domain_name",
     -1765328361: "the password or the key of the principal has expired",
-    -1765328360: "the keytab's key is wrong. Export it again",
+    **dict.fromkeys(
+        (-1765328360, -1765328353), "the keytab's key isn't the KDC's. Export it again"
+    ),
     _TICKET_EXPIRED: "the ticket has expired. Run kinit, or set sasl_kerberos_keytab",
     -1765328347: "the clocks of client and KDC differ too much. Synchronize them",
     -1765328230: "krb5.conf doesn't know the realm. Check its sections realms and domain_realm, "
