@@ -90,8 +90,8 @@ class AIOKafkaAdminClient:
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
             HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
-        ssl_context: the `ssl.SSLContext` of "SSL", for example of
-            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
+            `helpers.create_ssl_context()`; None without TLS (default None).
         connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
             never closes one (default 540000).
         sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from

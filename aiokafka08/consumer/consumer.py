@@ -166,8 +166,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
             HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
-        ssl_context: the `ssl.SSLContext` of "SSL", for example of
-            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
+            `helpers.create_ssl_context()`; None without TLS (default None).
         connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
             not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`

@@ -47,6 +47,9 @@ _HEALTHY: Final = (IDLE, SESSION_ENDS)
 _DRAIN_AT: Final = 0.8
 """The share of a SASL session's lifetime after which its connection is replaced."""
 
+_SHORTEST_SESSION_S: Final = 0.1
+"""A connection isn't replaced sooner, whatever lifetime the broker names."""
+
 _TIMER_SLACK_S: Final = 0.0005
 """How much too early an event loop may run a timer: uvloop counts milliseconds."""
 
@@ -388,7 +391,9 @@ class Node:
         self._telemetry.emit(Connected(address_text(self.address), lane.value, str(version.line)))
         self._schedule_idle_check()
         if connection.session_lifetime_s < math.inf:
-            loop.call_later(_DRAIN_AT * connection.session_lifetime_s, _end_session, connection)
+            due_s = max(_DRAIN_AT * connection.session_lifetime_s, _SHORTEST_SESSION_S)
+            timer = loop.call_later(due_s, _end_session, connection)
+            connection.socket_closed.add_done_callback(lambda _: timer.cancel())
         return connection
 
     def _failed(self, error: KafkaError) -> None:
