@@ -40,7 +40,7 @@ SASL_WITHOUT_EFFECT: Final = (
 )
 """This client renews tickets by itself, at 80 % of their life."""
 
-_ARGUMENTS: Final = {
+ARGUMENTS: Final = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
@@ -86,7 +86,7 @@ def sasl_options(properties: Mapping[str, str], prefix: str = "") -> dict[str, A
     default = "GSSAPI"  # Java's and librdkafka's, other than aiokafka's
     if (text := properties.get("sasl.jaas.config")) is not None:
         found, default = _jaas(f"{prefix}sasl.jaas.config", text)
-    for name, argument in _ARGUMENTS.items():
+    for name, argument in ARGUMENTS.items():
         if name in properties:
             found[argument] = properties[name]
     if "sasl_plain_password" in found:

@@ -63,7 +63,7 @@ class Scram(Mechanism):
                 )
             client.set_server_first(first)
             client.set_server_final(_decoded((yield client.get_client_final().encode())))
-        except self._scramp.ScramException as error:
+        except (self._scramp.ScramException, ValueError) as error:
             text = str(error)[:200]
             raise AuthenticationFailedError(f"{self.description}: {text}") from None
         return None

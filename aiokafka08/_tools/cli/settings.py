@@ -36,6 +36,7 @@ from aiokafka08._core.properties import (
     tls_options,
 )
 from aiokafka08._core.sasl.java_properties import (
+    ARGUMENTS,
     SASL,
     SASL_WITHOUT_EFFECT,
     is_sasl,
@@ -324,6 +325,8 @@ def properties_by_argument() -> dict[str, str]:
         "zookeeper_connect": _ZOOKEEPER,
         "zookeeper_check": _ZOOKEEPER_CHECK,
         "ssl_context": "ssl.ca.location",
+        **{argument: java for java, argument in ARGUMENTS.items()},
+        "sasl_mechanism": "sasl.mechanism",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -11,8 +12,14 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaProducer
 from aiokafka08._core.sasl.gssapi import Gssapi
-from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from aiokafka08.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+)
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.kdc import REALM, Kdc
 from tests.support.debian_tools import skipped_if_missing
@@ -194,3 +201,26 @@ async def test_missing_kdc_may_pass(kdc: Kdc) -> None:
     with outage(kdc), pytest.raises(KafkaConnectionError, match="no KDC of the realm") as caught:
         await authenticate(client(kdc), BrokerSide(kdc))
     assert caught.value.retriable
+
+
+async def test_hanging_kdc_is_a_timeout_and_holds_neither_loop_nor_stop(kdc: Kdc) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI",
+            sasl_kerberos_keytab=str(kdc.keytab("client")),
+            request_timeout_ms=1000,
+        )
+        kdc.pause()
+        try:
+            async with asyncio.timeout(5):  # the library waits for ten seconds and more
+                with pytest.raises(NoBrokersAvailable, match="no KDC of the realm has responded"):
+                    await producer.start()
+                await producer.stop()
+        finally:
+            kdc.resume()
