@@ -24,6 +24,8 @@ VERSION = "3.9.1"
 REAUTHENTICATION_MS = 3000
 PAUSE_S = 0.01
 
+pytestmark = pytest.mark.release(VERSION)
+
 UniqueTopic = Callable[..., str]
 
 

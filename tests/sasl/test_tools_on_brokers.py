@@ -27,9 +27,9 @@ from tests.support.full import in_full
 
 __all__ = ["cli", "folder_of_profiles"]
 
-pytestmark = pytest.mark.heavy
-
 RELEASE = "0.9.0.1"
+
+pytestmark = [pytest.mark.heavy, pytest.mark.release(RELEASE)]
 
 UniqueTopic = Callable[..., str]
 
