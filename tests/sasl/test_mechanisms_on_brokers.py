@@ -84,6 +84,7 @@ async def test_java_client_reads_what_a_kerberised_producer_sends(
     assert done.stdout == "tea\n", done.stderr
 
 
+@pytest.mark.release("0.9.0.1")
 async def test_hdp_name_of_the_protocol(
     sasl_cluster: StartCluster, unique_topic: UniqueTopic
 ) -> None:
@@ -93,6 +94,7 @@ async def test_hdp_name_of_the_protocol(
         await producer.send_and_wait(unique_topic(), b"tea")
 
 
+@pytest.mark.release("0.9.0.1")
 async def test_ticket_of_the_cache_is_used_without_a_keytab(
     sasl_cluster: StartCluster, unique_topic: UniqueTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
