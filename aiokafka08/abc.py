@@ -41,10 +41,9 @@ class ConsumerRebalanceListener(abc.ABC):
 
 
 class AbstractTokenProvider(abc.ABC):
-    """Provides the tokens of SASL/OAUTHBEARER in aiokafka.
+    """Provides the tokens of OAUTHBEARER, for the option `sasl_oauth_token_provider`.
 
-    A program that has one can be imported, but not connect with it: the option
-    `sasl_oauth_token_provider` raises UnsupportedVersionError, since this client has no SASL.
+    `token()` is called for each connection: keep the token until it expires.
     """
 
     @abc.abstractmethod

@@ -99,6 +99,19 @@ class CertificateError(KafkaConnectionError):
     retriable = False
 
 
+class AuthenticationFailedError(KafkaConnectionError):
+    """The broker refuses the SASL authentication, or the client lacks a valid credential.
+
+    A broker below 1.0 refuses without a reason: the text then names what to check.
+    """
+
+    retriable = False
+
+
+class AuthenticationMethodNotSupported(AuthenticationFailedError):
+    """The broker doesn't offer the SASL mechanism; the text has those that it offers."""
+
+
 class NoBrokersAvailable(KafkaConnectionError):
     """Neither a bootstrap address nor a known broker responded; the text has each one's error."""
 
@@ -223,14 +236,6 @@ class MetadataEmptyBrokerList(KafkaError):
 
 class IncompatibleBrokerVersion(KafkaError):
     """The broker doesn't know a request; this client raises UnsupportedVersionError."""
-
-
-class AuthenticationMethodNotSupported(KafkaError):
-    """The broker doesn't support the SASL mechanism; this client refuses SASL options."""
-
-
-class AuthenticationFailedError(KafkaError):
-    """SASL authentication failed; this client refuses SASL options."""
 
 
 class QuotaViolationError(KafkaError):
@@ -490,7 +495,9 @@ class InvalidGroupIdError(BrokerResponseError):
     errno = 24
     message = "INVALID_GROUP_ID"
     action = Action.FINAL
-    description = "the group id isn't allowed"
+    description = (
+        "the group id isn't allowed; HDP 2.3 (0.8.2) says so of a client that isn't authorized"
+    )
 
 
 class UnknownMemberIdError(BrokerResponseError):
@@ -525,21 +532,30 @@ class TopicAuthorizationFailedError(BrokerResponseError):
     errno = 29
     message = "TOPIC_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to use this topic"
+    description = (
+        "the client is not authorized to use this topic: its principal needs Describe, and Write "
+        "to produce, Read to consume and commit"
+    )
 
 
 class GroupAuthorizationFailedError(BrokerResponseError):
     errno = 30
     message = "GROUP_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to use this group"
+    description = (
+        "the client is not authorized to use this group: its principal needs Read to join it and "
+        "to commit, Describe to look at it, Delete to delete it"
+    )
 
 
 class ClusterAuthorizationFailedError(BrokerResponseError):
     errno = 31
     message = "CLUSTER_AUTHORIZATION_FAILED"
     action = Action.FINAL
-    description = "the client is not authorized to do this on the cluster"
+    description = (
+        "the client is not authorized to do this on the cluster: its principal needs Describe to "
+        "list groups, Create to create topics"
+    )
 
 
 class InvalidTimestampError(BrokerResponseError):

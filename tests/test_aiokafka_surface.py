@@ -26,7 +26,6 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder as TheirBatchBuilder
 
 import aiokafka08
-from aiokafka08.abc import AbstractTokenProvider
 from aiokafka08.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka08.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka08.errors import UnsupportedVersionError
@@ -302,16 +301,8 @@ def test_error_codes_have_names_and_flags_of_aiokafka() -> None:
 # --- what can't work ------------------------------------------------------------------------------
 
 
-class Token(AbstractTokenProvider):
-    async def token(self) -> str:
-        return "secret"
-
-
 REFUSED: dict[str, Callable[[], object]] = {
     "AIOKafkaClient": lambda: aiokafka08.AIOKafkaClient(bootstrap_servers="localhost"),
-    "sasl_oauth_token_provider": lambda: aiokafka08.AIOKafkaProducer(
-        sasl_oauth_token_provider=Token()
-    ),
 }
 
 

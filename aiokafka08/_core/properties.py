@@ -212,18 +212,9 @@ def _no_idempotence(option: str, text: str) -> bool:
 
 
 def _security_protocol(option: str, text: str) -> str:
-    if text.strip().upper().startswith("SASL"):
-        raise no_sasl(show_option(option, text))
-    protocol: str = choice(option, text, {"plaintext": "PLAINTEXT", "ssl": "SSL"})
+    names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXTSASL")
+    protocol: str = choice(option, text, {name.lower(): name for name in names})
     return protocol
-
-
-def no_sasl(shown: str) -> UnsupportedVersionError:
-    """Return the error for an option that asks for SASL; `show_option` and `hide_value` show it."""
-    return UnsupportedVersionError(
-        f"{shown}: SASL needs SaslHandshake (brokers from 0.10 on), which this "
-        "client doesn't speak; expected security.protocol PLAINTEXT or SSL"
-    )
 
 
 # --- tables of properties
@@ -297,8 +288,8 @@ TLS_UNSUPPORTED: Final = (
 
 
 def is_tls(properties: Mapping[str, str]) -> bool:
-    """Return True if `security.protocol` is SSL."""
-    return properties.get("security.protocol", "").strip().upper() == "SSL"
+    """Return True if `security.protocol` is SSL or SASL_SSL."""
+    return properties.get("security.protocol", "").strip().upper() in ("SSL", "SASL_SSL")
 
 
 def tls_options(properties: Mapping[str, str], prefix: str = "") -> TlsOptions:

@@ -88,17 +88,26 @@ class AIOKafkaAdminClient:
             (default 300000).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
-        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
-        ssl_context: the `ssl.SSLContext` of "SSL", for example of
-            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
+            HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
+            `helpers.create_ssl_context()`; None without TLS (default None).
         connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
             never closes one (default 540000).
-        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
-            default raises `UnsupportedVersionError` (default "PLAIN").
-        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
-        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
-        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
-            (default None).
+        sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from
+            0.10.2 on, extra `sasl`), "GSSAPI" (Kerberos, from 0.9 on, extra `kerberos`) or
+            "OAUTHBEARER" (from 2.0 on) (default "PLAIN"). A SASL option with a value other than
+            its default is an error without SASL.
+        sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
+        sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
+        sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
+            that is another one; by default the host name that the client connects to (default
+            None).
+        sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
+        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
+            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
+            the first one in the keytab (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
@@ -133,6 +142,8 @@ class AIOKafkaAdminClient:
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
+        sasl_kerberos_keytab: str | None = None,
+        sasl_kerberos_principal: str | None = None,
         zookeeper_connect: str | None = None,
         zookeeper_check: ZookeeperCheck | None = None,
         start_timeout_ms: int | None = None,
@@ -155,6 +166,8 @@ class AIOKafkaAdminClient:
             sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
+            sasl_kerberos_keytab=sasl_kerberos_keytab,
+            sasl_kerberos_principal=sasl_kerberos_principal,
         )
         callable_or_none("on_event", on_event)
         self._router = Router(config, Telemetry(on_event, client_id=config.client_id))

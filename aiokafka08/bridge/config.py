@@ -44,6 +44,7 @@ from aiokafka08._core.properties import (
     show_option,
     tls_options,
 )
+from aiokafka08._core.sasl.java_properties import SASL, is_sasl, sasl_options
 from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
@@ -480,8 +481,13 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
         if name in NETWORK and name not in ("bootstrap.servers", "client.id"):
             argument, parse = NETWORK[name]
             network[argument] = parse(option, text)
-        elif name not in TLS:
-            known = sorted({*NETWORK, *TLS} - {"bootstrap.servers", "client.id"})
+        elif name in SASL and not is_sasl(properties):
+            raise IllegalArgumentError(
+                f"{hide_value(option)}: has no effect; expected security.protocol=SASL_PLAINTEXT "
+                "or SASL_SSL beside it"
+            )
+        elif name not in (*TLS, *SASL):
+            known = sorted({*NETWORK, *TLS, *SASL} - {"bootstrap.servers", "client.id"})
             raise IllegalArgumentError(
                 f"{show_option(option, text)}: expected {expected_one_of(known)}"
             )
@@ -490,7 +496,7 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
         zookeeper=values["zookeeper"],
         zookeeper_check=values["zookeeper_check"],
         alias=values["alias"],
-        network=network,
+        network=network | sasl_options(properties, "source.properties."),
         tls=tls_options(properties) if is_tls(properties) else None,
         properties=properties,
     )

@@ -168,21 +168,30 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             (default None).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
-        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
-        ssl_context: the `ssl.SSLContext` of "SSL", for example of
-            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
+            HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
+            `helpers.create_ssl_context()`; None without TLS (default None).
         connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
             not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`
             (default True).
         isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
             raises `UnsupportedVersionError` (default "read_uncommitted").
-        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
-            default raises `UnsupportedVersionError` (default "PLAIN").
-        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
-        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
-        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
-            (default None).
+        sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from
+            0.10.2 on, extra `sasl`), "GSSAPI" (Kerberos, from 0.9 on, extra `kerberos`) or
+            "OAUTHBEARER" (from 2.0 on) (default "PLAIN"). A SASL option with a value other than
+            its default is an error without SASL.
+        sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
+        sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
+        sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
+            that is another one; by default the host name that the client connects to (default
+            None).
+        sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
+        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
+            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
+            the first one in the keytab (default None).
         client_rack: for fetches from followers, which need brokers from 2.4 on: other values raise
             `UnsupportedVersionError` (default None).
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
@@ -218,7 +227,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     Raises:
         IllegalArgumentError: an option has a wrong value (this is a `ValueError` too).
         UnsupportedVersionError: an option needs more than the protocol of 0.8: `read_committed`,
-            static group members, fetching from followers, SASL.
+            static group members, fetching from followers.
     """
 
     def __init__(
@@ -261,6 +270,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
+        sasl_kerberos_keytab: str | None = None,
+        sasl_kerberos_principal: str | None = None,
         client_rack: str | None = None,
         offsets_storage: OffsetsStorage | None = None,
         zookeeper_connect: str | None = None,
@@ -295,6 +306,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
+            sasl_kerberos_keytab=sasl_kerberos_keytab,
+            sasl_kerberos_principal=sasl_kerberos_principal,
         )
         self._config = consumer_config(
             group_id=group_id,

@@ -138,9 +138,10 @@ class AIOKafkaProducer:
             `delivery_timeout_ms`. In milliseconds, from 0 on, with fractions (default 0).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
-        security_protocol: "PLAINTEXT" or "SSL" (default "PLAINTEXT").
-        ssl_context: the `ssl.SSLContext` of "SSL", for example of
-            `helpers.create_ssl_context()`; None for "PLAINTEXT" (default None).
+        security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
+            HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
+        ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
+            `helpers.create_ssl_context()`; None without TLS (default None).
         connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
             not the last one; None never closes one (default 540000).
         enable_idempotence: True, which needs brokers from 0.11 on, raises `UnsupportedVersionError`
@@ -148,12 +149,20 @@ class AIOKafkaProducer:
         transactional_id: of transactions, which need brokers from 0.11 on: other values raise
             `UnsupportedVersionError` (default None).
         transaction_timeout_ms: without effect, since there are no transactions (default 60000).
-        sasl_mechanism: of SASL, which isn't supported: a SASL option with a value other than its
-            default raises `UnsupportedVersionError` (default "PLAIN").
-        sasl_plain_username, sasl_plain_password: of SASL, see `sasl_mechanism` (default None).
-        sasl_kerberos_service_name: of SASL, see `sasl_mechanism` (default "kafka").
-        sasl_kerberos_domain_name, sasl_oauth_token_provider: of SASL, see `sasl_mechanism`
-            (default None).
+        sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from
+            0.10.2 on, extra `sasl`), "GSSAPI" (Kerberos, from 0.9 on, extra `kerberos`) or
+            "OAUTHBEARER" (from 2.0 on) (default "PLAIN"). A SASL option with a value other than
+            its default is an error without SASL.
+        sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
+        sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
+        sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
+            that is another one; by default the host name that the client connects to (default
+            None).
+        sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
+        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
+            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
+            the first one in the keytab (default None).
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
             compression), from 1 on (default 33554432). While it is full, `send()` waits. With the
             default values of the other options, the process takes at most 16 MiB more: for socket
@@ -186,7 +195,7 @@ class AIOKafkaProducer:
     Raises:
         IllegalArgumentError: a value isn't allowed (a `ValueError` too).
         UnsupportedVersionError: an option that the 0.8 protocol can't serve: idempotence,
-            transactions, SASL, zstd.
+            transactions, zstd.
 
     Attributes:
         client: addresses and client id, for instrumentors that expect aiokafka's client.
@@ -222,6 +231,8 @@ class AIOKafkaProducer:
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: object = None,
+        sasl_kerberos_keytab: str | None = None,
+        sasl_kerberos_principal: str | None = None,
         buffer_memory: int = 33554432,
         delivery_timeout_ms: int = 120000,
         max_in_flight_requests_per_connection: int = 5,
@@ -254,6 +265,8 @@ class AIOKafkaProducer:
             sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
+            sasl_kerberos_keytab=sasl_kerberos_keytab,
+            sasl_kerberos_principal=sasl_kerberos_principal,
         )
         self._lifecycle = Lifecycle(
             "AIOKafkaProducer", self._config.client_id, twins=twins.PRODUCER_TWINS

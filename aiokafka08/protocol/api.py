@@ -20,7 +20,7 @@ from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString, Stri
 
 
 class ApiKey(enum.IntEnum):
-    """The api keys of brokers 0.8 – 0.10, and of DeleteGroups (1.1).
+    """The api keys of brokers 0.8 – 0.10, and of SaslAuthenticate (1.0) and DeleteGroups (1.1).
 
     Keys 4 – 7 are for brokers only: `requests` doesn't declare them.
     """
@@ -46,6 +46,7 @@ class ApiKey(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
 
 

@@ -400,7 +400,7 @@ def _compile_struct(
             run.append((field.name, fixed.code))
             min_size += struct.calcsize(">" + fixed.code)
             continue
-        only_last = field is fields[-1] and len(run) == len(fields) - 1
+        only_last = field is fields[-1] and 0 < len(run) == len(fields) - 1
         if only_last and any(isinstance(mark, Sized) and mark.code == "i" for mark in metadata):
             ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
         end_run()

@@ -11,14 +11,15 @@ or one ListOffsets request per broker, however many partitions there are. A sear
 sends up to three ListOffsets requests per broker, and Fetch requests for partitions whose broker
 has no timestamp index. No call creates a topic.
 
-Called by `reader` and `stream`; `writer` uses `executor_ssl_context`. `planning` decides what the
-offsets mean.
+Called by `reader` and `stream`; `writer` uses `executor_ssl_context` and `task_network`. `planning`
+decides what the offsets mean.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping
@@ -72,6 +73,21 @@ def executor_ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
     return ssl_context(tls, prefix="kafka.", hint=hint)
 
 
+def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a client, with the keytab's path on this machine.
+
+    A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in a
+    folder that Spark names.
+    """
+    keytab = network.get("sasl_kerberos_keytab")
+    if keytab is None or os.path.exists(keytab):
+        return dict(network)
+    from pyspark import SparkFiles
+
+    shipped = os.path.join(SparkFiles.getRootDirectory(), os.path.basename(keytab))
+    return {**network, "sasl_kerberos_keytab": shipped if os.path.exists(shipped) else keytab}
+
+
 def network_config(client: ClientProperties) -> NetConfig:
     """Return the network configuration, with the defaults of this data source.
 
@@ -82,7 +98,7 @@ def network_config(client: ClientProperties) -> NetConfig:
             **NETWORK_DEFAULTS,
             "client_id": client.client_id,
             "request_timeout_ms": 30_000,
-            **client.network,
+            **task_network(client.network),
             "ssl_context": executor_ssl_context(client.tls),
         }
     )

@@ -27,12 +27,17 @@ from aiokafka08._core.properties import (
     hide_value,
     is_tls,
     isolation,
-    no_sasl,
     parse_boolean,
     parse_positive,
     show_option,
     tls_options,
     unknown_option,
+)
+from aiokafka08._core.sasl.java_properties import (
+    SASL,
+    SASL_WITHOUT_EFFECT,
+    is_sasl,
+    sasl_options,
 )
 from aiokafka08.errors import IllegalArgumentError
 
@@ -68,6 +73,7 @@ FETCH: Final[PropertyTable] = {
 _GROUP: Final = "Spark assigns the partitions, no consumer group is joined"
 _POLL: Final = "a task prefetches its range and doesn't poll"
 _SOCKET: Final = "the event loop owns the sockets"
+_TICKETS: Final = "this client renews tickets by itself"
 _METRICS: Final = "the metrics of Java's client and their reporters need Java"
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
@@ -126,8 +132,8 @@ REFUSED_WRITING: Final[Mapping[str, str]] = {
     "transactional.id": "transactions need brokers from 0.11 on and message format 2",
 }
 
-READING: Final = tuple(sorted({*NETWORK, *FETCH, *WITHOUT_EFFECT, *TLS}))
-WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *WITHOUT_EFFECT, *TLS}))
+READING: Final = tuple(sorted({*NETWORK, *FETCH, *WITHOUT_EFFECT, *TLS, *SASL}))
+WRITING: Final = tuple(sorted({*NETWORK, *PRODUCE, *WITHOUT_EFFECT, *TLS, *SASL}))
 
 
 def reader_properties(properties: Mapping[str, str]) -> ClientProperties:
@@ -161,8 +167,6 @@ def _map(
             raise IllegalArgumentError(
                 f"{show_option(option, text)} is not supported: {refused[name]}"
             )
-        if name.startswith("sasl."):
-            raise no_sasl(hide_value(option))
         if name in NETWORK:
             argument, parse = NETWORK[name]
             network[argument] = parse(option, text)
@@ -175,7 +179,13 @@ def _map(
             ignored.append(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
             )
-        elif name not in TLS:
+        elif name in SASL and not is_sasl(properties):
+            ignored.append(
+                f"{hide_value(option)} has no effect: kafka.security.protocol doesn't ask for SASL"
+            )
+        elif name in SASL_WITHOUT_EFFECT:
+            ignored.append(f"{show_option(option, text)} has no effect: {_TICKETS}")
+        elif name not in (*TLS, *SASL):
             raise unknown_option(
                 option, expected_one_of(f"kafka.{known_name}" for known_name in known)
             )
@@ -184,4 +194,5 @@ def _map(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
     tls = tls_options(properties, _PREFIX) if is_tls(properties) else None
+    network |= sasl_options(properties, _PREFIX)
     return ClientProperties(network, settings, tls, tuple(ignored))

@@ -50,7 +50,7 @@ from aiokafka08.errors import (
 from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.spark.driver import executor_ssl_context, name_start_options
+from aiokafka08.spark.driver import executor_ssl_context, name_start_options, task_network
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
 from aiokafka08.spark.reasons import ReasonFirst
@@ -201,7 +201,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     settings: dict[str, Any] = {
         "request_timeout_ms": NETWORK_DEFAULTS["request_timeout_ms"],
         "acks": "all",
-        **options.client.network,
+        **task_network(options.client.network),
         **options.client.settings,
         "headers": options.headers,
     }

@@ -34,6 +34,7 @@ from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES, ClusterRuntime, Recorded
+from aiokafka08.testing.sasl import SaslUsers
 from aiokafka08.testing.server import open_listener
 from aiokafka08.testing.state import WEEK_MS, BrokerSettings, BrokerState, ClusterState, Commit
 
@@ -87,8 +88,12 @@ class EmbeddedCluster:
             `nodes` and `bootstrap_servers` name the latter.
         clock: returns seconds since the epoch, for segments, timestamps and retention; None: the
             wall clock.
+        sasl: user names → passwords: clients must authenticate by PLAIN, SCRAM-SHA-256 or
+            SCRAM-SHA-512 (`security_protocol="SASL_PLAINTEXT"`). Only on "0.10", and with the extra
+            `sasl`; None: no authentication.
 
     Raises:
+        ModuleNotFoundError: `sasl` is given, and the extra isn't installed.
         ValueError: the value of an option is invalid; the text names both. Starting the cluster
             raises OSError if a broker can't listen.
     """
@@ -113,6 +118,7 @@ class EmbeddedCluster:
         advertised_host: str | None = None,
         advertised_port: int | None = None,
         clock: Callable[[], float] | None = None,
+        sasl: Mapping[str, str] | None = None,
     ) -> None:
         check_options(
             brokers=brokers,
@@ -128,12 +134,14 @@ class EmbeddedCluster:
             max_buffered_bytes=max_buffered_bytes,
             port=port,
             advertised_port=advertised_port,
+            sasl=sasl,
         )
         self.version = version
         self._host = host
         self._topics = dict(topics or {})
         self._clock = clock or _wall_time
         self._max_buffered_bytes = max_buffered_bytes
+        self._sasl_users = None if sasl is None else SaslUsers(sasl)
         settings = BrokerSettings(
             auto_create=auto_create,
             default_partitions=default_partitions,
@@ -225,7 +233,9 @@ class EmbeddedCluster:
         environment.enter(f"EmbeddedCluster of {self.version}")
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._runtime = ClusterRuntime(self._state, self._clock, self._max_buffered_bytes)
+        self._runtime = ClusterRuntime(
+            self._state, self._clock, self._max_buffered_bytes, sasl_users=self._sasl_users
+        )
         loop = self._loop
         self._runtime.halt = lambda node_id: loop.call_soon(self._halt, node_id)
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from aiokafka08.protocol.api import ApiKey
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.state import valid_topic_name
 
@@ -31,6 +32,7 @@ def check_options(
     max_buffered_bytes: object,
     port: object,
     advertised_port: object,
+    sasl: object,
 ) -> None:
     """Check the options; their meaning is documented at `EmbeddedCluster`.
 
@@ -57,6 +59,28 @@ def check_options(
     check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
     if advertised_port is not None:
         check_integer("advertised_port", advertised_port, 1, _HIGHEST_PORT + 1 - count)
+    if sasl is not None:
+        _check_sasl(sasl, version)
+
+
+def _check_sasl(users: object, version: str) -> None:
+    # The value has passwords: errors name no more than its type, or a user.
+    if not isinstance(users, Mapping) or not all(
+        isinstance(text, str) and text for pair in users.items() for text in pair
+    ):
+        raise ValueError(
+            f"sasl=<{type(users).__name__}>: expected a mapping of user names to passwords, such as"
+            ' {"alice": "secret"}'
+        )
+    for user in users:
+        if "\0" in user + users[user]:
+            raise ValueError(f"sasl: user {user!r}: expected a name and a password without NUL")
+    if ApiKey.SASL_HANDSHAKE not in LINES[version].apis:
+        lines = [name for name, line in LINES.items() if ApiKey.SASL_HANDSHAKE in line.apis]
+        raise ValueError(
+            f"sasl=<users>, version={version!r}: this line has neither PLAIN nor SCRAM; expected"
+            f" version {' or '.join(map(repr, lines))}"
+        )
 
 
 def _check_topics(topics: object, longest: int) -> None:

@@ -32,6 +32,7 @@ from aiokafka08.testing.broker_lines import ReceivedRequest
 from aiokafka08.testing.faults import Faults, is_version_probe
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
+from aiokafka08.testing.sasl import SaslUsers
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
 DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20
@@ -149,6 +150,7 @@ class ClusterRuntime:
 
     Args:
         history_limits: the default, or smaller ones for a test.
+        sasl_users: who may connect; None: anybody.
 
     Attributes:
         resources: what the connections to all brokers share.
@@ -161,8 +163,10 @@ class ClusterRuntime:
         clock: Callable[[], float],
         max_buffered_bytes: int,
         history_limits: HistoryLimits = HistoryLimits(),
+        sasl_users: SaslUsers | None = None,
     ) -> None:
         self.state = state
+        self.sasl_users = sasl_users
         self.resources = ServerResources(
             max_buffered_bytes, "max_buffered_bytes", self.complete_delayed
         )

@@ -27,7 +27,9 @@ from aiokafka08._core.server.connection import (
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.work import FEW_ITEMS, Work, offload
 from aiokafka08.protocol.api import Response, encode_response
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.fetch import FetchResponse
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.protocol.types import Buffer, TooManyItems
 from aiokafka08.testing.broker_lines import (
     BadRequestPolicy,
@@ -65,12 +67,15 @@ from aiokafka08.testing.handlers.outcome import (
     Wait,
 )
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
+from aiokafka08.testing.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslSession
 from aiokafka08.testing.state import BrokerState
 
 _log: Final = logging.getLogger("aiokafka08.testing.server")
 
 MAX_REQUEST_BYTES: Final = 100 << 20
 """`socket.request.max.bytes`, which is the same on all lines."""
+_SHOWN: Final = 40
+"""How many characters of a name that a client sent are logged."""
 MAX_REQUEST_ITEMS: Final = 100_000
 """The items of all arrays of a request: topics, partitions, groups and so on.
 
@@ -114,6 +119,8 @@ class BrokerHandler(ConnectionHandler):
         self._node = node
         self._line = runtime.state.line
         self._connection_number = runtime.next_connection()
+        users = runtime.sasl_users
+        self._session = None if users is None else SaslSession(users)
         self._host = connection.host
         self._peer = connection.peer
         self._delayed_operation: DelayedOperation | None = None
@@ -159,7 +166,17 @@ class BrokerHandler(ConnectionHandler):
 
     def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         """See `ConnectionHandler.handle`."""
+        session = self._session
+        if session is not None and not session.is_complete and len(frame) > MAX_TOKEN_BYTES:
+            self._refuse(exchange, f"a request of {len(frame)} bytes before the authentication")
+            return
+        if session is not None and session.awaits_token:
+            self._receive_token(session, frame, exchange)
+            return
         incoming = yield from self._read(frame)
+        if session is not None and not session.is_complete and not _may_precede_sasl(incoming):
+            self._refuse(exchange, "a request before the authentication")
+            return
         if isinstance(incoming, BadRequestPolicy):
             if incoming is BadRequestPolicy.CLOSE:
                 if name := refused_api(self._line, frame):
@@ -180,6 +197,7 @@ class BrokerHandler(ConnectionHandler):
             incoming.header.client_id,
             f"/{self._host}",
             exchange.connection.reserve,
+            session,
         )
         try:
             outcome = yield from self._outcome(context, incoming, effect, exchange)
@@ -187,6 +205,24 @@ class BrokerHandler(ConnectionHandler):
             self._runtime.halt(node_id)
             outcome = Disconnect()
         yield from self._perform(context, incoming, effect, outcome, exchange)
+        if session is not None and session.refused is not None:
+            self._log_close(f"unsupported SASL mechanism {session.refused[:_SHOWN]!r}")
+            exchange.connection.close()
+
+    def _receive_token(self, session: SaslSession, frame: memoryview, exchange: Exchange) -> None:
+        """Take a step of the authentication; tokens have a size before them, and no header."""
+        try:
+            token = session.receive(frame)
+        except AuthenticationFailed as error:
+            self._refuse(exchange, f"authentication failed: {error}")
+            return
+        exchange.respond([len(token).to_bytes(4, "big") + token])
+
+    def _refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection without a response, as brokers below 1.0 do."""
+        self._log_close(reason)
+        exchange.connection.close()
+        exchange.end()
 
     def _read(self, frame: memoryview) -> Work[ReceivedRequest | BadRequestPolicy]:
         """Decode a request; one with many items in the worker thread, up to the limit."""
@@ -313,6 +349,13 @@ class BrokerHandler(ConnectionHandler):
     def _delayed(self, exchange: Exchange, buffers: list[Buffer]) -> None:
         self._timer = None
         exchange.respond(buffers)
+
+
+def _may_precede_sasl(incoming: ReceivedRequest | BadRequestPolicy) -> bool:
+    """Return whether a broker accepts a request before the authentication is complete."""
+    return isinstance(incoming, ReceivedRequest) and isinstance(
+        incoming.body, ApiVersionsRequest | SaslHandshakeRequest
+    )
 
 
 def _has_many_items(response: Response) -> bool:

@@ -254,6 +254,11 @@ def test_secret_is_not_in_error() -> None:
     with pytest.raises(IllegalArgumentError) as caught:
         parse('[source.properties]\n"sasl.password" = "geheim"')
     assert "geheim" not in str(caught.value)
+    sasl = '"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "PLAIN"\n'
+    user = '"sasl.username" = "me"\n"sasl.password" = "geheim"'
+    source = parse(f"[source.properties]\n{sasl}{user}").source
+    assert source.network["sasl_plain_password"] == "geheim"
+    assert "geheim" not in repr(source.network)
 
 
 def test_page_has_each_key_with_its_default() -> None:

@@ -15,8 +15,9 @@ from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
-from aiokafka08.errors import UnsupportedVersionError
+from aiokafka08.errors import KafkaConfigurationError, UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse, VersionRange
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
@@ -219,3 +220,9 @@ async def test_modern_target_with_librdkafkas_tls_is_copied_to(
             assert await asyncio.to_thread(reader.messages, name) == {0: MESSAGES}
         finally:
             reader.close()
+
+
+def test_kerberos_that_librdkafka_lacks_is_refused_by_name() -> None:
+    more = '"security.protocol" = "SASL_PLAINTEXT"'
+    with pytest.raises(KafkaConfigurationError, match=r"GSSAPI .* has no Kerberos; expected PLAIN"):
+        Target(config_of(("127.0.0.1", free_port()), more=more))

@@ -448,3 +448,15 @@ async def test_zookeeper_identity_of_an_older_release_is_kept(
     assert (await copy(config)).records == len(NEW)
     await recreate(source, topic)
     assert recreated(await copy(config), topic)
+
+
+def test_kerberized_source_is_copied_without_topic_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """The wheel of confluent-kafka, which alone can ask for them, has no Kerberos."""
+    config = parse_config(
+        'name = "b"\n[source]\nbootstrap = "localhost:1"\n[target]\nbootstrap = "localhost:1"\n'
+        '[source.properties]\n"security.protocol" = "SASL_PLAINTEXT"\n'
+        '"sasl.kerberos.keytab" = "me.keytab"\n[topics]\ninclude = ["old"]\n'
+    )
+    unused: Any = SimpleNamespace()
+    assert TopicIdentities(config, unused, unused, BridgeRun()).describe(["old"]) == {}
+    assert "has no Kerberos, so the source's topic ids aren't read" in caplog.text

@@ -6,6 +6,7 @@ Prints addresses to stdout, for scripts, as lines "name value"; and everything e
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from tests.brokers.class_archive import archive_path, writing_options
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError
 from tests.brokers.jars import jar_folder
+from tests.brokers.kdc import Kdc
+from tests.brokers.sasl import PASSWORDS, PRINCIPALS, REFUSED, SaslUsers
 from tests.brokers.versions import VERSIONS, find_version
 
 
@@ -52,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
         "--brokers", type=int, default=1, metavar="N", help="number of brokers (default: 1)"
     )
     parser.add_argument("--ssl", action="store_true", help="with SSL listeners (0.9 or newer)")
+    parser.add_argument(
+        "--sasl", action="store_true", help="with SASL listeners, a KDC and users (0.9 or newer)"
+    )
     parser.add_argument(
         "--property",
         action="append",
@@ -103,14 +109,31 @@ def _write_archive(version: str, path: Path) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     print(f"starting Kafka {options.version} ...", file=sys.stderr)
-    cluster = RealCluster(options.version, options.brokers, dict(options.property), ssl=options.ssl)
-    with cluster:
+    with contextlib.ExitStack() as stack:
+        users = None
+        if options.sasl:
+            kdc = stack.enter_context(Kdc())
+            for principal in PRINCIPALS:
+                kdc.add_principal(principal)
+            users = SaslUsers(PASSWORDS, kdc, REFUSED)
+        cluster = RealCluster(
+            options.version,
+            options.brokers,
+            dict(options.property),
+            ssl=options.ssl,
+            sasl=users,
+        )
+        stack.enter_context(cluster)
         print(f"bootstrap_servers {cluster.bootstrap_servers}")
         if find_version(options.version).needs_zookeeper:
             print(f"zookeeper_connect {cluster.zookeeper_connect}")
         if options.ssl:
             print(f"ssl_bootstrap_servers {cluster.ssl_bootstrap_servers}")
             print(f"ca_path {cluster.ca_path}")
+        if options.sasl:
+            print(f"sasl_bootstrap_servers {cluster.sasl_bootstrap_servers}")
+            print(f"krb5_conf {kdc.krb5_conf}")
+            print(f"client_keytab {kdc.keytab('client')}")
         sys.stdout.flush()
         print(f"logs are in {cluster.folder}; Ctrl-C stops the cluster", file=sys.stderr)
         endings = {signal.SIGINT, signal.SIGTERM}

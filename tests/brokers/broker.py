@@ -32,11 +32,13 @@ class Broker:
         *,
         zookeeper_connect: str | None,
         properties: Mapping[str, object],
-        tls: Mapping[str, object],
         port: int | None,
         advertised_port: int | None,
         java_options: Sequence[str],
         advertised_host: str = HOST,
+        security: Mapping[str, object] = {},
+        ssl: bool = False,
+        sasl: bool = False,
     ) -> None:
         self.node_id = node_id
         self._version = version
@@ -44,7 +46,9 @@ class Broker:
         self._folder = folder
         self._zookeeper_connect = zookeeper_connect
         self._properties = dict(properties)
-        self._tls = dict(tls)
+        self._security = dict(security)
+        self._ssl = ssl
+        self._sasl = sasl
         self._advertised_port = advertised_port
         self._advertised_host = advertised_host
         self._java_options = java_options
@@ -112,7 +116,7 @@ class Broker:
             self.listeners,
             self._folder / f"data-{self.node_id}",
             self._zookeeper_connect,
-            self._tls,
+            self._security,
         )
         self.settings_file.write_text(render(settings | self._properties))
 
@@ -147,8 +151,12 @@ class Broker:
         listeners = Listeners(
             port, self._advertised_port or port, advertised_host=self._advertised_host
         )
-        if self._tls:
+        if self._ssl:
             listeners = replace(listeners, ssl_port=free_port())
+        if self._sasl:
+            listeners = replace(listeners, sasl_port=free_port())
+        if self._ssl and self._sasl:
+            listeners = replace(listeners, sasl_ssl_port=free_port())
         if self._advertised_port and self._version.number >= (0, 10, 2):
             # Replication bypasses the proxy. Older brokers have one address for all.
             listeners = replace(listeners, internal_port=free_port())

@@ -27,6 +27,7 @@ from tests.brokers.ports import accepts, free_port
 from tests.brokers.properties import HOST
 from tests.brokers.reaper import reaper
 from tests.brokers.registry import Registry
+from tests.brokers.sasl import HOST_NAME, SaslUsers
 from tests.brokers.tls import ServerIdentity, make_identity
 from tests.brokers.tools import JavaResult, JavaTools
 from tests.brokers.topics import NewTopic, Topics
@@ -46,8 +47,8 @@ class RealCluster:
     brokers use these ports among themselves, too: start the proxies first, with
     ``planned_address``. All brokers advertise ``advertised_host``. ``java_options`` override those
     of the harness. By default brokers run without the optimising compiler; a benchmark turns it on
-    with
-    ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``.
+    with ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``. ``sasl`` adds SASL listeners, which advertise
+    ``localhost``.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class RealCluster:
         *,
         advertised_host: str = HOST,
         java_options: Sequence[str] = (),
+        sasl: SaslUsers | None = None,
         start_timeout: float = 90.0,
     ) -> None:
         self._version = find_version(version)
@@ -68,7 +70,8 @@ class RealCluster:
         self._ssl = ssl
         self._advertised = dict(advertised or {})
         self._advertised_host = advertised_host
-        self._java_options = java_options
+        self._java_options = list(java_options)
+        self._sasl = sasl
         self._start_timeout = start_timeout
         self._folder: Path | None = None
         self._zookeeper: ZooKeeperServer | None = None
@@ -86,6 +89,11 @@ class RealCluster:
         if ssl and self._version.number < (0, 9):
             raise UnsupportedByBrokerError(
                 f"ssl=True: Kafka {version} has no SSL listeners; expected 0.9 or newer"
+            )
+        if sasl is not None and not sasl.enabled(self._version):
+            raise UnsupportedByBrokerError(
+                f"sasl={sasl}: Kafka {version} has none of its mechanisms; expected 0.9 or newer"
+                " for GSSAPI, 0.10 for PLAIN, 0.10.2 for SCRAM"
             )
         if unknown := set(self._advertised) - set(range(brokers)):
             raise HarnessError(
@@ -125,6 +133,10 @@ class RealCluster:
                 self._zookeeper = ZooKeeperServer(self._version, self._folder)
                 self._zookeeper.start(self._start_timeout)
                 self._registry_or_none = Registry(self._zookeeper.connect)
+                if self._sasl is not None:
+                    self._registry_or_none.write_nodes(self._sasl.scram_nodes(self._version))
+            if self._sasl is not None:
+                self._java_options += self._sasl.java_options(self._version, self._folder)
             for node_id in range(self._brokers):
                 self._nodes[node_id] = self._make_broker(node_id, self._folder)
             for broker in self._nodes.values():
@@ -188,6 +200,27 @@ class RealCluster:
         """The addresses of the SSL listeners (only with ``ssl=True``)."""
         self._require_ssl()
         return ",".join(f"{HOST}:{broker.listeners.ssl_port}" for broker in self._live().values())
+
+    @property
+    def sasl(self) -> SaslUsers:
+        """The users, and the KDC, of the SASL listeners (only with ``sasl``)."""
+        if self._sasl is None:
+            raise HarnessError("cluster: no SASL listeners; expected RealCluster(..., sasl=...)")
+        return self._sasl
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """The addresses of the SASL_PLAINTEXT listeners (only with ``sasl``)."""
+        return ",".join(
+            f"{HOST_NAME}:{broker.listeners.sasl_port}" for broker in self._live().values()
+        )
+
+    @property
+    def sasl_ssl_bootstrap_servers(self) -> str:
+        """The addresses of the SASL_SSL listeners (only with ``sasl`` and ``ssl=True``)."""
+        return ",".join(
+            f"{HOST_NAME}:{broker.listeners.sasl_ssl_port}" for broker in self._live().values()
+        )
 
     @property
     def ca_path(self) -> Path:
@@ -372,9 +405,12 @@ class RealCluster:
         *args: str,
         input: str | None = None,
         timeout: float = 60.0,
+        java_options: Sequence[str] = (),
     ) -> JavaResult:
         """Run a class of this version's jars and wait for its end."""
-        return self._java_tools().run(main_class, *args, input=input, timeout=timeout)
+        return self._java_tools().run(
+            main_class, *args, input=input, timeout=timeout, java_options=java_options
+        )
 
     def popen_java(self, main_class: str, *args: str, writable_stdin: bool = False) -> JavaProcess:
         """Start a class of this version's jars. ``close()`` kills it if it still runs."""
@@ -390,7 +426,12 @@ class RealCluster:
             folder,
             zookeeper_connect=self._zookeeper.connect if self._zookeeper else None,
             properties=self._properties,
-            tls=self._identity.server_properties() if self._identity else {},
+            security={
+                **(self._identity.server_properties() if self._identity else {}),
+                **(self._sasl.server_properties(self._version) if self._sasl else {}),
+            },
+            ssl=self._ssl,
+            sasl=self._sasl is not None,
             port=self._planned_ports.get(node_id),
             advertised_port=self._advertised.get(node_id),
             advertised_host=self._advertised_host,
@@ -409,6 +450,7 @@ class RealCluster:
             f"--cluster-id={cluster_id}",
             "-c",
             str(broker.settings_file),
+            *(self._sasl.scram_arguments(self._version) if self._sasl else ()),
         )
         if result.returncode:
             raise HarnessError(f"storage: format failed: {result.stdout}{result.stderr}")

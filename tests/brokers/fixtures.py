@@ -19,6 +19,9 @@ import pytest
 
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import MissingToolError
+from tests.brokers.kdc import Kdc
+from tests.brokers.sasl import PASSWORDS, PRINCIPALS, REFUSED, SaslUsers
+from tests.support.debian_tools import skipped_if_missing
 
 
 def require_real_brokers() -> None:
@@ -31,25 +34,44 @@ class BrokerClusters:
     """The real clusters of the session, started on demand."""
 
     def __init__(self) -> None:
-        self._clusters: dict[tuple[str, int], RealCluster] = {}
+        self._clusters: dict[tuple[str, int, bool], RealCluster] = {}
+        self._kdc: Kdc | None = None
         self._lock = threading.Lock()  # asynchronous tests call it in worker threads
 
-    def get(self, version: str, brokers: int = 1) -> RealCluster:
+    def get(self, version: str, brokers: int = 1, *, sasl: bool = False) -> RealCluster:
         """Return the session's cluster of a version, with all its nodes running.
 
         Other tests share the cluster: use new names for topics and groups (``unique_topic``). Nodes
         that an earlier test killed or paused are started again.
+
+        With ``sasl`` it has SASL_PLAINTEXT, SSL and SASL_SSL listeners too, a KDC, an authorizer,
+        and the users of `tests.brokers.sasl`; the test is skipped where the KDC can't be had.
         """
         require_real_brokers()
         with self._lock:
-            return self._get(version, brokers)
+            return self._get(version, brokers, sasl=sasl)
 
-    def _get(self, version: str, brokers: int) -> RealCluster:
-        cluster = self._clusters.get((version, brokers))
+    def kdc(self) -> Kdc:
+        """Return the session's KDC, with the principals of `tests.brokers.sasl`."""
+        require_real_brokers()
+        with self._lock:
+            return self._running_kdc()
+
+    def _running_kdc(self) -> Kdc:
+        if self._kdc is None:
+            with skipped_if_missing("MIT Kerberos", "krb5-kdc krb5-admin-server krb5-user"):
+                self._kdc = Kdc().__enter__()
+            for principal in PRINCIPALS:
+                self._kdc.add_principal(principal)
+        return self._kdc
+
+    def _get(self, version: str, brokers: int, *, sasl: bool) -> RealCluster:
+        cluster = self._clusters.get((version, brokers, sasl))
         if cluster is not None:
             cluster.heal()
             return cluster
-        cluster = RealCluster(version, brokers)
+        users = SaslUsers(PASSWORDS, self._running_kdc(), REFUSED) if sasl else None
+        cluster = RealCluster(version, brokers, ssl=sasl, sasl=users)
         try:
             cluster.start()
         except MissingToolError as error:
@@ -57,13 +79,16 @@ class BrokerClusters:
                 f"{error}\nOr set AIOKAFKA08_NO_REAL_BROKERS=1 to skip the tests on real brokers.",
                 pytrace=False,
             )
-        self._clusters[version, brokers] = cluster
+        self._clusters[version, brokers, sasl] = cluster
         return cluster
 
     def close(self) -> None:
         """Close all clusters."""
         while self._clusters:
             self._clusters.popitem()[1].close()
+        if self._kdc is not None:
+            self._kdc.close()
+            self._kdc = None
 
 
 _clusters = pytest.StashKey[BrokerClusters]()

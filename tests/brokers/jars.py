@@ -76,7 +76,7 @@ def jar_folder(version_name: str) -> Path:
     if folder.is_dir():
         return folder
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f"{version.name}.lock"):
+    with locked(root / f"{version.name}.lock"):
         if not folder.is_dir():  # else another process downloaded it during the wait for the lock
             _fetch(version, pom, folder)
     return folder
@@ -96,7 +96,8 @@ def _pom(version: BrokerVersion) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder of the cache, which is this file, beside other processes."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # the kernel releases the lock when this process ends
         yield

@@ -29,6 +29,8 @@ class Listeners:
     ssl_port: int | None = None
     internal_port: int | None = None
     controller_port: int | None = None
+    sasl_port: int | None = None
+    sasl_ssl_port: int | None = None
     advertised_host: str = HOST
 
 
@@ -64,7 +66,7 @@ def server_properties(
     listeners: Listeners,
     data_dir: Path,
     zookeeper_connect: str | None,
-    tls: Mapping[str, object],
+    security: Mapping[str, object],
 ) -> dict[str, object]:
     """Return the settings of one broker, without those of the caller."""
     number = version.number
@@ -125,7 +127,7 @@ def server_properties(
             "offsets.topic.num.partitions": 4,
         }
     if number >= (0, 9):
-        properties |= {"group.min.session.timeout.ms": 1000, **tls}
+        properties |= {"group.min.session.timeout.ms": 1000, **security}
     if number >= (0, 10):
         # A week by default, by the messages' own timestamps: the check that comes each second
         # would delete messages of 1970 while a test reads them. Before 0.9 a negative value
@@ -156,6 +158,13 @@ def _listener_properties(number: tuple[int, ...], listeners: Listeners) -> dict[
     if listeners.ssl_port is not None:
         ours["SSL"] = advertised["SSL"] = listeners.ssl_port
         protocols["SSL"] = "SSL"
+    for name, port in (
+        ("SASL_PLAINTEXT", listeners.sasl_port),
+        ("SASL_SSL", listeners.sasl_ssl_port),
+    ):
+        if port is not None:
+            ours[name] = advertised[name] = port
+            protocols[name] = name
     if listeners.internal_port is not None:
         ours["INTERNAL"] = advertised["INTERNAL"] = listeners.internal_port
         protocols["INTERNAL"] = "PLAINTEXT"
@@ -172,4 +181,8 @@ def _listener_properties(number: tuple[int, ...], listeners: Listeners) -> dict[
 
 
 def _listener_list(ports: Mapping[str, int], host: str = HOST) -> str:
-    return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
+    return ",".join(
+        # The principal of the service names the host, and no realm has one for an address.
+        f"{name}://{'localhost' if name.startswith('SASL') and host == HOST else host}:{port}"
+        for name, port in ports.items()
+    )

@@ -100,6 +100,14 @@ class Registry:
         with self.client() as client:
             client.create(f"/admin/delete_topics/{topic}", b"", makepath=True)
 
+    def write_nodes(self, nodes: Mapping[str, bytes]) -> None:
+        """Create nodes that don't exist, with those above them."""
+        if not nodes:
+            return
+        with self.client() as client:
+            for path, value in nodes.items():
+                client.create(path, value, makepath=True)
+
     def _read(self, path: str) -> dict[str, Any] | None:
         with self.client() as client:
             try:

@@ -120,7 +120,7 @@ def test_concurrent_callers_download_jars_once(
 def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     def settings(version: str, listeners: Listeners) -> dict[str, object]:
         return server_properties(
-            VERSIONS[version], 1, 3, listeners, tmp_path, "127.0.0.1:2181", tls={}
+            VERSIONS[version], 1, 3, listeners, tmp_path, "127.0.0.1:2181", security={}
         )
 
     plain = Listeners(9092, 9999)
@@ -131,6 +131,10 @@ def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     assert new["listeners"] == "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093"
     assert new["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9999,SSL://127.0.0.1:9093"
     assert not {"listener.security.protocol.map", "log.retention.ms"} & new.keys()
+    sasl = settings("0.9.0.1", Listeners(9092, 9999, sasl_port=9093, sasl_ssl_port=9094))
+    assert sasl["advertised.listeners"] == (
+        "PLAINTEXT://127.0.0.1:9999,SASL_PLAINTEXT://localhost:9093,SASL_SSL://localhost:9094"
+    )
     internal = settings("3.9.1", Listeners(9092, 9999, internal_port=9094))
     assert internal["inter.broker.listener.name"] == "INTERNAL"
     assert internal["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"

@@ -7,6 +7,7 @@ doesn't block if its output isn't read. ``RealCluster.close()`` kills all progra
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,13 +38,21 @@ class JavaTools:
         *args: str,
         writable_stdin: bool = False,
         stdin_path: Path | None = None,
+        java_options: Sequence[str] = (),
     ) -> JavaProcess:
         """Start a program, and don't wait for its end."""
         self._running = [process for process in self._running if process.running]
         name = f"{main_class.rpartition('.')[2]}-{next(self._numbers)}"
         process = JavaProcess(
             name,
-            java_argv(self._version, self._folder, main_class, *args, heap="256m"),
+            java_argv(
+                self._version,
+                self._folder,
+                main_class,
+                *args,
+                heap="256m",
+                java_options=java_options,
+            ),
             self._folder / f"{name}.err",
             stdout_path=self._folder / f"{name}.out",
             stdin_path=stdin_path,
@@ -58,13 +67,14 @@ class JavaTools:
         *args: str,
         input: str | None,
         timeout: float,
+        java_options: Sequence[str] = (),
     ) -> JavaResult:
         """Run a program and wait for its end; kill it at the timeout."""
         stdin_path = None
         if input is not None:
             stdin_path = self._folder / f"input-{next(self._numbers)}"
             stdin_path.write_text(input)
-        process = self.popen(main_class, *args, stdin_path=stdin_path)
+        process = self.popen(main_class, *args, stdin_path=stdin_path, java_options=java_options)
         try:
             returncode = process.wait(timeout)
         finally:

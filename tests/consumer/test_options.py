@@ -31,9 +31,6 @@ from tests.support.waiting import until
         ({"isolation_level": "read_committed"}, "isolation_level.*Fetch 4"),
         ({"group_instance_id": "x"}, "group_instance_id.*JoinGroup 5"),
         ({"client_rack": "r"}, "client_rack.*Fetch 11"),
-        ({"security_protocol": "SASL_SSL"}, "SaslHandshake"),
-        ({"sasl_plain_username": "me"}, "sasl_plain_username.*SaslHandshake"),
-        ({"sasl_oauth_token_provider": object()}, "sasl_oauth_token_provider.*SaslHandshake"),
     ],
 )
 def test_option_above_the_protocol_is_refused(options: dict[str, Any], needs: str) -> None:

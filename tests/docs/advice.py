@@ -43,8 +43,8 @@ ERRORS: dict[str, str] = {
     "StaleMetadata": "Nothing: it is never raised here; metadata is refreshed.",
     "MetadataEmptyBrokerList": "Nothing: it is never raised here.",
     "IncompatibleBrokerVersion": "Nothing: it is never raised here.",
-    "AuthenticationMethodNotSupported": "Use TLS: the protocol of 0.8 has no SASL.",
-    "AuthenticationFailedError": "Use TLS: the protocol of 0.8 has no SASL.",
+    "AuthenticationMethodNotSupported": "Set sasl_mechanism to one that the broker offers.",
+    "AuthenticationFailedError": "Do what the text says; guides/sasl.md has the options.",
     "QuotaViolationError": "Nothing: it is never raised here; quotas of brokers slow responses.",
     "BrokerResponseError": "The code isn't known to Kafka 0.8 – 3.9 as far as these requests go: "
     "look at the broker's log.",

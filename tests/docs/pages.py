@@ -43,6 +43,8 @@ OBSERVED = {
     ApiKey.LIST_GROUPS: "8.15",
     ApiKey.DELETE_GROUPS: "8.16",
     ApiKey.API_VERSIONS: "2.2",
+    ApiKey.SASL_HANDSHAKE: "14",
+    ApiKey.SASL_AUTHENTICATE: "14",
 }
 """The sections of docs/brokers.md on each request."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aiokafka08._core.properties import NETWORK, PRODUCE, TLS, PropertyTable
+from aiokafka08._core.sasl.java_properties import SASL
 from aiokafka08.spark import properties
 from aiokafka08.spark.options import READ_OPTIONS, WRITE_OPTIONS, LogEnd, read_options
 from tests.docs.tables import DOCS, replace_section, table
@@ -141,7 +142,14 @@ PROPERTIES: Mapping[str, str] = {
     "request.timeout.ms": "30000 reading, 40000 writing. It also limits how long a query, or a "
     "task that writes, tries to reach a first broker",
     "retry.backoff.ms": "",
-    "security.protocol": "PLAINTEXT, SSL; SASL is refused",
+    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT (also as PLAINTEXTSASL), SASL_SSL",
+    "sasl.jaas.config": "PlainLoginModule, ScramLoginModule or Krb5LoginModule",
+    "sasl.kerberos.keytab": "a path on the driver and the executors ([SASL](guides/sasl.md))",
+    "sasl.kerberos.principal": "",
+    "sasl.kerberos.service.name": "kafka without the option",
+    "sasl.mechanism": "GSSAPI, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+    "sasl.password": "as in librdkafka",
+    "sasl.username": "as in librdkafka",
     "ssl.endpoint.identification.algorithm": "https, or empty: the host name isn't checked",
     "ssl.key.password": "",
     "ssl.keystore.location": "a PEM file",
@@ -199,6 +207,7 @@ def _properties() -> Iterator[str]:
     rows += [
         (f"`kafka.{name}`", "reading, writing", "`ssl_context`", PROPERTIES[name]) for name in TLS
     ]
+    rows += [(f"`kafka.{name}`", "reading, writing", "`sasl_…`", PROPERTIES[name]) for name in SASL]
     yield table(("property", "for", "argument of this client", ""), rows)
     yield "\nRefused:\n\n"
     refused = [
@@ -209,7 +218,6 @@ def _properties() -> Iterator[str]:
         )
         for name, reason in found.items()
     ]
-    refused.append(("`kafka.sasl.*`", "reading, writing", "the protocol of 0.8 has no SASL"))
     yield table(("property", "for", "reason"), refused)
     yield "\nAccepted without effect, with a warning in the log that has the reason:\n\n"
     reasons: dict[str, list[str]] = {}

@@ -15,6 +15,7 @@ from sphinx.util.inventory import InventoryFile
 
 from aiokafka08 import errors
 from aiokafka08._core.properties import NETWORK, PRODUCE, TLS
+from aiokafka08._core.sasl.java_properties import SASL
 from aiokafka08.spark.options import READ_OPTIONS, WRITE_OPTIONS
 from aiokafka08.spark.properties import FETCH
 from tests._tools.cli.document import generated
@@ -103,7 +104,7 @@ def test_each_option_of_spark_has_a_sentence_and_no_other_does() -> None:
     for sentences, known in ((READING, READ_OPTIONS), (WRITING, WRITE_OPTIONS)):
         named = [name for names in sentences for name in names]
         assert sorted(named) == sorted(known)
-    assert {*NETWORK, *FETCH, *PRODUCE, *TLS} == PROPERTIES.keys()
+    assert {*NETWORK, *FETCH, *PRODUCE, *TLS, *SASL} == PROPERTIES.keys()
 
 
 def test_each_diagram_has_a_picture_of_its_text() -> None:

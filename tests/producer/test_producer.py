@@ -491,8 +491,6 @@ def test_a_wrong_option_raises_with_its_name(options: dict[str, Any], why: str) 
         {"enable_idempotence": True},
         {"transactional_id": "t"},
         {"compression_type": "zstd"},
-        {"security_protocol": "SASL_PLAINTEXT"},
-        {"sasl_plain_username": "u"},
     ],
 )
 def test_options_beyond_the_protocol_are_refused(options: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ public class ResponseSchemas {
         {"DESCRIBE_GROUPS", "DescribeGroups", "15"}, {"LIST_GROUPS", "ListGroups", "16"},
         {"SASL_HANDSHAKE", "SaslHandshake", "17"}, {"API_VERSIONS", "ApiVersions", "18"},
         {"CREATE_TOPICS", "CreateTopics", "19"}, {"DELETE_TOPICS", "DeleteTopics", "20"},
-        {"DELETE_GROUPS", "DeleteGroups", "42"}};
+        {"SASL_AUTHENTICATE", "SaslAuthenticate", "36"}, {"DELETE_GROUPS", "DeleteGroups", "42"}};
 
     static Object call(Object target, String method) throws Exception {
         Method found = target.getClass().getMethod(method);

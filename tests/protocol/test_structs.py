@@ -167,6 +167,7 @@ def test_versions_have_the_fields_of_the_protocol_guides() -> None:
         ("JoinGroupRequest", 0, "rebalance_timeout_ms"),
         ("CreateTopicsRequest", 0, "validate_only"),
         ("CreatedTopic", 0, "error_message"),
+        ("SaslAuthenticateResponse", 0, "session_lifetime_ms"),
     }
 
 
@@ -266,6 +267,7 @@ def test_apis_has_each_api_with_its_versions() -> None:
         "API_VERSIONS": [0],
         "CREATE_TOPICS": [0, 1],
         "DELETE_TOPICS": [0],
+        "SASL_AUTHENTICATE": [0, 1],
         "DELETE_GROUPS": [0],
     }
     assert all(key == request.api for key, request in APIS.items())
@@ -277,7 +279,7 @@ def test_keys_between_brokers_are_not_in_apis(key: int) -> None:
     assert key not in APIS
 
 
-@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 21, 36, 32767])
+@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 21, 37, 32767])
 def test_unknown_key_decodes_without_a_body(key: int) -> None:
     header = api.RequestHeader(key, 0, 7, "me")
     out: list[Any] = []

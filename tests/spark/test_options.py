@@ -392,9 +392,6 @@ def test_unsupported_java_property_raises(name: str, value: str, message: str) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("sasl.mechanism", "PLAIN"),
-        ("sasl.jaas.config", "secret"),
-        ("security.protocol", "SASL_SSL"),
         ("isolation.level", "read_committed"),
     ],
 )
@@ -403,6 +400,24 @@ def test_property_beyond_the_protocol_raises(name: str, value: str) -> None:
         read({f"kafka.{name}": value})
     assert f"kafka.{name}=" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_sasl_options_become_arguments_of_the_client() -> None:
+    sasl = {
+        "kafka.security.protocol": "PLAINTEXTSASL",
+        "kafka.sasl.kerberos.keytab": "./me.keytab",
+        "kafka.sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
+    }
+    client = read(sasl).client
+    assert client.network["security_protocol"] == "PLAINTEXTSASL"
+    assert client.network["sasl_mechanism"] == "GSSAPI"
+    assert client.network["sasl_kerberos_keytab"] == "./me.keytab"
+    assert "renews tickets by itself" in client.ignored[0]
+    unused = read({"kafka.sasl.jaas.config": "hush"}).client
+    assert "sasl_mechanism" not in unused.network
+    assert unused.ignored == (
+        "kafka.sasl.jaas.config=… has no effect: kafka.security.protocol doesn't ask for SASL",
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,7 +437,7 @@ def test_property_beyond_the_protocol_raises(name: str, value: str) -> None:
 def test_errors_hide_secrets(name: str) -> None:
     for check in (read, lambda given: write_options(SERVERS | given)):
         with pytest.raises((IllegalArgumentError, UnsupportedVersionError)) as caught:
-            check({"kafka.security.protocol": "SSL", name: "hush"})
+            check({"kafka.security.protocol": "SASL_SSL", name: "hush"})
         assert f"{name}=…" in str(caught.value)
         assert "hush" not in str(caught.value)
 

@@ -184,7 +184,7 @@ from tests.brokers import fixtures
 
 class FakeCluster:
     closed = False
-    def __init__(self, version, brokers): pass
+    def __init__(self, version, brokers, **security): pass
     def start(self): pass
     def heal(self): assert not self.closed
     def close(self): self.closed = True

@@ -8,6 +8,7 @@ import gc
 import inspect
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -184,6 +185,15 @@ def test_exit_does_not_wait_for_delayed_requests() -> None:
         ("retention_ms", -1, "retention_ms=-1: expected an integer >= 0"),
         ("port", 65536, "port=65536: expected an integer from 0 to 65535"),
         ("port", True, "port=True: "),
+        ("sasl", ["alice"], "sasl=<list>: expected a mapping of user names to passwords"),
+        ("sasl", {"alice": ""}, "sasl=<dict>: expected a mapping of user names to passwords"),
+        ("sasl", {"alice": "se\0cret"}, "sasl: user 'alice': expected a name and a password with"),
+        (
+            "sasl",
+            {"alice": "secret"},
+            "sasl=<users>, version='0.8.2': this line has neither PLAIN nor SCRAM; expected version"
+            " '0.10'",
+        ),
     ],
 )
 def test_invalid_option_raises_with_expected_values(
@@ -191,6 +201,12 @@ def test_invalid_option_raises_with_expected_values(
 ) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(complaint)):
         EmbeddedCluster(**{option: value})
+
+
+def test_sasl_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scramp", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'aiokafka08\[sasl\]'"):
+        EmbeddedCluster(version="0.10", sasl={"alice": "secret"})
 
 
 def test_port_leaves_room_for_all_brokers() -> None:

@@ -70,9 +70,13 @@ def run_pytest(session: nox.Session, *arguments: str, twin: str = "c") -> None:
 
 
 def fetch_brokers(session: nox.Session) -> None:
-    """Download the brokers before the tests, so that no test's timeout includes a download."""
+    """Get the brokers, and Kerberos, before the tests: no test's timeout includes a download.
+
+    gssapi has no wheel, and is built once: it stays in the cache of the brokers.
+    """
     if os.environ.get("AIOKAFKA08_NO_REAL_BROKERS") != "1":
         session.run("python", "-m", "tests.brokers", "--fetch")
+        session.run("python", "-m", "tests.support.gssapi_wheel")
 
 
 def installed_pythons() -> list[str]:

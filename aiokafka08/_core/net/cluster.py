@@ -62,7 +62,8 @@ class TopicInfo(NamedTuple):
             return InvalidTopicError(f"{where} doesn't exist, and {too_long_text(self.topic)}")
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
-                f"{where} doesn't exist, and the brokers don't create it"
+                f"{where} doesn't exist and the brokers don't create it, or the client may not "
+                "describe it"
             )
         return broker_error(self.error_code, where)
 

@@ -16,22 +16,28 @@ import numbers
 import operator
 import re
 import ssl
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.topic_names import shortened
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from aiokafka08._core.sasl.mechanism import Mechanism
 
 DEFAULT_PORT: Final = 9092
 RETRY_BACKOFF_MAX_MS: Final = 1000
-MAX_INT64: Final = 2**63 - 1
 """The longest pause before a retry, unless `retry_backoff_ms` is longer."""
+
+MAX_INT64: Final = 2**63 - 1
+"""The largest number that a field of the protocol holds."""
 
 NETWORK_DEFAULTS: Final[Mapping[str, Any]] = {
     "request_timeout_ms": 40000,
@@ -48,6 +54,8 @@ NETWORK_DEFAULTS: Final[Mapping[str, Any]] = {
     "sasl_kerberos_service_name": "kafka",
     "sasl_kerberos_domain_name": None,
     "sasl_oauth_token_provider": None,
+    "sasl_kerberos_keytab": None,
+    "sasl_kerberos_principal": None,
 }
 """The defaults in the signatures of the clients, for programs that use a router without a client.
 tests/test_options.py compares them; `net_config` has no defaults of its own."""
@@ -57,7 +65,9 @@ _NOT_IN_HOST: Final = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 Address = tuple[str, int]
 BootstrapServers = str | Iterable[str | Address]
 ApiVersion = str | tuple[int, ...] | None
-SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXTSASL"]
+SECURITY_PROTOCOLS: Final = typing.get_args(SecurityProtocol)
+"""Also HDP's name of SASL_PLAINTEXT."""
 OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
 ZookeeperCheck = Literal["refuse", "warn"]
 
@@ -93,6 +103,7 @@ class NetConfig:
     connections_max_idle_s: float
     pinned_version: BrokerVersion | None
     ssl_context: ssl.SSLContext | None
+    sasl: Mechanism | None
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     limits: NetLimits = NET_LIMITS
 
@@ -124,6 +135,8 @@ def net_config(
     sasl_kerberos_service_name: str,
     sasl_kerberos_domain_name: str | None,
     sasl_oauth_token_provider: object,
+    sasl_kerberos_keytab: str | None,
+    sasl_kerberos_principal: str | None,
     start_timeout_ms: int | None,
 ) -> NetConfig:
     """Check the shared options.
@@ -132,48 +145,54 @@ def net_config(
     `request_timeout_ms`.
 
     Raises:
-        IllegalArgumentError: a value is wrong, or the `ssl_context` for "SSL" is missing.
-        KafkaConfigurationError: there is an `ssl_context` without "SSL".
-        UnsupportedVersionError: an option asks for SASL, which this client doesn't support.
+        IllegalArgumentError: a value is wrong, or the `ssl_context` for TLS is missing.
+        KafkaConfigurationError: there is an `ssl_context` without TLS, or a SASL option without
+            SASL, or an extra isn't installed.
     """
-    if security_protocol not in ("PLAINTEXT", "SSL"):
-        if security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
-            raise UnsupportedVersionError(
-                f"security_protocol={security_protocol!r}: SASL needs SaslHandshake (brokers from "
-                "0.10 on), which this client doesn't support; expected 'PLAINTEXT' or 'SSL'"
-            )
+    if security_protocol not in SECURITY_PROTOCOLS:
         raise IllegalArgumentError(
-            f"security_protocol={security_protocol!r}: expected 'PLAINTEXT' or 'SSL'"
+            f"security_protocol={str(security_protocol)[:40]!r}: expected one of "
+            f"{', '.join(SECURITY_PROTOCOLS)}"
         )
-    for option, value in (
-        ("sasl_mechanism", sasl_mechanism),
-        ("sasl_plain_username", sasl_plain_username),
-        ("sasl_plain_password", sasl_plain_password),
-        ("sasl_kerberos_service_name", sasl_kerberos_service_name),
-        ("sasl_kerberos_domain_name", sasl_kerberos_domain_name),
-        ("sasl_oauth_token_provider", sasl_oauth_token_provider),
-    ):
-        # The value may be a secret: the text leaves it out.
-        if value != NETWORK_DEFAULTS[option]:
-            raise UnsupportedVersionError(
-                f"{option}: SASL needs SaslHandshake (brokers from 0.10 on), which this client "
-                "doesn't support; expected no SASL options"
-            )
-    if security_protocol == "SSL" and ssl_context is None:
+    is_tls = security_protocol in ("SSL", "SASL_SSL")
+    if is_tls and ssl_context is None:
         raise IllegalArgumentError(
-            "security_protocol='SSL': expected an ssl_context too. Create one with "
-            "aiokafka08.helpers.create_ssl_context()"
+            f"security_protocol={security_protocol!r}: expected an ssl_context too. Create one "
+            "with aiokafka08.helpers.create_ssl_context()"
         )
     if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
         raise IllegalArgumentError(
             f"ssl_context={ssl_context!r}: expected an ssl.SSLContext. Create one with "
             "aiokafka08.helpers.create_ssl_context()"
         )
-    if security_protocol == "PLAINTEXT" and ssl_context is not None:
+    if not is_tls and ssl_context is not None:
+        tls = "SSL" if security_protocol == "PLAINTEXT" else "SASL_SSL"
         raise KafkaConfigurationError(
-            "security_protocol='PLAINTEXT': expected 'SSL', since an ssl_context is given. Set "
-            "security_protocol='SSL'"
+            f"security_protocol={security_protocol!r}: expected {tls!r}, since an ssl_context is "
+            f"given. Set security_protocol={tls!r}"
         )
+    sasl: dict[str, Any] = {
+        "sasl_mechanism": sasl_mechanism,
+        "sasl_plain_username": sasl_plain_username,
+        "sasl_plain_password": sasl_plain_password,
+        "sasl_kerberos_service_name": sasl_kerberos_service_name,
+        "sasl_kerberos_domain_name": sasl_kerberos_domain_name,
+        "sasl_oauth_token_provider": sasl_oauth_token_provider,
+        "sasl_kerberos_keytab": sasl_kerberos_keytab,
+        "sasl_kerberos_principal": sasl_kerberos_principal,
+    }
+    mechanism = None
+    if "SASL" in security_protocol:
+        from aiokafka08._core.sasl.choose import make_mechanism  # few programs need the modules
+
+        mechanism = make_mechanism(**sasl)
+    else:
+        for option, value in sasl.items():
+            if value != NETWORK_DEFAULTS[option]:  # it may be a secret: the text leaves it out
+                raise KafkaConfigurationError(
+                    f"{option}: has no effect with security_protocol={security_protocol!r}. Set "
+                    "security_protocol to 'SASL_PLAINTEXT' or 'SASL_SSL'"
+                )
     request_timeout_s = check_positive("request_timeout_ms", request_timeout_ms) / 1000
     retry_backoff_ms = check_not_negative("retry_backoff_ms", retry_backoff_ms)
     return NetConfig(
@@ -195,6 +214,7 @@ def net_config(
         ),
         pinned_version=BrokerVersion.pinned(api_version),
         ssl_context=ssl_context,
+        sasl=mechanism,
     )
 
 

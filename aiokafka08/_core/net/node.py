@@ -36,7 +36,19 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 IDLE: Final = "idle"
-"""The close reason of an idle connection, which says nothing about the broker's health."""
+"""The close reason of an idle connection."""
+
+SESSION_ENDS: Final = "the SASL session ends"
+"""The close reason of a connection that is replaced before the broker closes it."""
+
+_HEALTHY: Final = (IDLE, SESSION_ENDS)
+"""Close reasons that say nothing about the broker's health."""
+
+_DRAIN_AT: Final = 0.8
+"""The share of a SASL session's lifetime after which its connection is replaced."""
+
+_SHORTEST_SESSION_S: Final = 0.1
+"""A connection isn't replaced sooner, whatever lifetime the broker names."""
 
 _TIMER_SLACK_S: Final = 0.0005
 """How much too early an event loop may run a timer: uvloop counts milliseconds."""
@@ -253,14 +265,23 @@ class Node:
             KafkaProtocolError: it isn't a Kafka broker.
         """
         connection = self._lanes.get(lane)
-        if connection is not None:
+        if connection is not None and not connection.is_draining:
             return connection
+        limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
+        if connection is not None:
+            # Not beside it: requests of a producer must reach the broker in their order.
+            began = asyncio.get_running_loop().time()
+            await asyncio.wait((connection.socket_closed,), timeout=limit_s)
+            limit_s = max(limit_s - (asyncio.get_running_loop().time() - began), 0.0)
+            if self._lanes.get(lane) is connection:
+                raise KafkaTimeoutError(
+                    f"{address_text(self.address)}: no connection in time: the one before it, "
+                    f"whose SASL session ends, still awaits a response"
+                )
         attempt = self._attempt(lane)
         self._callers[lane] += 1
         try:
-            return await self._wait_for(
-                attempt, self._config.request_timeout_s if timeout_s is None else timeout_s
-            )
+            return await self._wait_for(attempt, limit_s)
         finally:
             self._callers[lane] -= 1
 
@@ -369,6 +390,10 @@ class Node:
         self._lanes[lane] = connection
         self._telemetry.emit(Connected(address_text(self.address), lane.value, str(version.line)))
         self._schedule_idle_check()
+        if connection.session_lifetime_s < math.inf:
+            due_s = max(_DRAIN_AT * connection.session_lifetime_s, _SHORTEST_SESSION_S)
+            timer = loop.call_later(due_s, _end_session, connection)
+            connection.socket_closed.add_done_callback(lambda _: timer.cancel())
         return connection
 
     def _failed(self, error: KafkaError) -> None:
@@ -489,18 +514,18 @@ class Node:
             return  # no caller has it yet; `_open` raises the error
         self._last_response = self.last_response
         del self._lanes[lane]
-        if reason != IDLE:
+        if reason not in _HEALTHY:
             # Back off from a broker that accepts connections and closes them at once.
             self._was_mute = not connection.has_responded
             if self._was_mute:
                 self._failure = reason
                 self._back_off()
-        if reason != IDLE or not self._lanes:
+        if reason not in _HEALTHY or not self._lanes:
             # Probe again before the next connection: the broker may come back as another version (a
             # rolling upgrade). After an idle close, this isn't necessary if another lane is still
             # open: the broker is then still the same.
             self._outages += 1
-        if reason != IDLE and not self._lanes:
+        if reason not in _HEALTHY and not self._lanes:
             self._is_0_8_0 = False
         self._telemetry.emit(Disconnected(address_text(self.address), lane.value, reason, lost))
         self._report_loss()
@@ -538,6 +563,11 @@ class Node:
         connection = self._lanes[lane]
         in_use = connection.in_flight or not connection.writable or self._callers[lane]
         return now if in_use else connection.last_used
+
+
+def _end_session(connection: BrokerConnection) -> None:
+    if connection.close_reason is None:
+        connection.drain(SESSION_ENDS)
 
 
 def _background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -24,7 +24,7 @@ from aiokafka08 import environment
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.config import Address, NetConfig, address_text, advertised_address
 from aiokafka08._core.net.node import Lane, Node
-from aiokafka08._core.net.probe import WrongPortError
+from aiokafka08._core.net.raw_stream import WrongPortError
 from aiokafka08._core.net.staggered_race import (
     AllAttemptsFailedError,
     stagger_delay,
@@ -32,6 +32,7 @@ from aiokafka08._core.net.staggered_race import (
 )
 from aiokafka08._core.net.versions import alive_request
 from aiokafka08.errors import (
+    AuthenticationFailedError,
     CertificateError,
     KafkaConnectionError,
     KafkaError,
@@ -43,7 +44,7 @@ from aiokafka08.telemetry import Telemetry
 
 T = TypeVar("T")
 
-_FINAL: Final = (WrongPortError, CertificateError)
+_FINAL: Final = (WrongPortError, CertificateError, AuthenticationFailedError)
 
 
 def is_for_the_user(error: BaseException | None) -> bool:
@@ -198,11 +199,13 @@ class NodeRegistry:
         The addresses are tried in order with staggered starts, so a dead or silent one costs a
         second at most. Those that fail are tried again, each with its node's backoff, until
         `start_timeout_ms` is over: brokers may be starting, and connections are lost. A TLS
-        listener (without TLS here), ZooKeeper, and a listener whose certificate isn't trusted are
-        tried once. After a 4.x broker, no address is tried again.
+        listener (without TLS here), ZooKeeper, a listener whose certificate isn't trusted, and one
+        that refuses the SASL authentication are tried once. After a 4.x broker, no address is
+        tried again.
 
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
+            AuthenticationFailedError: no address accepts the SASL authentication.
             NoBrokersAvailable: no address is a broker; the text has the last error of each.
         """
         limit_s = self._config.start_timeout_s
@@ -232,6 +235,8 @@ class NodeRegistry:
         for error in errors:
             if isinstance(error, UnsupportedVersionError):
                 raise error
+        if all(isinstance(error, AuthenticationFailedError) for error in errors):
+            raise errors[0]
         raise NoBrokersAvailable(
             "no broker among bootstrap_servers: " + "; ".join(error.text for error in errors)
         )

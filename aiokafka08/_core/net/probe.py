@@ -18,13 +18,13 @@ from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
-    certificate_host,
     connect_to_any_ip,
     ip_addresses,
     timeout_text,
 )
+from aiokafka08._core.net.raw_stream import RawStream, WrongPortError, connect_raw
 from aiokafka08._core.net.versions import BrokerVersion, Probe, detect_version
-from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
+from aiokafka08.errors import KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
 _CORRELATION_ID: Final = 1
@@ -37,10 +37,6 @@ _ZOOKEEPER_ANSWERS: Final = (
     b"This ZooKeeper instance is not currently serving requests",
     b"srvr is not executed",  # not in 4lw.commands.whitelist
 )
-
-
-class WrongPortError(KafkaProtocolError):
-    """The peer is certainly no listener of a broker for this client; no retry changes that."""
 
 
 async def probe_version(
@@ -93,7 +89,7 @@ async def probe_version(
                 timeout_text(address, config, limit_s)
                 if probing.timeout_reason is None
                 else f"{address_text(address)}: {probing.timeout_reason} within "
-                f"{limit_s * 1000:.0f} ms. Check that it is a Kafka broker"
+                f"{limit_s * 1000:.0f} ms{probing.advice}"
             ) from None
         finally:
             await probing.close()
@@ -140,50 +136,59 @@ class _ProbeConnection:
         self._progress = progress
         self._responded = responded
         self._time = asyncio.get_running_loop().time
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._stream: RawStream | None = None
         self._has_responded = False
         self.timeout_reason: str | None = None
         """Why the probe fails if it times out now, as text; None while connecting."""
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> RawStream:
         await self.close()
         self.timeout_reason = None
         self._progress("connecting")
-        self._streams = await asyncio.open_connection(
-            self._ip,
-            self._address[1],
-            ssl=self._config.ssl_context,
-            server_hostname=certificate_host(self._address, self._config),
+        self._stream = await connect_raw(self._ip, self._address, self._config)
+        return self._stream
+
+    async def _connect_authenticated(self) -> RawStream:
+        if self._config.sasl is None:
+            return await self._connect()
+        from aiokafka08._core.net.authentication import open_authenticated
+
+        session = await open_authenticated(
+            self._connect, self._address, self._config, self._config.sasl, None, self._waiting
         )
-        return self._streams
+        return session.stream
+
+    @property
+    def advice(self) -> str:
+        """What to do about `timeout_reason`, unless that is the client's own wait for a KDC."""
+        accepts = (self.timeout_reason or "").startswith("accepts")
+        return ". Check that it is a Kafka broker" if accepts else ""
+
+    def _waiting(self, reason: str) -> None:
+        self.timeout_reason = reason
+        self._progress(reason)
 
     async def request(self, probe: Probe) -> memoryview | None:
         """Return the frame of the response, or None if the peer closed the connection instead."""
-        if probe.fresh or self._streams is None:
-            reader, writer = await self._connect()
+        if probe.fresh or self._stream is None:
+            stream = await self._connect_authenticated()
         else:
-            reader, writer = self._streams
+            stream = self._stream
         name = type(probe.request).__name__
         self.timeout_reason = f"accepts connections but doesn't respond to {name}"
         self._progress(f"it {self.timeout_reason}")
         sent_at = self._time()
-        try:
-            writer.writelines(
+        stream.write(
+            b"".join(
                 encode_request(
                     probe.request, probe.version, _CORRELATION_ID, self._config.client_id
                 )
             )
-            size_bytes = await reader.readexactly(4)
-            size = int.from_bytes(size_bytes, "big", signed=True)
-            if not 4 <= size <= self._config.max_frame_bytes:
-                raise _not_kafka(size_bytes)
-            frame = memoryview(await _exactly(reader, size))
-        except asyncio.IncompleteReadError as error:
-            if error.partial:
-                raise KafkaConnectionError("closed in the middle of a response") from None
+        )
+        read = await stream.read_frame(4, self._config.max_frame_bytes)
+        if read is None:
             return None  # a broker closes the connection on a request that it doesn't know
-        except ConnectionError:
-            return None
+        frame = memoryview(read)
         if decode_correlation_id(frame) != _CORRELATION_ID:
             raise KafkaProtocolError("not a Kafka broker: its response has a wrong correlation id")
         self._has_responded = True
@@ -195,40 +200,18 @@ class _ProbeConnection:
 
         It closes on Kafka's requests, or takes one for a session and responds to that.
         """
-        if self._has_responded or self._config.ssl_context is not None:
+        if self._has_responded or self._config.ssl_context or self._config.sasl:
             return False  # no broker must receive the command: it would log an error
         try:
             async with asyncio.timeout(_ZOOKEEPER_LIMIT_S):
-                reader, writer = await self._connect()
-                writer.write(b"srvr")
-                answer = await reader.read(max(map(len, _ZOOKEEPER_ANSWERS)))
+                stream = await self._connect()
+                stream.write(b"srvr")
+                answer = await stream.reader.read(max(map(len, _ZOOKEEPER_ANSWERS)))
         except OSError:  # also the timeout
             return False
         return answer.startswith(_ZOOKEEPER_ANSWERS)
 
     async def close(self) -> None:
-        if self._streams is not None:
-            _, writer = self._streams
-            self._streams = None
-            writer.transport.abort()
-            try:
-                await writer.wait_closed()
-            except OSError:
-                pass  # the peer had closed it already
-
-
-async def _exactly(reader: asyncio.StreamReader, size: int) -> bytes:
-    try:
-        return await reader.readexactly(size)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        raise KafkaConnectionError("closed in the middle of a response") from None
-
-
-def _not_kafka(first_bytes: bytes) -> KafkaProtocolError:
-    if first_bytes.startswith(b"HTTP"):
-        return KafkaProtocolError("not a Kafka broker: it responds in HTTP")
-    if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return WrongPortError(
-            "not a Kafka broker: it responds in TLS. Set security_protocol='SSL' and ssl_context"
-        )
-    return KafkaProtocolError(f"not a Kafka broker: its response begins with {first_bytes!r}")
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            await stream.close()

@@ -12,7 +12,9 @@ match their requests.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from aiokafka08._core.concurrency.loop_yield import run_in_steps
@@ -24,6 +26,7 @@ from aiokafka08._core.net.connect import (
     ip_addresses,
     timeout_text,
 )
+from aiokafka08._core.net.raw_stream import connect_raw
 from aiokafka08._core.net.versions import BrokerVersion, alive_request
 from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import Request, Response
@@ -82,6 +85,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         last_received: loop time of the last data; of the opening before the first.
         response_began: loop time when the first bytes of the last response came.
         socket_closed: done when the socket is really closed.
+        session_lifetime_s: seconds after the opening at which the broker ends the SASL session;
+            infinity if it doesn't.
     """
 
     def __init__(
@@ -100,7 +105,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()
         self.last_received = self.response_began = self.last_used
+        self.session_lifetime_s = math.inf
         self._receiving = False  # a part of a response has come
+        self._drain_reason: str | None = None  # why it is closed when nothing is in flight
         self._config = config
         self._on_close = on_close
         self._name = address_text(address)
@@ -260,6 +267,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether no request may be sent, since `drain()` was called."""
+        return self._drain_reason is not None
+
+    def drain(self, reason: str) -> None:
+        """Close as soon as no request is in flight; until then none is written."""
+        self._drain_reason = reason
+        self._writable.clear()
+        self._close_if_drained()
+
+    def _close_if_drained(self) -> None:
+        if self._drain_reason is not None and not self.in_flight and self.close_reason is None:
+            self.close(self._drain_reason)
+
     # --- called by asyncio ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -289,6 +311,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         finally:  # also if memory is short: the waiters may have left work for `on_received`
             if self.on_received is not None:
                 self.on_received()
+            self._close_if_drained()
 
     def eof_received(self) -> bool:
         # Abort the transport here. If asyncio closed it, it would first write the buffered data,
@@ -304,7 +327,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._schedule_silence_check()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        if not self.is_draining:
+            self._writable.set()
         self._blocked_since = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -441,19 +465,36 @@ async def open_connection(
     ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
+        waits: list[str] = []  # what the authentication has waited for
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                _, connection = await loop.create_connection(
-                    lambda: BrokerConnection(address, config, version, on_close),
-                    ip,
-                    address[1],
-                    ssl=config.ssl_context,
-                    server_hostname=certificate_host(address, config),
-                )
+                if config.sasl is None:
+                    _, connection = await loop.create_connection(
+                        lambda: BrokerConnection(address, config, version, on_close),
+                        ip,
+                        address[1],
+                        ssl=config.ssl_context,
+                        server_hostname=certificate_host(address, config),
+                    )
+                else:
+                    from aiokafka08._core.net.authentication import open_authenticated
+
+                    session = await open_authenticated(
+                        partial(connect_raw, ip, address, config),
+                        address,
+                        config,
+                        config.sasl,
+                        version,
+                        waits.append,
+                    )
+                    connection = BrokerConnection(address, config, version, on_close)
+                    connection.session_lifetime_s = session.lifetime_s
+                    session.stream.hand_over(connection)
         except TimeoutError:
             if not limit.expired():
                 raise  # the system's
-            raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
+            waited = f": {waits[-1]}" if waits else ""
+            raise KafkaTimeoutError(f"{timeout_text(address, config, limit_s)}{waited}") from None
         if len(ips) > 1:
             try:
                 await connection.request(

@@ -87,14 +87,19 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.METADATA: range(3),
     ApiKey.OFFSET_FETCH: range(3),
     ApiKey.API_VERSIONS: range(1),
+    ApiKey.SASL_HANDSHAKE: range(2),
+    ApiKey.SASL_AUTHENTICATE: range(2),
     ApiKey.DELETE_GROUPS: range(1),
 }
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
     (1, 1): {ApiKey.DELETE_GROUPS: range(0)},
+    (2, 2): {ApiKey.SASL_AUTHENTICATE: range(1)},
+    (1, 0): {ApiKey.SASL_HANDSHAKE: range(1), ApiKey.SASL_AUTHENTICATE: range(0)},
 }
-"""The releases that extended `_APIS_0_10`, with what the releases before them know."""
+"""The releases that extended `_APIS_0_10`, with what the releases before them know. The
+latter of two that extended an API comes first."""
 
 LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_8: _APIS_0_8_0,
@@ -343,12 +348,21 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
     if frame is None:
         raise KafkaProtocolError(
             "it closes on ListOffsets and on ApiVersions: not a Kafka broker, a balancer without a "
-            "broker behind it, or a TLS listener "
+            "broker behind it, a SASL listener (set security_protocol='SASL_PLAINTEXT'; for "
+            "commands security.protocol=SASL_PLAINTEXT), or a TLS listener "
             "(set security_protocol='SSL' and ssl_context; for commands security.protocol=SSL and "
             "ssl.ca.location), or one that demands a client certificate "
             "(ssl_context.load_cert_chain; for commands ssl.certificate.location)"
         )
-    return _from_api_versions(frame)
+    version = _from_api_versions(frame)
+    if version.supports(ListOffsetsRequest):
+        # Before the authentication, brokers answer ApiVersions and SaslHandshake (brokers.md 14.1).
+        raise KafkaConnectionError(
+            "it closes on ListOffsets, and answers ApiVersions: a SASL listener, and this client "
+            "doesn't authenticate (set security_protocol='SASL_PLAINTEXT'; for commands "
+            "security.protocol=SASL_PLAINTEXT), or a broker that is stopping"
+        )
+    return version
 
 
 def _fits(request: type[Request[Any]], version: int, frame: memoryview) -> bool:

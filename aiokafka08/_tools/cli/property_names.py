@@ -25,6 +25,7 @@ OF_LIBRDKAFKA: Final[Mapping[str, str]] = {
     "message.max.bytes": "max.request.size",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "sasl.mechanisms": "sasl.mechanism",
 }
 """The names by which librdkafka prints properties, where they aren't Java's."""
 ALIASES: Final[Mapping[str, str]] = {
@@ -129,8 +130,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
                 internal.termination.signal enable.random.seed consume_cb rebalance_cb
                 offset_commit_cb dr_cb dr_msg_cb partitioner_cb oauthbearer_token_refresh_cb
                 ssl_engine_callback_data ssl.certificate.verify_cb""",
-            "SASL isn't supported, and security.protocol doesn't ask for it": """
-                sasl.mechanism sasl.mechanisms security.providers
+            "Java's security providers and OAUTHBEARER's login need Java": """
+                security.providers
                 enable.sasl.oauthbearer.unsecure.jwt https.ca.location https.ca.pem""",
             "the controllers of Kafka 3.7 and later speak no protocol of 0.8": """
                 bootstrap.controllers""",

@@ -30,11 +30,17 @@ from aiokafka08._core.properties import (
     hide_value,
     is_secret,
     is_tls,
-    no_sasl,
     nonempty,
     parse_positive,
     show_option,
     tls_options,
+)
+from aiokafka08._core.sasl.java_properties import (
+    ARGUMENTS,
+    SASL,
+    SASL_WITHOUT_EFFECT,
+    is_sasl,
+    sasl_options,
 )
 from aiokafka08._tools.cli import property_names
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
@@ -163,6 +169,7 @@ SETTABLE: Final = (
     *_OF_PRODUCER,
     *_OF_CONSUMER,
     *_ALL_TLS,
+    *SASL,
 )
 """The properties that have an effect, by their Java names."""
 
@@ -253,6 +260,7 @@ def settings(sources: Sequence[Source]) -> Settings:
         "client_id": _CLIENT_ID,
         "request_timeout_ms": _REQUEST_TIMEOUT_MS,
         **arguments["network"],
+        **sasl_options(texts),
     }
     network.setdefault("start_timeout_ms", min(_START_TIMEOUT_MS, network["request_timeout_ms"]))
     if "bootstrap_servers" not in network:
@@ -317,6 +325,8 @@ def properties_by_argument() -> dict[str, str]:
         "zookeeper_connect": _ZOOKEEPER,
         "zookeeper_check": _ZOOKEEPER_CHECK,
         "ssl_context": "ssl.ca.location",
+        **{argument: java for java, argument in ARGUMENTS.items()},
+        "sasl_mechanism": "sasl.mechanism",
     }
 
 
@@ -363,11 +373,17 @@ def _add(
     if name in property_names.WITHOUT_EFFECT:
         notes.append(f"{shown} has no effect: {property_names.WITHOUT_EFFECT[name]}")
     elif name.startswith("sasl."):
-        if texts.get("security.protocol", "").strip().upper().startswith("SASL"):
-            raise no_sasl(hide_value(property_.name))
-        notes.append(
-            f"{hide_value(property_.name)} has no effect: security.protocol doesn't ask for SASL"
-        )
+        if not is_sasl(texts):
+            notes.append(
+                f"{hide_value(property_.name)} has no effect: security.protocol doesn't ask for "
+                "SASL"
+            )
+        elif name in SASL_WITHOUT_EFFECT:
+            notes.append(f"{shown} has no effect: this client renews tickets by itself")
+        elif name not in SASL:
+            raise IllegalArgumentError(
+                f"{hide_value(property_.name)} is not supported; expected one of {', '.join(SASL)}"
+            )
     elif name in _ALL_TLS or name in _ALL_TLS_UNSUPPORTED:
         if name in _TLS_FILES and "security.protocol" not in texts:
             raise IllegalArgumentError(

@@ -151,16 +151,25 @@ def source_settings(config: BridgeConfig) -> dict[str, Any]:
             "enable.ssl.certificate.verification": tls.verify,
             "ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none",
         }
+    network = config.source.network
+    if "sasl_mechanism" in network:
+        options = {
+            "sasl.mechanisms": "sasl_mechanism",
+            "sasl.username": "sasl_plain_username",
+            "sasl.password": "sasl_plain_password",
+            "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+            "sasl.kerberos.keytab": "sasl_kerberos_keytab",
+            "sasl.kerberos.principal": "sasl_kerberos_principal",
+        }
+        settings |= {name: network[one] for name, one in options.items() if one in network}
+        settings["security.protocol"] = "sasl_plaintext" if tls is None else "sasl_ssl"
     return settings
 
 
 def _network(config: BridgeConfig) -> dict[str, Any]:
-    network = dict(config.source.network)
-    if config.source.tls is not None:
-        network["security_protocol"] = "SSL"
     return {
         "start_timeout_ms": START_TIMEOUT_MS,
-        **network,
+        **config.source.network,
         "bootstrap_servers": config.source.bootstrap,
         "client_id": config.client_id,
         "ssl_context": ssl_context(config.source.tls, prefix="source.properties."),

@@ -161,7 +161,14 @@ class Target:
         try:
             self.admin: Any = self._admin_types.AdminClient(dict(self._settings))
         except self.confluent.KafkaException as error:
-            raise KafkaConfigurationError(f"target.properties: {error.args[0].str()}") from None
+            text = error.args[0].str()
+            if "No provider for SASL mechanism GSSAPI" in text:
+                text = (
+                    "sasl.mechanism=GSSAPI (which is librdkafka's default): this build of "
+                    "confluent-kafka has no Kerberos; expected PLAIN, SCRAM-SHA-256 or "
+                    "SCRAM-SHA-512. Or install one that is built with libsasl2"
+                )
+            raise KafkaConfigurationError(f"target.properties: {text}") from None
 
     async def close(self) -> None:
         """Release librdkafka's handle; a call in progress ends by its timeout."""

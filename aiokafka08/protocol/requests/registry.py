@@ -25,6 +25,7 @@ from aiokafka08.protocol.requests.groups import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.protocol.requests.sasl_authenticate import SaslAuthenticateRequest
 from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.protocol.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
 
@@ -49,5 +50,6 @@ APIS: Final[dict[int, type[Request[Any]]]] = {
         ApiVersionsRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,
+        SaslAuthenticateRequest,
     )
 }

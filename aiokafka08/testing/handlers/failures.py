@@ -84,7 +84,8 @@ R = TypeVar("R")
 def error_response(context: RequestContext, request: api.Request[Any], code: int) -> api.Response:
     """Return a response with `code` for everything that the request names.
 
-    A Metadata response still lists the brokers. The lists of ListGroups and ApiVersions are empty.
+    A Metadata response still lists the brokers. The lists of ListGroups, SaslHandshake and
+    ApiVersions are empty.
     JoinGroup has generation -1; errors of the coordinator itself have 0 (`group.join_error`).
     """
     match request:

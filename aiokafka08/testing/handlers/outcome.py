@@ -13,6 +13,7 @@ from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import LineRules, ResponseOrder
+from aiokafka08.testing.sasl import SaslSession
 from aiokafka08.testing.state import BrokerState, ClusterState, java_hash
 
 
@@ -22,7 +23,7 @@ class RequestContext:
 
     `layout` is the version whose layout the response has. `now_ms` is wall-clock time, `now_s` the
     time of a monotonic clock. `reserve(bytes)` makes room for a large response; it returns False if
-    there is none, and the connection is closed then.
+    there is none, and the connection is closed then. `session`: None on a listener without SASL.
     """
 
     state: ClusterState
@@ -34,6 +35,7 @@ class RequestContext:
     client_id: str | None
     client_host: str
     reserve: Callable[[int], bool]
+    session: SaslSession | None = None
 
     @property
     def line(self) -> LineRules:

@@ -28,7 +28,6 @@ from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
-    UnsupportedVersionError,
 )
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.producer import AIOKafkaProducer
@@ -241,10 +240,56 @@ def test_plain_callables_are_accepted(hook: Any) -> None:
     callable_or_none("on_event", hook)
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_sasl_is_refused_with_the_reason(protocol: str) -> None:
-    with pytest.raises(UnsupportedVersionError, match=rf"{protocol}.*SaslHandshake"):
-        net_config(**OPTIONS | {"security_protocol": protocol})
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "sasl_plain_username: None; expected"),
+        ({"sasl_plain_username": "me"}, "sasl_plain_password: None; expected"),
+        ({"sasl_plain_username": "me", "sasl_plain_password": ""}, "password: a wrong value"),
+        ({"sasl_mechanism": "DIGEST-MD5"}, "'DIGEST-MD5': expected one of GSSAPI, PLAIN"),
+        ({"sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_provider: NoneType; expected"),
+        ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hunter2"}, "str; expec"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "PLAINTEXTSASL"])
+def test_wrong_sasl_option_is_named(options: dict[str, Any], text: str, protocol: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text) as caught:
+        net_config(**OPTIONS | {"security_protocol": protocol} | options)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "package"),
+    [("SCRAM-SHA-256", "scramp"), ("SCRAM-SHA-512", "scramp"), ("GSSAPI", "gssapi")],
+)
+def test_missing_extra_says_how_to_install_it(
+    mechanism: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    sasl = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "hunter2",
+    }
+    with pytest.raises(KafkaConfigurationError, match=rf"{package}\. Install it: pip install"):
+        net_config(**OPTIONS | sasl)
+
+
+def test_sasl_over_tls_needs_a_context() -> None:
+    sasl = {"sasl_plain_username": "me", "sasl_plain_password": "hunter2"}
+    context = ssl.create_default_context()
+    with pytest.raises(IllegalArgumentError, match="'SASL_SSL': expected an ssl_context too"):
+        net_config(**OPTIONS | sasl | {"security_protocol": "SASL_SSL"})
+    with pytest.raises(KafkaConfigurationError, match="Set security_protocol='SASL_SSL'"):
+        net_config(
+            **OPTIONS | sasl | {"security_protocol": "SASL_PLAINTEXT", "ssl_context": context}
+        )
+    config = net_config(
+        **OPTIONS | sasl | {"security_protocol": "SASL_SSL", "ssl_context": context}
+    )
+    assert config.sasl is not None
+    assert "hunter2" not in repr(config) + repr(vars(config.sasl).keys())
 
 
 def test_tls_needs_a_context_and_a_context_needs_tls() -> None:
@@ -278,8 +323,8 @@ def test_a_wrong_choice_lists_the_allowed_ones() -> None:
 @pytest.mark.parametrize(
     "option", ["sasl_plain_username", "sasl_plain_password", "sasl_kerberos_service_name"]
 )
-def test_sasl_options_are_refused_without_showing_the_secret(client: type, option: str) -> None:
-    with pytest.raises(UnsupportedVersionError, match=option) as caught:
+def test_sasl_option_without_sasl_is_refused_without_its_value(client: type, option: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=option) as caught:
         client(**{option: "hunter2"})
     assert "hunter2" not in str(caught.value)
 

@@ -17,7 +17,8 @@ import pytest
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.net.limits import NET_LIMITS
 from aiokafka08._core.net.node import Lane, Node
-from aiokafka08._core.net.probe import WrongPortError, probe_version
+from aiokafka08._core.net.probe import probe_version
+from aiokafka08._core.net.raw_stream import WrongPortError
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     KafkaConnectionError,

@@ -307,7 +307,7 @@ async def test_a_missing_topic_raises_and_is_not_tracked(
         connect(cluster, ("t",)) as router,
     ):
         with pytest.raises(
-            UnknownTopicOrPartitionError, match="'nowhere' doesn't exist, and the brokers"
+            UnknownTopicOrPartitionError, match="'nowhere' doesn't exist and the brokers"
         ):
             await router.metadata.wait_for_topic("nowhere", timeout_s=0.2)
         await router.metadata.refresh()

@@ -153,6 +153,15 @@ def test_equal_text_needs_no_resolution() -> None:
         ({}, set()),
         ([], set()),
         (None, set()),
+        (  # HDP's: only the listener of SASL, by its old name
+            {
+                "host": None,
+                "port": -1,
+                "version": 2,
+                "endpoints": ["PLAINTEXTSASL://hdp1.example.com:6667"],
+            },
+            {("hdp1.example.com", 6667)},
+        ),
     ],
 )
 def test_endpoints_of_a_node(written: object, expected: set[Address]) -> None:

@@ -132,7 +132,6 @@ def test_wrong_value_names_property_value_and_source(name: str, value: str, mess
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("security.protocol", "SASL_SSL"),
         ("compression.codec", "zstd"),
         ("partitioner", "fnv1a"),
         ("isolation.level", "read_committed"),
@@ -148,8 +147,7 @@ def test_property_without_effect_is_noted_with_reason() -> None:
     found = merged({"broker.version.fallback": "0.8.2", "sasl.mechanisms": "PLAIN"})
     assert found.notes == (
         "broker.version.fallback='0.8.2' has no effect: the version of each broker is detected",
-        "sasl.mechanisms='PLAIN' has no effect: SASL isn't supported, and security.protocol "
-        "doesn't ask for it",
+        "sasl.mechanisms=… has no effect: security.protocol doesn't ask for SASL",
     )
 
 
@@ -206,9 +204,13 @@ def test_secrets_are_in_no_error_and_not_accepted_from_flags() -> None:
     assert merged(misspelt).notes == (
         "sasl.passwd=… has no effect: security.protocol doesn't ask for SASL",
     )
-    with pytest.raises(UnsupportedVersionError) as refused:
+    with pytest.raises(IllegalArgumentError, match=r"sasl\.passwd=… is not supported") as refused:
         merged({**misspelt, "security.protocol": "SASL_SSL"})
     assert "hush" not in str(refused.value)
+    sasl = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"}
+    found = merged({**sasl, "sasl.username": "me", "sasl.password": "hush"})
+    assert found.network["sasl_plain_password"] == "hush"
+    assert "hush" not in repr(found)
     assert "hush" not in repr(merged({"sasl.password": "hush"}))
 
 

@@ -1,0 +1,255 @@
+"""Authenticate a new connection by SASL, before the probe of the version or any other request.
+
+There are two ways. *Raw*: the tokens are sent as frames, with no request of Kafka before them; only
+GSSAPI (0.9 to 3.9, and HDP's 0.8.2), and the only way below 0.10. *Handshake*: ApiVersions,
+SaslHandshake, then frames (0.10, 0.11) or SaslAuthenticate (from 1.0 on), which says why it failed
+and how long the session lasts. Raw comes first as long as the broker's version isn't known.
+
+Invariant: the client reads at most `MAX_FRAME_BYTES` at a time, and sends at most `MAX_TOKENS`.
+A refusal is an `AuthenticationFailedError`; if the broker only closes the connection, after
+another attempt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.raw_stream import RawStream
+from aiokafka08._core.net.versions import BrokerVersion, alive_request
+from aiokafka08._core.sasl.mechanism import Mechanism, Steps
+from aiokafka08.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    KafkaProtocolError,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+from aiokafka08.protocol.api import (
+    Request,
+    Response,
+    decode_correlation_id,
+    decode_response,
+    encode_request,
+)
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.sasl_authenticate import SaslAuthenticateRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
+
+R = TypeVar("R", bound=Response)
+
+MAX_FRAME_BYTES: Final = 1 << 18
+"""More than any answer of a broker to a token needs; ApiVersions takes less than a kilobyte."""
+
+MAX_TOKENS: Final = 16
+"""More than any mechanism sends; a hostile server could ask for ever."""
+
+_CORRELATION_ID: Final = 1
+
+
+class AuthenticatedStream(NamedTuple):
+    """An authenticated connection.
+
+    Attributes:
+        stream: the connection.
+        lifetime_s: seconds after which the broker closes it; infinity if it doesn't.
+    """
+
+    stream: RawStream
+    lifetime_s: float
+
+
+class _ClosedByBrokerError(Exception):
+    """The broker closed the connection without a response; the text says to what."""
+
+
+async def open_authenticated(
+    connect: Callable[[], Awaitable[RawStream]],
+    address: Address,
+    config: NetConfig,
+    mechanism: Mechanism,
+    version: BrokerVersion | None,
+    progress: Callable[[str], object],
+) -> AuthenticatedStream:
+    """Connect and authenticate.
+
+    Args:
+        connect: makes a connection.
+        address: host and port, for the broker's principal and for errors.
+        config: the options of the network layer.
+        mechanism: the mechanism with its credentials.
+        version: what the broker supports, if that is known.
+        progress: called with a text that describes the current wait.
+
+    Raises:
+        AuthenticationFailedError: the broker refuses, or the client lacks what it needs.
+        AuthenticationMethodNotSupported: the broker doesn't offer the mechanism.
+        KafkaConnectionError: the connection was lost, or no KDC responds.
+        KafkaProtocolError: the peer isn't a Kafka broker.
+    """
+    closed_at: list[str] = []
+    knows_handshake = version is not None and version.supports(SaslAuthenticateRequest)
+    for is_raw in (mechanism.starts_raw and not knows_handshake, False):
+        stream = await connect()
+        conversation = _Conversation(stream, address, config, mechanism, progress)
+        try:
+            if is_raw:
+                await conversation.send_raw()
+                return AuthenticatedStream(stream, math.inf)
+            return AuthenticatedStream(stream, await conversation.send_handshake(version))
+        except _ClosedByBrokerError as closed:
+            closed_at.append(str(closed))
+            await stream.close()
+        except BaseException:
+            await stream.close()
+            raise
+    steps = " and ".join(dict.fromkeys(closed_at))
+    too_old = ""
+    if "ApiVersions" in closed_at and not mechanism.starts_raw:
+        too_old = f", and that the broker is of 0.10 or later: before, there is no {mechanism.name}"
+    raise AuthenticationFailedError(
+        f"{address_text(address)}: {mechanism.description}: the broker closed the connection on "
+        f"{steps}, without a reason. Check {mechanism.hint}{too_old}"
+    )
+
+
+class _Conversation:
+    """The authentication on one connection."""
+
+    def __init__(
+        self,
+        stream: RawStream,
+        address: Address,
+        config: NetConfig,
+        mechanism: Mechanism,
+        progress: Callable[[str], object],
+    ) -> None:
+        self._stream = stream
+        self._host = address[0]
+        self._where = address_text(address)
+        self._client_id = config.client_id
+        self._mechanism = mechanism
+        self._progress = progress
+        self._lifetime_ms = 0
+
+    async def send_raw(self) -> None:
+        """Authenticate with frames only, and have the broker show that it has accepted them."""
+        await self._run(self._send_frame, self._send_last_frame)
+        # The broker says nothing to the last token: it closes, or serves the next request.
+        await self._request(alive_request(), 0, "the last token")
+
+    async def send_handshake(self, version: BrokerVersion | None) -> float:
+        """Authenticate by SaslHandshake; return the seconds that the session lasts."""
+        if version is not None and version.supports(SaslHandshakeRequest):
+            offered = {int(api): versions[-1] for api, versions in version.apis.items() if versions}
+        else:
+            response = await self._request(ApiVersionsRequest(), 0)
+            offered = {api.api_key: api.max_version for api in response.api_versions}
+        if SaslHandshakeRequest.api not in offered:
+            raise self._failed("the broker doesn't know SaslHandshake; expected 0.10 or later")
+        authenticate = offered.get(SaslAuthenticateRequest.api)
+        handshake = await self._request(
+            SaslHandshakeRequest(self._mechanism.name), 0 if authenticate is None else 1
+        )
+        if handshake.error_code == UnsupportedSaslMechanismError.errno:
+            raise AuthenticationMethodNotSupported(
+                f"{self._where}: the broker doesn't offer the mechanism {self._mechanism.name}; it "
+                f"offers {', '.join(handshake.mechanisms) or 'none'}"
+            )
+        if handshake.error_code == IllegalSaslStateError.errno:
+            raise self._failed(
+                "the port isn't a SASL listener. Set security_protocol to 'PLAINTEXT' or 'SSL', or "
+                "use the port of a SASL listener"
+            )
+        if handshake.error_code:
+            raise self._failed(f"SaslHandshake: {for_code(handshake.error_code).__name__}")
+        if authenticate is None:
+            await self._run(self._send_frame, self._send_last_frame)
+        else:
+            send = partial(
+                self._send_token, min(authenticate, SaslAuthenticateRequest.versions[-1])
+            )
+            await self._run(send, send)
+        return self._lifetime_ms / 1000 if self._lifetime_ms > 0 else math.inf
+
+    async def _run(
+        self,
+        send: Callable[[bytes], Awaitable[bytes]],
+        send_last: Callable[[bytes], Awaitable[object]],
+    ) -> None:
+        self._progress("the client's credentials aren't ready")
+        steps = await self._mechanism.begin(self._host)
+        challenge: bytes | None = None
+        for _ in range(MAX_TOKENS):
+            token, is_last = await self._next_token(steps, challenge)
+            if token is not None and is_last:
+                await send_last(token)
+            if token is None or is_last:
+                return
+            challenge = await send(token)
+        raise self._failed(f"the broker asks for more than {MAX_TOKENS} tokens")
+
+    async def _next_token(self, steps: Steps, challenge: bytes | None) -> tuple[bytes | None, bool]:
+        step = partial(_next_step, steps, challenge)
+        try:
+            if self._mechanism.thread is None:
+                return step()
+            self._progress(f"{self._mechanism.description}: no KDC of the realm has responded")
+            return await self._mechanism.thread.run(step)
+        except AuthenticationFailedError as error:
+            raise self._failed(error.text, error) from error.__cause__
+
+    async def _send_frame(self, token: bytes) -> bytes:
+        await self._send_last_frame(token)
+        self._progress("accepts connections but doesn't respond to a SASL token")
+        frame = await self._stream.read_frame(0, MAX_FRAME_BYTES)
+        if frame is None:
+            raise _ClosedByBrokerError("a SASL token")
+        return frame
+
+    async def _send_last_frame(self, token: bytes) -> None:
+        self._stream.write(len(token).to_bytes(4, "big") + token)
+
+    async def _send_token(self, version: int, token: bytes) -> bytes:
+        response = await self._request(SaslAuthenticateRequest(token), version)
+        if response.error_code:
+            reason = response.error_message or for_code(response.error_code).__name__
+            raise self._failed(f"the broker refuses: {reason[:500]}")
+        self._lifetime_ms = response.session_lifetime_ms
+        return bytes(response.auth_bytes)
+
+    async def _request(self, request: Request[R], version: int, shown: str = "") -> R:
+        name = shown or type(request).__name__.removesuffix("Request")
+        self._progress(f"accepts connections but doesn't respond to {name}")
+        self._stream.write(
+            b"".join(encode_request(request, version, _CORRELATION_ID, self._client_id))
+        )
+        frame = await self._stream.read_frame(4, MAX_FRAME_BYTES)
+        if frame is None:
+            raise _ClosedByBrokerError(name)
+        if decode_correlation_id(frame) != _CORRELATION_ID:
+            raise KafkaProtocolError(
+                f"{self._where}: not a Kafka broker: its response has a wrong correlation id"
+            )
+        return decode_response(type(request), version, frame)
+
+    def _failed(
+        self, text: str, error: AuthenticationFailedError | None = None
+    ) -> AuthenticationFailedError:
+        """Return the error, with the address and, if the text hasn't it, who authenticates."""
+        error_class = AuthenticationFailedError if error is None else type(error)
+        who = self._mechanism.description
+        text = text if text.startswith(who) else f"{who}: {text}"
+        return error_class(f"{self._where}: {text}")
+
+
+def _next_step(steps: Steps, challenge: bytes | None) -> tuple[bytes | None, bool]:
+    """Return the next token, and whether it is the last one; None: the authentication is over."""
+    try:
+        return (next(steps) if challenge is None else steps.send(challenge)), False
+    except StopIteration as stop:
+        return stop.value, True

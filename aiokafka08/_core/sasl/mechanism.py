@@ -1,0 +1,47 @@
+"""The interface of the mechanisms: `_core.net.authentication` uses it, and `choose` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08.errors import KafkaConfigurationError
+
+Steps = Generator[bytes, bytes, bytes | None]
+"""The client's side of one authentication: it yields a token, and receives the broker's next one.
+
+It returns None after the broker's last token, or else the client's last token, to which brokers
+respond in SaslAuthenticate only. It raises `AuthenticationFailedError` if the broker's token is
+wrong, and `KafkaConnectionError` if a failure may pass, such as a KDC that can't be reached."""
+
+
+class Mechanism:
+    """A mechanism with its credentials, for all connections of a client.
+
+    Attributes:
+        name: the name that SaslHandshake sends.
+        description: who authenticates, for errors; without secrets.
+        starts_raw: brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake.
+        thread: runs the steps, which may take long; None: they don't.
+        hint: what to check if the broker refuses without a reason.
+    """
+
+    name: str
+    description: str
+    starts_raw: bool
+    thread: DaemonThread | None = None
+    hint: str
+
+    async def begin(self, host: str) -> Steps:
+        """Begin the authentication on a connection to the broker at `host`."""
+        raise NotImplementedError
+
+
+def missing_extra(
+    mechanism: str, package: str, extra: str, hint: str = ""
+) -> KafkaConfigurationError:
+    """Return the error for a mechanism whose package isn't installed."""
+    return KafkaConfigurationError(
+        f"sasl_mechanism={mechanism!r}: needs the package {package}. Install it: pip install "
+        f"'aiokafka08[{extra}]'{hint}"
+    )

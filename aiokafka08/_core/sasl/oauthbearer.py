@@ -1,0 +1,62 @@
+"""OAUTHBEARER (RFC 7628): a token of the program's `AbstractTokenProvider`. Brokers from 2.0 on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiokafka08._core.sasl.mechanism import Mechanism, Steps
+from aiokafka08.errors import AuthenticationFailedError, IllegalArgumentError
+
+_NAME: Final = re.compile(r"[A-Za-z]+")
+_VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
+
+
+class OAuthBearer(Mechanism):
+    """See `Mechanism`."""
+
+    name = "OAUTHBEARER"
+    description = "OAUTHBEARER"
+    starts_raw = False
+    hint = "the token, and that OAUTHBEARER is in the broker's sasl.enabled.mechanisms"
+
+    def __init__(self, provider: Any) -> None:
+        if not callable(getattr(provider, "token", None)):
+            raise IllegalArgumentError(
+                f"sasl_oauth_token_provider: {type(provider).__name__}; expected an "
+                "aiokafka08.abc.AbstractTokenProvider, since sasl_mechanism is OAUTHBEARER"
+            )
+        self._provider = provider
+
+    async def begin(self, host: str) -> Steps:
+        """Begin with a new token of the provider."""
+        try:
+            token = await self._provider.token()
+            extensions: Mapping[str, str] = getattr(self._provider, "extensions", dict)()
+        except Exception as error:  # a program's own code: its text may hold the token
+            raise AuthenticationFailedError(
+                f"sasl_oauth_token_provider raised {type(error).__name__}"
+            ) from None
+        pairs = {"auth": f"Bearer {token}", **extensions}
+        if (
+            not isinstance(token, str)
+            or not token
+            or not all(
+                _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in pairs.items()
+            )
+        ):
+            raise AuthenticationFailedError(
+                "sasl_oauth_token_provider: the token or an extension has characters that "
+                "RFC 7628 doesn't allow"
+            )
+        return self._steps(pairs)
+
+    def _steps(self, pairs: Mapping[str, str]) -> Steps:
+        shown = "".join(f"\x01{name}={value}" for name, value in pairs.items())
+        answer = yield f"n,,{shown}\x01\x01".encode()
+        if answer:  # a JSON with the reason; \1 asks the broker to end the authentication
+            reason = re.sub(r"[^\x20-\x7e]", "?", answer.decode(errors="replace"))[:200]
+            yield b"\x01"
+            raise AuthenticationFailedError(f"the broker refuses the token: {reason}")
+        return None

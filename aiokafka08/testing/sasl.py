@@ -1,0 +1,135 @@
+"""The brokers' side of SASL: PLAIN and SCRAM, of one connection, as 0.10.2 does it. No I/O.
+
+`server` gives each connection a `SaslSession` if the cluster has users, and closes the connection
+where `AuthenticationFailed` is raised: up to 0.11 brokers give no reason (docs/brokers.md 14).
+
+Invariant: before `is_complete`, a connection gets nothing but ApiVersions, SaslHandshake and the
+tokens of the mechanism that it has chosen.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Generator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from aiokafka08.protocol.types import Buffer
+
+if TYPE_CHECKING:
+    pass
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MAX_TOKEN_BYTES: Final = 512 << 10
+"""The largest request or token before the authentication is complete."""
+
+_PLAIN_PARTS: Final = 3
+"""The name to act as, the user and the password."""
+
+_Credential = tuple[bytes, bytes, bytes, int]
+_Steps = Generator[bytes, bytes, bytes]
+"""Receives the client's tokens, yields the broker's, and returns its last one."""
+
+
+class AuthenticationFailed(Exception):
+    """The broker closes the connection; the text is for its own log, and has no secret."""
+
+
+class SaslUsers:
+    """The users of a cluster, and their credentials for each mechanism.
+
+    Raises:
+        ModuleNotFoundError: the package scramp isn't installed.
+    """
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        try:
+            import scramp
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "sasl: the package scramp isn't installed. pip install 'aiokafka08[sasl]'",
+                name=error.name,
+            ) from error
+        self._passwords = dict(passwords)
+        self._scram = {
+            name: scramp.ScramMechanism(name) for name in MECHANISMS if name.startswith("SCRAM-")
+        }
+        self._credential = cache(self._make_credential)  # made at first use: a few ms each
+
+    def authenticate(self, mechanism: str) -> _Steps:
+        """Return the broker's steps of a mechanism."""
+        if mechanism == "PLAIN":
+            return self._plain()
+        return self._scram_steps(mechanism)
+
+    def _plain(self) -> _Steps:
+        token = yield b""
+        texts = token.decode(errors="replace").split("\0")
+        if len(texts) != _PLAIN_PARTS or not all(texts[1:]):
+            raise AuthenticationFailed(f"PLAIN: malformed token of {len(token)} bytes")
+        acts_as, user, password = texts
+        if acts_as not in ("", user):
+            raise AuthenticationFailed("PLAIN: the user asks to act as another one")
+        known = self._passwords.get(user)
+        if known is None or not hmac.compare_digest(known.encode(), password.encode()):
+            raise AuthenticationFailed("wrong user name or password")
+        return b""
+
+    def _scram_steps(self, mechanism: str) -> _Steps:
+        import scramp
+
+        def credential(user: str) -> _Credential | None:
+            return self._credential(mechanism, user) if user in self._passwords else None
+
+        server = self._scram[mechanism].make_server(credential)
+        try:
+            server.set_client_first((yield b"").decode())
+            server.set_client_final((yield server.get_server_first().encode()).decode())
+            final: str = server.get_server_final()
+            return final.encode()
+        except (scramp.ScramException, UnicodeDecodeError) as error:
+            # The text of a UnicodeDecodeError has what the client sent.
+            raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}") from None
+
+    def _make_credential(self, mechanism: str, user: str) -> _Credential:
+        made: _Credential = self._scram[mechanism].make_auth_info(self._passwords[user])
+        return made
+
+
+class SaslSession:
+    """The authentication of one connection."""
+
+    def __init__(self, users: SaslUsers) -> None:
+        self._users = users
+        self._steps: _Steps | None = None
+        self.is_complete = False
+        self.refused: str | None = None
+        """The mechanism that the broker doesn't have; it answers, then closes the connection."""
+
+    @property
+    def awaits_token(self) -> bool:
+        """Whether the next frame is a token, and no request."""
+        return self._steps is not None and not self.is_complete
+
+    def choose(self, mechanism: str) -> bool:
+        """Begin with a mechanism; return False if the broker doesn't have it."""
+        if mechanism not in MECHANISMS:
+            self.refused = mechanism
+            return False
+        self._steps = self._users.authenticate(mechanism)
+        next(self._steps)
+        return True
+
+    def receive(self, token: Buffer) -> bytes:
+        """Take a token of the client; return the broker's.
+
+        Raises:
+            AuthenticationFailed: the client isn't who it says, or the token is malformed.
+        """
+        assert self._steps is not None
+        try:
+            return self._steps.send(bytes(token))
+        except StopIteration as end:
+            self.is_complete = True
+            answer: bytes = end.value
+            return answer

@@ -1,0 +1,417 @@
+"""SASL on a connection: clients on the embedded cluster, and servers that refuse, lie or hang."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08._core.net.authentication import MAX_TOKENS, open_authenticated
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, net_config
+from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.raw_stream import connect_raw
+from aiokafka08._core.sasl.mechanism import Mechanism, Steps
+from aiokafka08.abc import AbstractTokenProvider
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaError,
+    NoBrokersAvailable,
+)
+from aiokafka08.protocol.api import ApiKey, Request, Response, encode_response
+from aiokafka08.protocol.requests.api_versions import ApiVersionsResponse, VersionRange
+from aiokafka08.protocol.requests.fetch import FetchResponse
+from aiokafka08.protocol.requests.groups import HeartbeatRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
+from aiokafka08.protocol.requests.metadata import MetadataResponse
+from aiokafka08.protocol.requests.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeResponse
+from aiokafka08.telemetry import Disconnected, Event, Telemetry
+from aiokafka08.testing import EmbeddedCluster
+from tests.protocol.decoding import decode_request
+
+PASSWORD = "s3cret-hunter2"
+USER = {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
+SASL = {"security_protocol": "SASL_PLAINTEXT", **USER}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_clients_work_through_sasl(mechanism: str) -> None:
+    async with EmbeddedCluster(
+        version="0.10", brokers=2, topics={"t": 2}, sasl={"alice": PASSWORD}
+    ) as cluster:
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "sasl_mechanism": mechanism,
+            **SASL,
+        }
+        async with AIOKafkaProducer(**options) as producer:
+            for partition in (0, 1):
+                await producer.send_and_wait("t", b"value", partition=partition)
+        async with AIOKafkaConsumer(
+            "t", group_id="g", auto_offset_reset="earliest", **options
+        ) as consumer:
+            assert {(await consumer.getone()).partition for _ in range(2)} == {0, 1}
+            await consumer.commit()
+        async with AIOKafkaAdminClient(**options) as admin:
+            assert await admin.list_consumer_groups()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_wrong_password_is_one_typed_error_without_it(
+    mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    events: list[Event] = []
+    async with EmbeddedCluster(version="0.10", sasl={"alice": "another"}) as cluster:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            sasl_mechanism=mechanism,
+            on_event=events.append,
+            **SASL,  # type: ignore[arg-type]
+        )
+        with pytest.raises(AuthenticationFailedError, match="without a reason") as caught:
+            await producer.start()
+        await producer.stop()
+    assert f"{mechanism} as user 'alice'" in str(caught.value)
+    assert events
+    shown = caplog.text + repr(events) + repr(producer) + repr(caught.value)
+    assert PASSWORD not in shown
+    assert "sasl_plain_password" not in caplog.text
+
+
+async def test_mechanism_that_the_broker_lacks_is_named_with_its_own() -> None:
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return "t"
+
+    async with EmbeddedCluster(version="0.10", sasl={"alice": PASSWORD}) as cluster:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+        )
+        with pytest.raises(AuthenticationMethodNotSupported, match="offers PLAIN, SCRAM-SHA-256"):
+            await producer.start()
+        await producer.stop()
+
+
+async def test_plain_listener_is_named() -> None:
+    async with EmbeddedCluster(version="0.9") as cluster:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            request_timeout_ms=1000,
+            **SASL,  # type: ignore[arg-type]
+        )
+        with pytest.raises(NoBrokersAvailable, match="doesn't respond to ApiVersions"):
+            await producer.start()
+        await producer.stop()
+
+
+# --- a broker of 2.2 that a test scripts ----------------------------------------------------------
+
+Respond = Callable[[Request[Any]], Response | bytes | None]
+"""What the broker says to a request: a response, raw bytes, or nothing, and it closes."""
+
+VERSIONS = [
+    VersionRange(key, 0, last)
+    for key, last in {0: 2, 1: 2, 2: 1, 3: 2, 12: 0, 17: 1, 18: 0, 36: 1}.items()
+]
+
+
+@contextlib.asynccontextmanager
+async def broker(respond: Respond) -> AsyncIterator[str]:
+    """Run the broker; yield its address. It is the only one in its metadata, without a topic."""
+    port = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                envelope = decode_request(await reader.readexactly(size))
+                assert envelope.body is not None
+                answer: Response | bytes | None
+                match envelope.header.api_key:
+                    case ApiKey.API_VERSIONS:
+                        said = respond(envelope.body)
+                        answer = said if isinstance(said, bytes) else None
+                        answer = answer or ApiVersionsResponse(0, VERSIONS)
+                    case ApiKey.LIST_OFFSETS:
+                        answer = ListOffsetsResponse([])
+                    case ApiKey.FETCH:
+                        answer = FetchResponse(0, [])
+                    case ApiKey.METADATA:
+                        answer = MetadataResponse([], -1, [])
+                    case _:
+                        answer = respond(envelope.body)
+                if answer is None:
+                    return
+                if isinstance(answer, bytes):
+                    writer.write(answer)
+                    continue
+                version = envelope.header.api_version
+                header = envelope.header.correlation_id
+                writer.write(b"".join(encode_response(answer, version, header)))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"127.0.0.1:{port}"
+
+
+async def failure(respond: Respond, mechanism: str = "PLAIN", **options: Any) -> KafkaError:
+    """Return the error of a start, which must come within the limit for the first broker."""
+    given = {"sasl_mechanism": mechanism, **(options or USER)}
+    async with broker(respond) as address, asyncio.timeout(10):
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address,
+            security_protocol="SASL_PLAINTEXT",
+            request_timeout_ms=700,
+            **given,
+        )
+        try:
+            await producer.start()
+        except KafkaError as error:
+            return error
+        finally:
+            await producer.stop()
+    raise AssertionError("it has started")
+
+
+def handshake(request: Request[Any]) -> Response | None:
+    if request.api is ApiKey.SASL_HANDSHAKE:
+        return SaslHandshakeResponse(0, [])
+    return None
+
+
+def token(content: bytes) -> Respond:
+    """Return a broker that says the same to each token."""
+
+    def respond(request: Request[Any]) -> Response | None:
+        if isinstance(request, SaslAuthenticateRequest):
+            return SaslAuthenticateResponse(0, None, content)
+        return handshake(request)
+
+    return respond
+
+
+def scram_first(iterations: int) -> Respond:
+    """Return a broker whose first message of SCRAM asks for so many iterations."""
+
+    def respond(request: Request[Any]) -> Response | None:
+        if isinstance(request, SaslAuthenticateRequest):
+            nonce = bytes(request.auth_bytes).decode().partition("r=")[2]
+            first = f"r={nonce}x,s=c2FsdHNhbHRzYWx0c2FsdA==,i={iterations}"
+            return SaslAuthenticateResponse(0, None, first.encode())
+        return handshake(request)
+
+    return respond
+
+
+def refuses(request: Request[Any]) -> Response | None:
+    if isinstance(request, SaslAuthenticateRequest):
+        return SaslAuthenticateResponse(58, "no such user", b"")
+    return handshake(request)
+
+
+async def test_reason_of_the_broker_is_in_the_error() -> None:
+    error = await failure(refuses)
+    assert type(error) is AuthenticationFailedError
+    assert "PLAIN as user 'alice': the broker refuses: no such user" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("respond", "mechanism", "text"),
+    [
+        (lambda request: None, "PLAIN", "closed the connection on SaslHandshake"),
+        (handshake, "PLAIN", "closed the connection on SaslAuthenticate"),
+        (lambda request: SaslHandshakeResponse(34, []), "PLAIN", "isn't a SASL listener"),
+        (lambda request: SaslHandshakeResponse(99, []), "PLAIN", "SaslHandshake: UnknownError"),
+        (token(b"nonsense"), "SCRAM-SHA-256", "SCRAM-SHA-256 as user 'alice': "),
+        (token(b"\xff\xfe"), "SCRAM-SHA-256", "isn't UTF-8"),
+        (token(b"e=unknown-user"), "SCRAM-SHA-512", "SCRAM-SHA-512 as user 'alice': "),
+        (scram_first(1), "SCRAM-SHA-256", "asks for 1 iterations; expected 4096 to 1000000"),
+        (scram_first(999_999_999), "SCRAM-SHA-256", "asks for 999999999 iterations"),
+        (scram_first(10**30), "SCRAM-SHA-256", "asks for 10000000000000000000 iterations"),
+        (scram_first(4096), "SCRAM-SHA-256", "SCRAM-SHA-256 as user 'alice': "),  # no proof
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+async def test_hostile_step_is_a_typed_error(respond: Respond, mechanism: str, text: str) -> None:
+    error = await failure(respond, mechanism)
+    assert isinstance(error, AuthenticationFailedError)
+    assert text in str(error)
+    assert PASSWORD not in str(error)
+
+
+@pytest.mark.parametrize("size", [-1, 3, 1 << 18, 2**31 - 1])
+async def test_frame_of_a_wrong_size_isnt_read(size: int) -> None:
+    def respond(request: Request[Any]) -> bytes:
+        return (size + (1 if size == 1 << 18 else 0)).to_bytes(4, "big", signed=True) + b"x" * 9
+
+    error = await failure(respond)
+    assert isinstance(error, NoBrokersAvailable)
+    assert "not a Kafka broker: its response begins with" in str(error)
+
+
+async def test_silent_broker_is_a_timeout_that_names_the_step() -> None:
+    def respond(request: Request[Any]) -> Response | bytes:
+        if isinstance(request, SaslAuthenticateRequest):
+            return b""
+        return SaslHandshakeResponse(0, [])
+
+    error = await failure(respond)
+    assert "doesn't respond to SaslAuthenticate" in str(error)
+
+
+async def test_endless_challenges_are_bounded() -> None:
+    """Of a mechanism that would answer for ever, as a hostile KDC and broker could have it."""
+    sent = 0
+
+    class Endless(Mechanism):
+        name = description = "ENDLESS"
+        starts_raw = False
+        hint = ""
+
+        async def begin(self, host: str) -> Steps:
+            def steps() -> Steps:
+                nonlocal sent
+                while True:
+                    sent += 1
+                    yield b"more"
+
+            return steps()
+
+    async with broker(token(b"more")) as address:
+        config = net_config(**{**NETWORK_DEFAULTS, "bootstrap_servers": address, "client_id": "c"})
+        [where] = config.bootstrap
+
+        def connect() -> Awaitable[Any]:
+            return connect_raw("127.0.0.1", where, config)
+
+        with pytest.raises(AuthenticationFailedError, match="asks for more than 16 tokens"):
+            await open_authenticated(connect, where, config, Endless(), None, lambda text: None)
+    assert sent == MAX_TOKENS
+
+
+async def test_token_of_oauthbearer_is_sent_and_refused_without_it() -> None:
+    seen: list[bytes] = []
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return "abc.DEF-secret"
+
+        def extensions(self) -> dict[str, str]:
+            return {"logicalCluster": "lkc"}
+
+    def respond(request: Request[Any]) -> Response | None:
+        if isinstance(request, SaslAuthenticateRequest):
+            seen.append(bytes(request.auth_bytes))
+            if len(seen) == 1:
+                return SaslAuthenticateResponse(0, None, b'{"status":"invalid_token"}')
+            return SaslAuthenticateResponse(58, "no", b"")
+        return handshake(request)
+
+    error = await failure(respond, "OAUTHBEARER", sasl_oauth_token_provider=Provider())
+    assert seen == [
+        b"n,,\x01auth=Bearer abc.DEF-secret\x01logicalCluster=lkc\x01\x01",
+        b"\x01",
+    ]
+    assert isinstance(error, AuthenticationFailedError)
+    assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("wrong", ["two\x01tokens", "", None, ValueError("secret-text")])
+async def test_wrong_token_of_a_provider_is_an_error_without_it(wrong: Any) -> None:
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            if isinstance(wrong, Exception):
+                raise wrong
+            token: str = wrong
+            return token
+
+    error = await failure(handshake, "OAUTHBEARER", sasl_oauth_token_provider=Provider())
+    assert isinstance(error, AuthenticationFailedError)
+    assert "sasl_oauth_token_provider" in str(error)
+    assert "secret-text" not in str(error)
+
+
+# --- sessions that end ----------------------------------------------------------------------------
+
+
+async def test_connection_is_replaced_before_its_session_ends() -> None:
+    """The broker closes a session at its first request after the lifetime, as 2.2 and later do."""
+    lifetime_ms = 400
+    loop = asyncio.get_running_loop()
+    opened: list[float] = []
+
+    def respond(request: Request[Any]) -> Response | None:
+        if isinstance(request, SaslAuthenticateRequest):
+            opened.append(loop.time())
+            return SaslAuthenticateResponse(0, None, b"", lifetime_ms)
+        if request.api is ApiKey.SASL_HANDSHAKE:
+            return SaslHandshakeResponse(0, [])
+        if not isinstance(request, HeartbeatRequest):
+            return None
+        is_late = (loop.time() - opened[-1]) * 1000 > 2 * lifetime_ms  # for a busy machine
+        return None if is_late else HeartbeatRequest.response(0)
+
+    events: list[Event] = []
+    async with broker(respond) as address:
+        config = net_config(
+            **{**NETWORK_DEFAULTS, **SASL, "bootstrap_servers": address, "client_id": "c"}
+        )
+        node = Node(None, config.bootstrap[0], config, Telemetry(events.append))
+        try:
+            await node.connection(Lane.CONTROL)
+            probed = len(opened)
+            deadline = loop.time() + 2
+            while loop.time() < deadline:
+                await node.request(HeartbeatRequest("g", 1, "m"))
+                await asyncio.sleep(0)
+        finally:
+            await node.stop()
+    assert len(opened) - probed >= 4
+    assert {one.reason for one in events if isinstance(one, Disconnected)} == {
+        "the SASL session ends",
+        "closed by the client",
+    }
+
+
+async def test_lifetime_of_nothing_is_no_storm_of_connections() -> None:
+    authenticated = 0
+
+    def respond(request: Request[Any]) -> Response | None:
+        nonlocal authenticated
+        if isinstance(request, SaslAuthenticateRequest):
+            authenticated += 1
+            return SaslAuthenticateResponse(0, None, b"", 1)
+        if request.api is ApiKey.SASL_HANDSHAKE:
+            return SaslHandshakeResponse(0, [])
+        return HeartbeatRequest.response(0) if isinstance(request, HeartbeatRequest) else None
+
+    loop = asyncio.get_running_loop()
+    async with broker(respond) as address:
+        config = net_config(
+            **{**NETWORK_DEFAULTS, **SASL, "bootstrap_servers": address, "client_id": "c"}
+        )
+        node = Node(None, config.bootstrap[0], config, Telemetry())
+        try:
+            await node.connection(Lane.CONTROL)
+            probed, deadline = authenticated, loop.time() + 0.5
+            while loop.time() < deadline:
+                await node.request(HeartbeatRequest("g", 1, "m"))
+                await asyncio.sleep(0)
+        finally:
+            await node.stop()
+    # Each needs a probe of the version too, with connections of its own: no other lane is open.
+    assert authenticated - probed <= 40

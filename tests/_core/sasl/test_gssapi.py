@@ -1,0 +1,226 @@
+"""Kerberos with a real KDC, MIT's; the broker's side of GSSAPI is the test's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaProducer
+from aiokafka08._core.sasl.gssapi import Gssapi
+from aiokafka08.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+)
+from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.kdc import REALM, Kdc
+from tests.support.debian_tools import skipped_if_missing
+from tests.support.gssapi_wheel import require_gssapi
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+BROKER = "kafka/localhost"
+HOST = "localhost"
+OFFER = b"\1\0\0\0"
+
+
+@pytest.fixture(scope="module")
+def realm() -> Iterator[Kdc]:
+    require_real_brokers()
+    require_gssapi()
+    with skipped_if_missing("MIT Kerberos", "krb5-kdc krb5-user"), Kdc() as running:
+        running.add_principal(BROKER)
+        running.add_principal("client")
+        running.add_principal("short", ticket_s=10)
+        yield running
+
+
+@pytest.fixture
+def kdc(realm: Kdc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kdc:
+    for name, value in realm.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "no-cache"))
+    return realm
+
+
+def client(kdc: Kdc, keytab_of: str = "client", **options: Any) -> Gssapi:
+    given = {"service": "kafka", "domain": None, "principal": None, **options}
+    given.setdefault("keytab", str(kdc.keytab(keytab_of)))
+    return Gssapi(**given)
+
+
+class BrokerSide:
+    """Answers the client's tokens as brokers do; it wraps `offer`, or sends `raw` instead."""
+
+    def __init__(self, kdc: Kdc, offer: bytes = OFFER, raw: bytes | None = None) -> None:
+        import gssapi
+
+        store: Any = {"keytab": f"FILE:{kdc.keytab(BROKER)}"}
+        accepting = gssapi.Credentials(usage="accept", store=store)
+        self._context = gssapi.SecurityContext(creds=accepting, usage="accept")
+        self._offer = offer
+        self._raw = raw
+
+    def answer(self, token: bytes) -> bytes:
+        if not self._context.complete:
+            reply = self._context.step(token)
+            if reply:
+                return bytes(reply)
+        return self._raw or bytes(self._context.wrap(self._offer, False).message)
+
+    def choice(self, wrapped: bytes) -> tuple[str, bytes]:
+        name = str(self._context.initiator_name)
+        return name, bytes(self._context.unwrap(wrapped).message)
+
+
+async def authenticate(mechanism: Gssapi, broker: BrokerSide, host: str = HOST) -> bytes | None:
+    """Run the steps and return the client's last token."""
+    steps = await mechanism.begin(host)
+    try:
+        token = next(steps)
+        while True:
+            token = steps.send(broker.answer(token))
+    except StopIteration as stop:
+        last: bytes | None = stop.value
+        return last
+
+
+async def test_client_proves_its_principal_and_chooses_no_layer(kdc: Kdc) -> None:
+    broker = BrokerSide(kdc)
+    last = await authenticate(client(kdc), broker)
+    assert last is not None
+    assert broker.choice(last) == (f"client@{REALM}", OFFER)
+
+
+async def test_ticket_cache_of_kinit_is_used(
+    kdc: Kdc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mechanism = client(kdc, keytab=None)
+    with pytest.raises(AuthenticationFailedError, match="there is no ticket"):
+        await authenticate(mechanism, BrokerSide(kdc))
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KRB5CCNAME", str(cache))
+    kdc.kinit("client", cache)
+    broker = BrokerSide(kdc)
+    last = await authenticate(mechanism, broker)
+    assert last is not None
+    assert broker.choice(last)[0] == f"client@{REALM}"
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "text"),
+    [
+        ({"service": "kafkaa"}, HOST, "'kafkaa/localhost': the KDC doesn't know the broker's"),
+        ({}, "127.0.0.1", "'kafka/127.0.0.1': the KDC doesn't know the broker's principal"),
+        ({"domain": "localhost@OTHER.TEST"}, HOST, "localhost@OTHER.TEST': "),
+        ({"keytab": "/nowhere.keytab"}, HOST, "the keytab doesn't exist or can't be read"),
+        ({"principal": "nobody"}, HOST, "the keytab has no key for the principal"),
+        ({"principal": "client@ELSE.TEST"}, HOST, "the keytab has no key for the principal"),
+    ],
+)
+async def test_cause_is_named(kdc: Kdc, options: dict[str, Any], host: str, text: str) -> None:
+    with pytest.raises(AuthenticationFailedError) as caught:
+        await authenticate(client(kdc, **options), BrokerSide(kdc), host)
+    assert text in str(caught.value)
+
+
+async def test_domain_name_replaces_the_host(kdc: Kdc) -> None:
+    for domain in ("localhost", f"localhost@{REALM}"):
+        assert await authenticate(client(kdc, domain=domain), BrokerSide(kdc), "10.0.0.1")
+
+
+async def test_unknown_principal_is_named(kdc: Kdc) -> None:
+    kdc.add_principal("gone")
+    kdc.administer("delprinc -force gone")
+    with pytest.raises(AuthenticationFailedError, match="doesn't know the client's principal"):
+        await authenticate(client(kdc, "gone"), BrokerSide(kdc))
+
+
+@pytest.mark.parametrize(
+    ("offer", "raw", "text"),
+    [
+        (b"\6\0\0\0", None, "the broker's offer of layers is '06000000'"),
+        (b"\1\0\0", None, "the broker's offer of layers is '010000'"),
+        (b"", None, "the broker's offer of layers is ''"),
+        (b"\1" * 10_000, None, "the broker's offer of layers is '0101010101010101'"),
+        (OFFER, b"nonsense", "the broker is 'kafka/localhost': "),
+        (OFFER, b"\x05\x04\x05\xff" + b"\0" * 40, "the broker is 'kafka/localhost': "),
+    ],
+)
+async def test_wrong_wrap_is_a_typed_error(
+    kdc: Kdc, offer: bytes, raw: bytes | None, text: str
+) -> None:
+    with pytest.raises(AuthenticationFailedError) as caught:
+        await authenticate(client(kdc), BrokerSide(kdc, offer, raw))
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("token", [b"", b"\0", b"nonsense" * 1000, b"\x60\x82\xff\xff"])
+async def test_wrong_token_is_a_typed_error(kdc: Kdc, token: bytes) -> None:
+    steps = await client(kdc).begin(HOST)
+    next(steps)
+    with pytest.raises(AuthenticationFailedError, match="the broker is 'kafka/localhost': "):
+        steps.send(token)
+
+
+async def test_ticket_is_renewed_at_80_percent_of_its_life(kdc: Kdc) -> None:
+    """Before that, a connection needs no KDC; in its outage the old ticket is used."""
+    mechanism = client(kdc, "short")
+    assert await authenticate(mechanism, BrokerSide(kdc))
+    began = time.monotonic()
+    with outage(kdc):
+        assert await authenticate(mechanism, BrokerSide(kdc))
+        time.sleep(max(began + 8.2 - time.monotonic(), 0))  # 80 % of the ticket's 10 s are over
+        assert await authenticate(mechanism, BrokerSide(kdc))
+        time.sleep(max(began + 10.5 - time.monotonic(), 0))
+        with pytest.raises(KafkaError):
+            await authenticate(mechanism, BrokerSide(kdc))
+    assert mechanism.acquire() > 8
+    assert await authenticate(mechanism, BrokerSide(kdc))
+
+
+@contextlib.contextmanager
+def outage(kdc: Kdc) -> Iterator[None]:
+    kdc.stop()
+    try:
+        yield
+    finally:
+        kdc.start()
+        os.environ.update(kdc.environment)
+
+
+async def test_missing_kdc_may_pass(kdc: Kdc) -> None:
+    with outage(kdc), pytest.raises(KafkaConnectionError, match="no KDC of the realm") as caught:
+        await authenticate(client(kdc), BrokerSide(kdc))
+    assert caught.value.retriable
+
+
+async def test_hanging_kdc_is_a_timeout_and_holds_neither_loop_nor_stop(kdc: Kdc) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI",
+            sasl_kerberos_keytab=str(kdc.keytab("client")),
+            request_timeout_ms=1000,
+        )
+        kdc.pause()
+        try:
+            async with asyncio.timeout(5):  # the library waits for ten seconds and more
+                with pytest.raises(NoBrokersAvailable, match="no KDC of the realm has responded"):
+                    await producer.start()
+                await producer.stop()
+        finally:
+            kdc.resume()

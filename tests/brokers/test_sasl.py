@@ -1,0 +1,78 @@
+"""The harness's SASL listeners, with the Java client of each line as the judge; and its KDC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.cluster import RealCluster
+from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+from tests.brokers.kdc import Kdc
+from tests.brokers.sasl import SaslUsers, java_client
+from tests.brokers.wire import fetch
+from tests.support.debian_tools import skipped_if_missing
+from tests.support.full import in_full
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize(
+    ("version", "mechanism"),
+    [
+        ("0.9.0.1", "GSSAPI"),
+        ("3.9.1", "SCRAM-SHA-256"),
+        *in_full(
+            ("0.10.2.2", "GSSAPI"),
+            ("0.10.2.2", "PLAIN"),
+            ("0.10.2.2", "SCRAM-SHA-512"),
+            ("3.9.1", "GSSAPI"),
+            ("3.9.1", "PLAIN"),
+        ),
+    ],
+)
+def test_java_client_authenticates(
+    version: str,
+    mechanism: str,
+    broker_clusters: BrokerClusters,
+    unique_topic: Callable[[], str],
+) -> None:
+    cluster = broker_clusters.get(version, sasl=True)
+    topic = unique_topic()
+    cluster.create_topic(topic)
+    done = java_client(cluster, "kafka.tools.ConsoleProducer", mechanism, topic, input="one\n")
+    assert done.returncode == 0, done
+    assert [message.value for message in fetch(cluster.port(0), topic, 0)] == [b"one"]
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    require_real_brokers()
+    with skipped_if_missing("MIT Kerberos", "krb5-kdc krb5-user"), Kdc() as running:
+        running.add_principal("client", ticket_s=60)
+        yield running
+
+
+def test_kdc_gives_tickets_except_in_an_outage(kdc: Kdc, tmp_path: Path) -> None:
+    kdc.kinit("client", tmp_path / "cache")
+    kdc.stop()
+    with pytest.raises(HarnessError, match="Cannot contact any KDC"):
+        kdc.kinit("client", tmp_path / "cache")
+    kdc.start()
+    kdc.kinit("client", tmp_path / "cache")
+    with pytest.raises(HarnessError, match="not found in Kerberos database"):
+        kdc.kinit("nobody", tmp_path / "cache")
+
+
+def test_failed_query_raises(kdc: Kdc) -> None:
+    with pytest.raises(HarnessError, match="already exists"):
+        kdc.add_principal("client")
+
+
+def test_sasl_of_a_line_without_it_is_refused() -> None:
+    with pytest.raises(UnsupportedByBrokerError, match=r"expected 0\.9 or newer"):
+        RealCluster("0.8.2.2", sasl=SaslUsers({"alice": "secret"}))
+    with pytest.raises(HarnessError, match="no SASL listeners"):
+        _ = RealCluster("0.9.0.1").sasl
