@@ -97,7 +97,7 @@ class Gssapi(Mechanism):
         self._keytab = keytab
         self._principal = principal
         # Only in memory: the cache that kinit fills stays as it is.
-        self._cache = f"MEMORY:aiokafka08-{os.getpid()}-{next(_cache_numbers)}"
+        self._cache = _new_cache()
         self._credentials: Any = None
         self._renew_at = -math.inf
         source = "the ticket cache" if keytab is None else f"keytab {keytab!r}"
@@ -134,6 +134,10 @@ class Gssapi(Mechanism):
         """
         if self._credentials is not None and time.monotonic() < self._renew_at:
             return float(self._credentials.lifetime or 0)
+        if self._keytab is not None and self._credentials is not None and not self._is_valid():
+            # For MIT Kerberos the cause would be the expired ticket in the cache, not the KDC that
+            # gave no new one, which may pass.
+            self._credentials, self._cache = None, _new_cache()
         try:
             name = None if self._principal is None else self._name(self._principal)
             store = None
@@ -204,3 +208,7 @@ class Gssapi(Mechanism):
         return AuthenticationFailedError(
             f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
         )
+
+
+def _new_cache() -> str:
+    return f"MEMORY:aiokafka08-{os.getpid()}-{next(_cache_numbers)}"

@@ -136,6 +136,11 @@ def _unchecked(seen: Examination) -> Iterator[Finding]:
             "without ZooKeeper: the true replication factor, stale ISRs, the topics' own settings "
             f"(such as {UNCLEAN} and {MIN_ISR}), groups in ZooKeeper"
         )
+    if not seen.last.topics:
+        missing["the client's principal Describe on topics and groups"] = (
+            "what an authorizer hides: brokers show no topic, so there is none, or the client may "
+            "describe none"
+        )
     if missing:
         action = f"Give {' and '.join(missing)}"
         yield Finding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)

@@ -171,7 +171,7 @@ class FindingCode(enum.Enum):
     UNCHECKED = (
         "unchecked",
         Severity.NOTE,
-        "what takes --zookeeper or --watch to check",
+        "what takes --zookeeper, --watch or rights to check",
     )
     UNKNOWN_SETTINGS = (
         "unknown-settings",

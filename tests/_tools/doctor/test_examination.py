@@ -40,6 +40,16 @@ def test_what_was_not_looked_at_is_a_note() -> None:
     assert is_healthy(found)
 
 
+def test_cluster_without_a_visible_topic_may_be_hidden_by_an_authorizer() -> None:
+    """As a real 3.9.1 answers a principal without rights: no topic, no group and no error."""
+    nothing = dataclasses.replace(HEALTHY, topics={})
+    [note] = examine(Examination(nothing, nothing))
+    assert note.code is FindingCode.UNCHECKED
+    assert "what an authorizer hides" in note.why
+    assert "Describe on topics and groups" in note.action
+    assert is_healthy([note])
+
+
 def test_what_could_not_be_read_is_a_finding() -> None:
     seen = dataclasses.replace(HEALTHY, errors=("groups not read: no coordinator",))
     [found, _] = examine(Examination(seen, seen))
