@@ -74,7 +74,9 @@ async def test_java_client_reads_what_a_kerberised_producer_sends(
     done = await asyncio.to_thread(
         java_client,
         cluster,
-        "kafka.tools.ConsoleConsumer",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        if version == "3.9.1"
+        else "kafka.tools.ConsoleConsumer",
         "GSSAPI",
         topic,
         "--from-beginning",
