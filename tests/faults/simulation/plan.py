@@ -352,6 +352,23 @@ class HideCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveCoordinator:
+    """Another broker becomes the group's coordinator; the old one lives on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLate:
+    """A request is answered after `delay_s`; meanwhile leaders and the coordinator have moved.
+
+    They move `moves_s` after the request has come.
+    """
+
+    request: str
+    delay_s: float
+    moves_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RestartMember:
     """A member leaves its group, and a new one joins after `pause_s`."""
 
@@ -390,6 +407,8 @@ Fault = (
     | WrongZookeeper
     | StoreDamage
     | HideCoordinator
+    | MoveCoordinator
+    | AnswerLate
     | RestartMember
 )  # fmt: skip
 Action = Send | Fault
@@ -460,6 +479,8 @@ class Plan:
         steps: in the order of their times.
         reserve: faults that have an effect at any time. At `RESERVE_S` the first of them strike,
             if fewer than `MIN_EFFECTIVE` faults had an effect until then.
+        never_commit: the members that don't commit, if members commit after each poll: only
+            heartbeats tell them of a new coordinator or generation.
     """
 
     seed: int
@@ -472,6 +493,7 @@ class Plan:
     fragment: bool
     steps: tuple[Step, ...]
     reserve: tuple[Fault, ...] = ()
+    never_commit: tuple[int, ...] = ()
 
     @property
     def has_zookeeper(self) -> bool:
@@ -520,12 +542,15 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
                     *_damages(seed),
                     *_half_dead(seed),
                     *_hidden_coordinators(seed),
+                    *_moved_coordinators(seed, line),
+                    *_late_answers(seed, line),
                     *(_wrong_zookeepers(seed) if line in WITH_ZOOKEEPER else ()),
                 ],
                 key=lambda step: step.at,
             )
         ),
         tuple(_reserve(seed)),
+        tuple(_never_committing(seed)),
     )
 
 
@@ -635,6 +660,36 @@ def _hidden_coordinators(seed: int) -> Iterator[Step]:
         for_s = round(rng.uniform(2, 35), 2)
         yield Step(at, HideCoordinator(rng.choice([(), (NOWHERE,), (MUTE,)]), for_s))
         yield Step(at, RestartMember(rng.randrange(MEMBERS), 0.0))
+
+
+def _moved_coordinators(seed: int, line: str) -> Iterator[Step]:
+    """Let the coordinator move while the old one lives, in half of the seeds that have one."""
+    rng = random.Random(f"moved coordinator {seed}")
+    if line not in UNSAFE and rng.random() < 0.5:
+        for _ in range(rng.randint(1, 3)):
+            yield Step(round(rng.uniform(5, LENGTH_S - 2), 2), MoveCoordinator())
+
+
+def _never_committing(seed: int) -> Iterator[int]:
+    """Let one member or two never commit, in a third of the seeds."""
+    rng = random.Random(f"never committing {seed}")
+    if rng.random() < 1 / 3:
+        yield from sorted(rng.sample(range(MEMBERS), rng.randint(1, MEMBERS - 1)))
+
+
+def _late_answers(seed: int, line: str) -> Iterator[Step]:
+    """Let a request be answered late in a third of the seeds; some just before all is mended."""
+    rng = random.Random(f"late answer {seed}")
+    names = ["ProduceRequest", "FetchRequest", "FetchRequest", "ListOffsetsRequest"]
+    if line not in UNSAFE:
+        names += ["OffsetCommitRequest", "OffsetFetchRequest"]
+    if line not in WITH_ZOOKEEPER:
+        names += _GROUP_REQUESTS
+    if rng.random() < 1 / 3:
+        for _ in range(rng.randint(1, 2)):
+            at = round(rng.uniform(5, LENGTH_S - 20), 2)
+            delay_s, moves_s = round(rng.uniform(2.5, 14), 2), rng.choice([0.0, 0.3, 2.0])
+            yield Step(at, AnswerLate(rng.choice(names), delay_s, moves_s))
 
 
 def _wrong_zookeepers(seed: int) -> Iterator[Step]:

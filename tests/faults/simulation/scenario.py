@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import re
 import traceback
 from collections import Counter, defaultdict, deque
@@ -36,6 +37,13 @@ SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 DRAIN_S = 120.0
 """Virtual seconds in which the members must have got everything, once all is mended."""
 LIMIT_S = 3600.0
+PRODUCER_PROGRESS_S = 20.0
+"""Virtual seconds after which each producer must have stored a message in each partition, once all
+is mended."""
+MEMBER_PROGRESS_S = 45.0
+"""As `PRODUCER_PROGRESS_S`, for the group to return it: sessions end, and members join again."""
+SETTLE_S = 30.0
+"""Virtual seconds in which the members must share all partitions, once they have got everything."""
 _POLL_MS = 500
 _STOP_S = 90.0
 _REFUSED_S = 1.0
@@ -143,6 +151,10 @@ class _Scenario:
         self._refilled: list[tuple[str, int, int]] = []
         self._kept_from: dict[str, int] = {}
         self._members: dict[str, str] = {}
+        self._consumers: dict[str, AIOKafkaConsumer[Any, Any]] = {}  # those that run, by name
+        self._pulses: dict[str, float | None] = {}  # the last messages → when they were returned
+        self._mended_at = 0.0
+        self._stored: dict[str, int] = {}  # place → what the group has committed
         world.zookeeper.on_session_end = self._on_session_end
         self._pending: list[asyncio.Task[None]] = []
 
@@ -193,18 +205,56 @@ class _Scenario:
             self._tasks.append(asyncio.create_task(function(number), name=party))
 
     async def _finish(self) -> None:
-        for queue in self._queues:
+        self._mended_at = asyncio.get_running_loop().time()
+        for number, queue in enumerate(self._queues):
+            for partition in range(p.PARTITIONS):
+                queue.put_nowait(p.Send(number, "pulse", 1, partition))
             queue.put_nowait(None)
         await asyncio.gather(*self._tasks[: p.PRODUCERS])
         self.draining = True
         end = asyncio.get_running_loop().time() + DRAIN_S
         while self._is_unseen() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        await self._settle()
         self.stopping = True
         await asyncio.gather(*self._tasks)
+        self._find_stalls()
         self._find_silent_damage()
         self._read_logs()
         self.requests = len(self.cluster.history)
+
+    async def _settle(self) -> None:
+        """Judge whether the members that live share all partitions, each with one owner."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + SETTLE_S
+        partitions = [TopicPartition(TOPIC, number) for number in range(p.PARTITIONS)]
+        while True:
+            owned = {name: sorted(one.assignment()) for name, one in self._consumers.items()}
+            if sorted(tp for places in owned.values() for tp in places) == partitions:
+                return
+            if clock() >= end:
+                shown = {name: [tp.partition for tp in places] for name, places in owned.items()}
+                self.found.append(Anomaly("split-group", (), {"owned": shown}))
+                return
+            await asyncio.sleep(0.1)
+
+    def _find_stalls(self) -> None:
+        """Judge whether each client and partition has advanced in time after the mend."""
+        for one in self.operations:
+            if one.call == "pulse":
+                [sent] = one.sent
+                took_s = (one.order if one.status == "ok" else math.inf) - self._mended_at
+                self._find_stall(one.process, sent, took_s, PRODUCER_PROGRESS_S)
+                if one.status == "ok":
+                    returned_at = self._pulses.get(str(sent.value))
+                    took_s = math.inf if returned_at is None else returned_at - self._mended_at
+                    self._find_stall(GROUP, sent, took_s, MEMBER_PROGRESS_S)
+
+    def _find_stall(self, client: str, sent: Message, took_s: float, limit_s: float) -> None:
+        if took_s > limit_s:
+            facts = {"client": client, "partition": sent.partition, "value": sent.value}
+            times = {"took_s": took_s, "limit_s": limit_s, "mended_at": self._mended_at}
+            self.found.append(Anomaly("no-progress", (), facts | times))
 
     def _find_silent_damage(self) -> None:
         """Judge whether an error was raised for each damaged message that members have passed."""
@@ -368,6 +418,8 @@ class _Scenario:
     ) -> None:
         values = [f"{name}-{next(self._values)}" for _ in range(send.count)]
         encoded = [value.encode() for value in values]
+        if send.call == "pulse":
+            self._pulses[values[0]] = None
         place = f"{TOPIC}/{'?' if send.partition is None else send.partition}"
         operation = Operation(
             process=name,
@@ -382,7 +434,7 @@ class _Scenario:
         awaited: Any
         try:
             match send.call:
-                case "send" | "send_and_wait":
+                case "send" | "send_and_wait" | "pulse":
                     awaited = await producer.send(TOPIC, encoded[0], partition=send.partition)
                 case "send_many":
                     awaited = await producer.send_many(TOPIC, encoded, partition=send.partition)
@@ -486,6 +538,7 @@ class _Scenario:
                 if isinstance(error, ZookeeperMismatchError):
                     await asyncio.sleep(_REFUSED_S)
                 return
+        self._consumers[name] = consumer
         try:
             while not (leave.is_set() or self.stopping):
                 await self._poll(name, consumer)
@@ -495,6 +548,7 @@ class _Scenario:
         except ZookeeperMismatchError:  # a member that was refused doesn't go on
             await asyncio.sleep(_REFUSED_S)
         finally:
+            del self._consumers[name]
             await self._stop(party, name, consumer)
 
     async def _poll(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
@@ -522,6 +576,8 @@ class _Scenario:
         )
         self._polled |= {(one.partition, str(one.value)) for one in polled}
         for one in polled:
+            if str(one.value) in self._pulses:
+                self._pulses[str(one.value)] = self._now()
             self._handed_out[one.partition] = max(self._handed_out[one.partition], one.offset or 0)
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
         if isinstance(error, ZookeeperMismatchError):
@@ -529,8 +585,13 @@ class _Scenario:
         if error is not None:
             self._step_over(name, consumer, error)
             await asyncio.sleep(0.2)
-        elif polled and self.plan.commits == "poll":
+        elif polled and self._commits(name):
             await self._commit(name, consumer)
+
+    def _commits(self, name: str) -> bool:
+        """Return whether a member commits after each poll."""
+        number = int(name.removeprefix("c").partition(".")[0])
+        return self.plan.commits == "poll" and number not in self.plan.never_commit
 
     def _step_over(
         self, name: str, consumer: AIOKafkaConsumer[Any, Any], error: KafkaError
