@@ -35,6 +35,7 @@ from aiokafka08.protocol.requests.groups import (
 )
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.telemetry import Event, OffsetReset
 from aiokafka08.testing import Answer, Close, Delay
 from aiokafka08.testing.cluster import AfterDeath
 from aiokafka08.testing.history import Anomaly, Recorder, check
@@ -58,15 +59,19 @@ LATE_S = (6.0, 15.0)
 PROGRESS_S = 8.0
 GROUP_PROGRESS_S = 25.0
 """As `PROGRESS_S`, for members: the group waits for sessions to end, and joins again."""
+STRIKE_S = 6.0
+"""How long a fault strikes that is mended."""
 QUIET_S = 25.0
 """How long nothing happens after a fault: late answers come in this time."""
 _NEVER_MS = 24 * 3600 * 1000
 _STOP_S = 90.0
+_DURING = "during the fault"
 KINDS: dict[str, tuple[type[Request[Any]], ...]] = {
     "producer": (ProduceRequest,),
     "reader": (FetchRequest,),
     "starter": (ListOffsetsRequest, FetchRequest),
     "lister": (ListOffsetsRequest,),
+    "resetter": (),
     "committer": (OffsetCommitRequest, OffsetFetchRequest),
     "group": (
         JoinGroupRequest,
@@ -97,19 +102,19 @@ class Outcome:
     fired: list[str] = field(default_factory=list)
 
 
-def run(seed: int) -> list[Anomaly]:
+def run(seed: int, kind: str | None = None) -> list[Anomaly]:
     """Run a seed; return what is wrong."""
-    return play(seed).anomalies
+    return play(seed, kind).anomalies
 
 
-def play(seed: int) -> Outcome:
-    """Run a seed."""
+def play(seed: int, kind: str | None = None) -> Outcome:
+    """Run a seed; `kind`: the client, one of `KINDS`; None: the seed chooses it."""
     rng = random.Random(f"quiet {seed}")
     version = VERSIONS[seed % len(VERSIONS)]
     outcome, recorder = Outcome(), Recorder()
     network = Network(latency_ms=rng.choice([(0.1, 0.5), (1.0, 20.0)]))
     with simulate(seed, brokers=BROKERS, version=version, network=network) as world:
-        quiet = _Quiet(world, rng, recorder, outcome)
+        quiet = _Quiet(world, rng, recorder, outcome, kind)
         try:
             world.run(quiet.play, limit_s=3600.0)
         except Exception as error:
@@ -121,17 +126,23 @@ def play(seed: int) -> Outcome:
 
 class _Quiet:
     def __init__(
-        self, world: World, rng: random.Random, recorder: Recorder, outcome: Outcome
+        self,
+        world: World,
+        rng: random.Random,
+        recorder: Recorder,
+        outcome: Outcome,
+        kind: str | None,
     ) -> None:
         self._world = world
         self._cluster = cluster = world.cluster
         self._rng = rng
         self._recorder = recorder
         self._outcome = outcome
-        kinds = ["producer", "reader", "starter", "lister", "group", "group"]
+        kinds = ["producer", "reader", "starter", "lister", "resetter", "group", "group"]
         if cluster.version in WITH_STORE:
             kinds += ["committer"] * 2
-        self._kind = rng.choice(kinds)
+        chosen = rng.choice(kinds)
+        self._kind = chosen if kind is None else kind
         self._has_groups = cluster.version in WITH_GROUPS
         self._partitions = 4 if self._kind == "group" else rng.choice([1, 2])
         self._places = [TopicPartition(TOPIC, number) for number in range(self._partitions)]
@@ -142,6 +153,11 @@ class _Quiet:
         self._beginning: asyncio.Task[None] | None = None
         self._sent = 0
         self._read: dict[TopicPartition, int] = dict.fromkeys(self._places, -1)
+        self._reset: Literal["earliest", "latest"] = "earliest"
+        if self._kind == "resetter":
+            self._reset = rng.choice(["earliest", "latest"])
+        self._resets = 0
+        self._returned: dict[TopicPartition, list[int]] = {place: [] for place in self._places}
         self._stored: dict[TopicPartition, int] = {}
         self._session_ended = -math.inf
         self._background: set[asyncio.Task[Any]] = set()
@@ -156,9 +172,14 @@ class _Quiet:
             await self._advance("at the beginning")
         for _ in range(self._rng.randint(1, 2)):
             await asyncio.sleep(self._rng.uniform(0, 4))
+            if self._kind == "resetter":
+                await self._leave_the_log()
+                continue
             await self._strike()
             await self._advance("after the fault")
             await asyncio.sleep(QUIET_S)
+            if self._kind == "group" and self._rng.random() < 0.7:
+                self._rejoin()
             await self._advance("later")
         self._stopping = True
         await asyncio.gather(*self._readers)
@@ -227,6 +248,11 @@ class _Quiet:
         in_zookeeper = kind == "group" and not self._has_groups
         has_group = kind in ("group", "committer")
         name = f"c{number}"
+
+        def on_event(event: Event) -> None:
+            self._note(f"{name} {event!r}")
+            self._resets += isinstance(event, OffsetReset)
+
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._cluster.bootstrap_servers,
             client_id=name,
@@ -235,7 +261,7 @@ class _Quiet:
             offsets_storage="kafka"
             if kind in ("group", "committer") and version == "0.8.2"
             else None,
-            auto_offset_reset="earliest",
+            auto_offset_reset=self._reset,
             enable_auto_commit=False,
             session_timeout_ms=int(SESSION_S * 1000),
             heartbeat_interval_ms=1000,
@@ -244,8 +270,10 @@ class _Quiet:
             metadata_max_age_ms=_NEVER_MS,
             request_timeout_ms=int(REQUEST_S * 1000),
             fetch_max_wait_ms=500,
-            on_event=lambda event: self._note(f"{name} {event!r}"),
+            on_event=on_event,
         )
+        if kind == "resetter":  # its positions are judged here
+            return consumer
         return self._recorder.consumer(name, consumer, _STOP_S)
 
     async def _read_all(self, number: int, consumer: Any) -> None:
@@ -258,6 +286,7 @@ class _Quiet:
                 continue
             for place, records in found.items():
                 self._read[place] = max(self._read[place], records[-1].offset)
+                self._returned[place] += [record.offset for record in records]
             if found and self._kind == "group" and self._commits[number]:
                 await self._commit(consumer)
 
@@ -290,6 +319,8 @@ class _Quiet:
         if self._beginning is None:
             self._beginning = asyncio.create_task(self._begin())
         await self._progress("start", when, asyncio.shield(self._beginning))
+        if self._kind == "resetter":
+            return
         match self._kind:
             case "producer":
                 [producer] = self._clients
@@ -317,10 +348,17 @@ class _Quiet:
                     await self._progress("assignment", when, self._share())
                     self._watch_commits()
 
+        ready = self._become_ready()
+        await self._progress("ready", when, ready)
+
+    async def _become_ready(self) -> None:
+        await self._until(lambda: all(client.ready() for client in self._clients))
+
     async def _progress(self, what: str, when: str, work: Awaitable[Any]) -> Any:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         limit_s = GROUP_PROGRESS_S if self._kind == "group" else PROGRESS_S
+        limit_s += STRIKE_S if when == _DURING else 0
         task = asyncio.ensure_future(work)
         done, _ = await asyncio.wait([task], timeout=limit_s)
         if not done:
@@ -349,16 +387,42 @@ class _Quiet:
 
     async def _catch_up(self) -> None:
         ends = {place: self._cluster.offsets(*place).end for place in self._places}
-        while any(self._read[place] + 1 < end for place, end in ends.items()):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await self._until(lambda: all(self._read[place] + 1 >= end for place, end in ends.items()))
 
     async def _share(self) -> None:
         """Wait until the members share all partitions, each with one owner."""
-        while self._owned() != self._places:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await self._until(lambda: self._owned() == self._places)
 
     def _owned(self) -> list[TopicPartition]:
         return sorted(place for one in self._clients for place in one.assignment())
+
+    async def _leave_the_log(self) -> None:
+        """Judge where a consumer goes on whose position is outside the log."""
+        [consumer] = self._clients
+        place = self._rng.choice(self._places)
+        while self._cluster.offsets(*place).end < 6:
+            self._append(place)
+        await self._progress("read", "before the reset", self._catch_up())
+        end = self._cluster.offsets(*place).end
+        self._cluster.delete_before(*place, end - 3)
+        is_beyond = self._rng.random() < 0.5
+        outside = end + 5 if is_beyond else end - 5
+        resets = self._resets
+        self._returned[place].clear()
+        consumer.seek(place, outside)
+        self._note(f"seek to {outside}; the log has {end - 3} to {end}; {self._reset}")
+        await self._progress("reset", "", self._until(lambda: self._resets > resets))
+        self._append(place)
+        await self._progress("read", "after the reset", self._until(lambda: self._returned[place]))
+        await asyncio.sleep(2.0)
+        expected = list(range(end if self._reset == "latest" else end - 3, end + 1))
+        if self._returned[place] != expected:
+            facts = {"from": outside, "returned": self._returned[place], "expected": expected}
+            self.find("wrong-reset", policy=self._reset, **facts)
+
+    async def _until(self, condition: Callable[[], Any]) -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -377,6 +441,8 @@ class _Quiet:
         ]
         if kind in ("group", "committer") and self._cluster.version in WITH_STORE:
             strikes += [self._move_coordinator] * 2
+        if kind == "group" and self._has_groups:
+            strikes += [self._refuse_heartbeat] * 2
         if kind == "group" and not self._has_groups:
             strikes += [self._end_session] * 2
         strike = rng.choice(strikes)
@@ -390,7 +456,7 @@ class _Quiet:
         if self._beginning is not None and self._kind in ("reader", "starter", "group"):
             await work()
         else:
-            self._later(self._advance("during the fault"))
+            self._later(self._advance(_DURING))
             await work()
 
     async def _move(self) -> None:
@@ -488,7 +554,7 @@ class _Quiet:
         then = self._rng.choice(get_args(AfterDeath))
         self._note(f"broker {node} dies: {then}")
         self._cluster.kill(node, then)
-        await asyncio.sleep(self._rng.uniform(0.5, 6))
+        await asyncio.sleep(self._rng.uniform(0.5, STRIKE_S))
         self._cluster.notice(node)
         self._cluster.elect()
         if self._rng.random() < 0.5:
@@ -503,12 +569,22 @@ class _Quiet:
     async def _hide_leader(self) -> None:
         """Move a leader, of which the brokers know nothing for a while."""
         nodes = list(self._cluster.nodes)
-        for node in nodes:
-            self._cluster.hold_metadata(node)
-        await self._move()
-        await asyncio.sleep(self._rng.uniform(0.5, 6))
-        for node in nodes:
-            self._cluster.release_metadata(node)
+
+        async def hide() -> None:
+            for node in nodes:
+                self._cluster.hold_metadata(node)
+            await self._move()
+            await asyncio.sleep(self._rng.uniform(0.5, STRIKE_S))
+            for node in nodes:
+                self._cluster.release_metadata(node)
+
+        await self._while_busy(hide)
+
+    async def _refuse_heartbeat(self) -> None:
+        """Let the coordinator not know a member any more, or be no coordinator for a moment."""
+        code = self._rng.choice([16, 25, 25])
+        self._note(f"a heartbeat → {code}")
+        self._cluster.fault(HeartbeatRequest, then=Answer(code))
 
     async def _end_session(self) -> None:
         clients = [one for one in self._world.zookeeper.clients if one.session is not None]
@@ -519,6 +595,7 @@ class _Quiet:
     def _rejoin(self) -> None:
         """Let a member join anew."""
         consumer = self._rng.choice(self._clients)
+        self._note(f"c{self._clients.index(consumer)} joins anew")
         consumer.unsubscribe()
         consumer.subscribe([TOPIC])
 

@@ -17,9 +17,8 @@ SEEDS = 100
 SEEDS_OF_A_TEST = 10
 FULL_SEEDS = 1000
 MOVED = 13
-"""A reader's leader moves in this seed."""
+"""The leader moves in this seed."""
 COMMITS = 16
-"""The client of this seed commits."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,12 +47,12 @@ def test_many_quiet_seeds_show_no_anomaly(first: int) -> None:
 
 def test_offsets_are_listed_by_the_next_leader_of_a_broker_that_hangs() -> None:
     """Seed 53: the second attempt began before the refresh, at the same broker."""
-    assert run(53) == []
+    assert run(53, "lister") == []
 
 
 def test_client_that_learns_nothing_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metadata, "request_refresh", lambda self: None)
-    assert {"no-progress"} <= {one.name for one in run(MOVED)}
+    assert {"no-progress"} <= {one.name for one in run(MOVED, "reader")}
 
 
 def test_commit_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +65,4 @@ def test_commit_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None
             await complete(consumer, dict.fromkeys(offsets, 0))
 
     monkeypatch.setattr(AIOKafkaConsumer, "commit", commit)
-    assert "commit-went-back" in {one.name for one in run(COMMITS)}
+    assert "commit-went-back" in {one.name for one in run(COMMITS, "committer")}
