@@ -553,14 +553,18 @@ class _Quiet:
         node = self._cluster.leader(TOPIC, 0)
         then = self._rng.choice(get_args(AfterDeath))
         self._note(f"broker {node} dies: {then}")
-        self._cluster.kill(node, then)
-        await asyncio.sleep(self._rng.uniform(0.5, STRIKE_S))
-        self._cluster.notice(node)
-        self._cluster.elect()
-        if self._rng.random() < 0.5:
-            self._later(self._restart(node))
-        else:
-            self._cluster.restart(node)
+
+        async def die() -> None:
+            self._cluster.kill(node, then)
+            await asyncio.sleep(self._rng.uniform(0.5, STRIKE_S))
+            self._cluster.notice(node)
+            self._cluster.elect()
+            if self._rng.random() < 0.5:
+                self._later(self._restart(node))
+            else:
+                self._cluster.restart(node)
+
+        await self._while_busy(die)
 
     async def _restart(self, node: int) -> None:
         await asyncio.sleep(QUIET_S)

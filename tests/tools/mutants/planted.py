@@ -453,13 +453,6 @@ MUTANTS = (
     ),
     # --- late responses ---------------------------------------------------------------------------
     Mutant(
-        "a batch that was taken back ends with the late response",
-        "producer/sink.py",
-        "            request.batches = staying\n            if not staying:\n",
-        "            if not staying:\n",
-        "quiet",
-    ),
-    Mutant(
         "a batch that is taken back counts as not stored",
         "producer/sink.py",
         "                self._resolver.retry(batch, error, now, may_be_stored=True)\n"
