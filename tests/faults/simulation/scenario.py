@@ -17,6 +17,7 @@ import re
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import CorruptRecordException, KafkaError, ZookeeperMismatchError
-from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
+from aiokafka08.telemetry import BatchRetried, Event, GroupJoined, OffsetReset
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
 from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
@@ -45,6 +46,8 @@ MEMBER_PROGRESS_S = 45.0
 SETTLE_S = 30.0
 """Virtual seconds in which the members must share all partitions, once they have got everything."""
 _POLL_MS = 500
+_LISTENS_S = 0.2
+"""How long a listener takes that waits."""
 _STOP_S = 90.0
 _REFUSED_S = 1.0
 """How long a member waits that has met another cluster's ZooKeeper, before it begins anew."""
@@ -152,6 +155,8 @@ class _Scenario:
         self._kept_from: dict[str, int] = {}
         self._members: dict[str, str] = {}
         self._consumers: dict[str, AIOKafkaConsumer[Any, Any]] = {}  # those that run, by name
+        self._listeners: dict[str, _Listener] = {}
+        self._tail: list[Operation] = []
         self._pulses: dict[str, float | None] = {}  # the last messages → when they were returned
         self._mended_at = 0.0
         self._stored: dict[str, int] = {}  # place → what the group has committed
@@ -175,6 +180,8 @@ class _Scenario:
             self._start(f"p{number}", self._produce, number)
         for number in range(p.MEMBERS):
             self._start(f"c{number}", self._be_member, number)
+        if self.plan.usage.tail:
+            self._start("t0", self._read_tail, 0)
         begin = loop.time()
         mending: list[asyncio.Task[None]] = []
         reserve = asyncio.create_task(self._strike_reserve(begin + p.RESERVE_S))
@@ -221,6 +228,7 @@ class _Scenario:
         self._find_stalls()
         self._find_silent_damage()
         self._read_logs()
+        self._judge_tail()
         self.requests = len(self.cluster.history)
 
     async def _settle(self) -> None:
@@ -243,7 +251,8 @@ class _Scenario:
         for one in self.operations:
             if one.call == "pulse":
                 [sent] = one.sent
-                took_s = (one.order if one.status == "ok" else math.inf) - self._mended_at
+                has_advanced = one.status != "open" and not one.error
+                took_s = (one.order if has_advanced else math.inf) - self._mended_at
                 self._find_stall(one.process, sent, took_s, PRODUCER_PROGRESS_S)
                 if one.status == "ok":
                     returned_at = self._pulses.get(str(sent.value))
@@ -481,6 +490,10 @@ class _Scenario:
                 operation, status="unknown", ended=self._now(), error=repr(error)
             )
             return
+        if self.plan.producers[_number(operation.process)]["acks"] == 0:
+            # A message may be lost, and nobody learns it, nor where it is.
+            self.operations[index] = replace(operation, status="unknown", ended=self._now())
+            return
         if operation.call == "send_batch":
             first = result
             told = [(first.partition, first.offset + at) for at in range(len(values))]
@@ -495,6 +508,52 @@ class _Scenario:
         for one in sent:
             self._acknowledged.append((one.partition, str(one.value), one.offset))
         self.operations[index] = replace(operation, status="ok", ended=self._now(), sent=sent)
+
+    # --- a reader from the end --------------------------------------------------------------------
+
+    async def _read_tail(self, number: int) -> None:
+        """Read what comes after the start, and judge it apart: others read it too."""
+        name = f"t{number}"
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, OffsetReset):
+                self._tail.append(self._tail_note("seek", partitions=(_place(event.partition),)))
+
+        consumer: AIOKafkaConsumer[Any, Any] = AIOKafkaConsumer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            client_id=name,
+            auto_offset_reset="latest",
+            fetch_max_wait_ms=2000,
+            start_timeout_ms=int(LIMIT_S * 1000),
+            on_event=on_event,
+        )
+        partitions = [TopicPartition(TOPIC, partition) for partition in range(p.PARTITIONS)]
+        consumer.assign(partitions)
+        await consumer.start()
+        while not self.stopping:
+            try:
+                polled = await self._take(consumer)
+            except TimeoutError:
+                continue
+            except CorruptRecordException as error:
+                if error.partition is not None and error.next_offset is not None:
+                    place = _place(error.partition)
+                    consumer.seek(error.partition, error.next_offset)
+                    self._tail.append(self._tail_note("seek", offsets={place: error.next_offset}))
+            except KafkaError:
+                await asyncio.sleep(0.5)
+            else:
+                self._tail.append(self._tail_note("getmany", polled=polled))
+        await consumer.stop()
+
+    def _tail_note(self, call: str, **fields: Any) -> Operation:
+        now = self._now()
+        return Operation(process="t0", call=call, invoked=now, ended=now, **fields)
+
+    def _judge_tail(self) -> None:
+        told = [one for one in self.operations if one.call in ("log", "truncated", "deleted")]
+        wrong = check([*told, *(one for one in self.operations if one.sent), *self._tail])
+        self.found += [one for one in wrong if one.name.endswith("poll") or "poll-" in one.name]
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -526,7 +585,9 @@ class _Scenario:
             on_event=on_event,
             **plan.member,  # type: ignore[arg-type]
         )
-        consumer.subscribe([TOPIC], listener=_Listener(self, name, generation))
+        listener = _Listener(self, name, generation, consumer)
+        consumer.subscribe([TOPIC], listener=listener)
+        self._listeners[name] = listener
         while True:
             try:
                 await self._start_client(name, consumer)
@@ -539,9 +600,11 @@ class _Scenario:
                     await asyncio.sleep(_REFUSED_S)
                 return
         self._consumers[name] = consumer
+        polls = itertools.count(1)
         try:
             while not (leave.is_set() or self.stopping):
                 await self._poll(name, consumer)
+                self._do_more(name, consumer, next(polls))
                 self._observe(name, consumer)
                 if next(self._probes) % 4 == 0:
                     await self._ask(name, consumer)
@@ -550,11 +613,19 @@ class _Scenario:
         finally:
             del self._consumers[name]
             await self._stop(party, name, consumer)
+            await self._start_again(name, consumer)
+
+    async def _start_again(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        if self.plan.usage.restarts:
+            with suppress(KafkaError):
+                await consumer.start()
+                self.found.append(Anomaly("started-again", (), {"member": name}))
 
     async def _poll(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         invoked = self._now()
         polled: tuple[Message, ...] = ()
         error: KafkaError | None = None
+        paused = consumer.paused()
         try:
             polled = await self._take(consumer)
         except TimeoutError:
@@ -574,6 +645,12 @@ class _Scenario:
                 error="" if error is None else repr(error),
             )
         )
+        for place in {one.partition for one in polled} & set(
+            map(_place, paused & consumer.paused())
+        ):
+            self.found.append(
+                Anomaly("poll-while-paused", (), {"member": name, "partition": place})
+            )
         self._polled |= {(one.partition, str(one.value)) for one in polled}
         for one in polled:
             if str(one.value) in self._pulses:
@@ -588,10 +665,35 @@ class _Scenario:
         elif polled and self._commits(name):
             await self._commit(name, consumer)
 
+    def _do_more(self, name: str, consumer: AIOKafkaConsumer[Any, Any], poll: int) -> None:
+        """Do what the plan's usage says, every few polls."""
+        usage, owned = self.plan.usage, sorted(consumer.assignment())
+        if self.draining:
+            consumer.resume(*consumer.paused())
+            return
+        if usage.pauses and owned and poll % 5 == 0:
+            paused = consumer.paused()
+            consumer.resume(*paused)
+            if not paused:
+                consumer.pause(owned[poll % len(owned)])
+        if usage.seeks and owned and poll % 40 == 0:
+            chosen = owned[poll % len(owned)]
+            place, log = _place(chosen), self.cluster.offsets(*chosen)
+            reached = min(self._positions[name].get(place, 0), log.high_watermark)
+            if (target := max(reached - 3, log.start)) < reached:
+                consumer.seek(chosen, target)
+                self._note(name, "seek", offsets={place: target}, group=GROUP)
+                self._positions[name][place] = target
+        if usage.resubscribes and poll % 30 == 0:
+            consumer.unsubscribe()
+            self._positions[name].clear()
+            self._note(name, "revoked", partitions=tuple(map(_place, owned)), group=GROUP)
+            self._note(name, "subscribe")
+            consumer.subscribe([TOPIC], listener=self._listeners[name])
+
     def _commits(self, name: str) -> bool:
         """Return whether a member commits after each poll."""
-        number = int(name.removeprefix("c").partition(".")[0])
-        return self.plan.commits == "poll" and number not in self.plan.never_commit
+        return self.plan.commits == "poll" and _number(name) not in self.plan.never_commit
 
     def _step_over(
         self, name: str, consumer: AIOKafkaConsumer[Any, Any], error: KafkaError
@@ -629,7 +731,8 @@ class _Scenario:
                     for topic, partition, offset, value in zip(*columns, strict=True)
                 )
             case _:
-                found = await consumer.getmany(timeout_ms=_POLL_MS)
+                most = self.plan.usage.max_records
+                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
                 records = [record for taken in found.values() for record in taken]
         return tuple(
             Message(f"{one.topic}/{one.partition}", (one.value or b"").decode(), one.offset)
@@ -665,8 +768,13 @@ class _Scenario:
                 )
             )
 
-    async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
-        offsets = dict(self._positions[name])
+    async def _commit(
+        self,
+        name: str,
+        consumer: AIOKafkaConsumer[Any, Any],
+        offsets: dict[str, int] | None = None,
+    ) -> None:
+        offsets = dict(self._positions[name]) if offsets is None else offsets
         operation = Operation(
             process=name,
             call="commit",
@@ -704,6 +812,19 @@ class _Scenario:
         self._note(name, "ready", facts={"ready": client.ready()})
         self._note(name, "left", facts=await self.world.left_by(party))
 
+    async def give_up(
+        self,
+        name: str,
+        consumer: AIOKafkaConsumer[Any, Any],
+        revoked: Collection[TopicPartition],
+    ) -> None:
+        """Record that partitions are revoked; a member that listens commits before."""
+        offsets = dict(self._positions[name])
+        self.on_rebalance(name, "revoked", revoked, [])
+        if self.plan.usage.listens and revoked and self._commits(name):
+            await asyncio.sleep(_LISTENS_S)
+            await self._commit(name, consumer, offsets)
+
     def on_rebalance(
         self, name: str, call: str, partitions: Collection[TopicPartition], generation: list[int]
     ) -> None:
@@ -725,16 +846,30 @@ class _Scenario:
 
 
 class _Listener(ConsumerRebalanceListener):
-    def __init__(self, scenario: _Scenario, name: str, generation: list[int]) -> None:
+    def __init__(
+        self,
+        scenario: _Scenario,
+        name: str,
+        generation: list[int],
+        consumer: AIOKafkaConsumer[Any, Any],
+    ) -> None:
         self._scenario = scenario
         self._name = name
         self._generation = generation
+        self._consumer = consumer
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self._scenario.on_rebalance(self._name, "revoked", revoked, [])
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._scenario.give_up(self._name, self._consumer, revoked)
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._scenario.on_rebalance(self._name, "assigned", assigned, self._generation)
+        if self._scenario.plan.usage.listens:
+            await asyncio.sleep(_LISTENS_S)
+
+
+def _number(process: str) -> int:
+    """Return 1 of "p1" and of "c1.0"."""
+    return int(process[1:].partition(".")[0])
 
 
 def _place(tp: TopicPartition) -> str:

@@ -69,7 +69,7 @@ def as_test(plan: Plan, anomaly: str) -> str:
         f"        {name}={getattr(plan, name)!r},\n"
         for name in (
             *("seed", "version", "producers", "member", "commits", "takes"),
-            *("latency_ms", "fragment", "reserve", "never_commit"),
+            *("latency_ms", "fragment", "reserve", "never_commit", "usage"),
         )
     )
     name = "".join(one if one.isalnum() else "_" for one in anomaly).lower()
