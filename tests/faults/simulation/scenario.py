@@ -67,6 +67,8 @@ class Report:
         requests: how many requests the brokers read.
         virtual_s: how much virtual time passed.
         trace_hash: of the world.
+        began_at: when the plan's times began.
+        mended_at: when all faults were mended; 0 if the run ended before.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -76,6 +78,8 @@ class Report:
     requests: int = 0
     virtual_s: float = 0.0
     trace_hash: str = ""
+    began_at: float = 0.0
+    mended_at: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -103,6 +107,7 @@ def run(plan: p.Plan) -> Report:
             raise
         if not report.anomalies:  # else the end failed because the run had
             report.anomalies.append(_anomaly_of(error))
+    report.began_at, report.mended_at = scenario.began_at, scenario.mended_at
     report.fired, report.effective = scenario.fired, scenario.effective
     report.fired[p.FRAGMENT] += plan.fragment
     report.operations = scenario.finished_operations()
@@ -158,7 +163,7 @@ class _Scenario:
         self._listeners: dict[str, _Listener] = {}
         self._tail: list[Operation] = []
         self._pulses: dict[str, float | None] = {}  # the last messages → when they were returned
-        self._mended_at = 0.0
+        self.began_at = self.mended_at = 0.0
         self._stored: dict[str, int] = {}  # place → what the group has committed
         world.zookeeper.on_session_end = self._on_session_end
         self._pending: list[asyncio.Task[None]] = []
@@ -182,7 +187,7 @@ class _Scenario:
             self._start(f"c{number}", self._be_member, number)
         if self.plan.usage.tail:
             self._start("t0", self._read_tail, 0)
-        begin = loop.time()
+        begin = self.began_at = loop.time()
         mending: list[asyncio.Task[None]] = []
         reserve = asyncio.create_task(self._strike_reserve(begin + p.RESERVE_S))
         for step in self.plan.steps:
@@ -212,7 +217,7 @@ class _Scenario:
             self._tasks.append(asyncio.create_task(function(number), name=party))
 
     async def _finish(self) -> None:
-        self._mended_at = asyncio.get_running_loop().time()
+        self.mended_at = asyncio.get_running_loop().time()
         for number, queue in enumerate(self._queues):
             for partition in range(p.PARTITIONS):
                 queue.put_nowait(p.Send(number, "pulse", 1, partition))
@@ -252,17 +257,17 @@ class _Scenario:
             if one.call == "pulse":
                 [sent] = one.sent
                 has_advanced = one.status != "open" and not one.error
-                took_s = (one.order if has_advanced else math.inf) - self._mended_at
+                took_s = (one.order if has_advanced else math.inf) - self.mended_at
                 self._find_stall(one.process, sent, took_s, PRODUCER_PROGRESS_S)
                 if one.status == "ok":
                     returned_at = self._pulses.get(str(sent.value))
-                    took_s = math.inf if returned_at is None else returned_at - self._mended_at
+                    took_s = math.inf if returned_at is None else returned_at - self.mended_at
                     self._find_stall(GROUP, sent, took_s, MEMBER_PROGRESS_S)
 
     def _find_stall(self, client: str, sent: Message, took_s: float, limit_s: float) -> None:
         if took_s > limit_s:
             facts = {"client": client, "partition": sent.partition, "value": sent.value}
-            times = {"took_s": took_s, "limit_s": limit_s, "mended_at": self._mended_at}
+            times = {"took_s": took_s, "limit_s": limit_s, "mended_at": self.mended_at}
             self.found.append(Anomaly("no-progress", (), facts | times))
 
     def _find_silent_damage(self) -> None:

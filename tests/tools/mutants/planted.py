@@ -506,6 +506,32 @@ MUTANTS = (
         "        new = first if earliest or offset < first else last\n",
         "quiet",
     ),
+    # --- what only the wider use of the API shows -------------------------------------------------
+    Mutant(
+        "what arrives for a paused partition is returned",
+        "consumer/collector.py",
+        "            and not cursor.paused\n",
+        "",
+        "mixed",
+    ),
+    Mutant(
+        "a resumed partition isn't fetched",
+        "consumer/engine.py",
+        "        cursor.resume()\n        self._cursor_changed(cursor)\n"
+        "        self.collector.add_ready(cursor)\n",
+        "        cursor.resume()\n",
+        "mixed",
+    ),
+    Mutant(
+        "a member that subscribes again isn't assigned anything",
+        "consumer/engine.py",
+        "        if self.membership is not None:\n            self.membership.on_change()\n\n"
+        "    def seek(",
+        "        if self.membership is not None and not self._subscription.by_topic:\n"
+        "            self.membership.on_change()\n\n"
+        "    def seek(",
+        "mixed",
+    ),
     # --- connections and metadata -----------------------------------------------------------------
     Mutant(
         "an error empties the snapshot of a topic",
