@@ -41,6 +41,7 @@ from aiokafka08.testing.cluster import AfterDeath
 from aiokafka08.testing.history import Anomaly, Recorder, check
 from aiokafka08.testing.history.check import NORMAL
 from aiokafka08.testing.simulation import Network, World, simulate
+from aiokafka08.testing.simulation.zookeeper_tree import EventKind
 from tests.support.arguments import positive
 
 TOPIC = "quiet"
@@ -444,7 +445,7 @@ class _Quiet:
         if kind == "group" and self._has_groups:
             strikes += [self._refuse_heartbeat] * 2
         if kind == "group" and not self._has_groups:
-            strikes += [self._end_session] * 2
+            strikes += [self._end_session, self._end_session_in_a_call] * 2
         strike = rng.choice(strikes)
         self._note(f"strikes: {strike.__name__}")
         self._outcome.fired.append(strike.__name__.strip("_"))
@@ -595,6 +596,27 @@ class _Quiet:
         if clients:
             self._session_ended = asyncio.get_running_loop().time()
             self._world.zookeeper.expire(self._rng.choice(clients))
+
+    async def _end_session_in_a_call(self) -> None:
+        """End a session between two changes of one rebalance, whose member learns it later."""
+        zookeeper, left = self._world.zookeeper, self._rng.randint(1, 8)
+        before = zookeeper.on_event
+
+        def count(kind: EventKind, path: str) -> None:
+            nonlocal left
+            before(kind, path)
+            left -= kind != "CHILD" and path.startswith(f"/consumers/{GROUP}/")
+            clients = [one for one in zookeeper.clients if one.session is not None]
+            if left <= 0 and clients:
+                zookeeper.on_event = before
+                self._session_ended = asyncio.get_running_loop().time()
+                self._note(f"session ends after {kind} {path}")
+                zookeeper.expire(self._rng.choice(clients))
+
+        zookeeper.on_event = count
+        self._rejoin()
+        await asyncio.sleep(STRIKE_S)
+        zookeeper.on_event = before
 
     def _rejoin(self) -> None:
         """Let a member join anew."""
