@@ -522,16 +522,6 @@ MUTANTS = (
         "        cursor.resume()\n",
         "mixed",
     ),
-    Mutant(
-        "a member that subscribes again isn't assigned anything",
-        "consumer/engine.py",
-        "        if self.membership is not None:\n            self.membership.on_change()\n\n"
-        "    def seek(",
-        "        if self.membership is not None and not self._subscription.by_topic:\n"
-        "            self.membership.on_change()\n\n"
-        "    def seek(",
-        "mixed",
-    ),
     # --- connections and metadata -----------------------------------------------------------------
     Mutant(
         "an error empties the snapshot of a topic",
