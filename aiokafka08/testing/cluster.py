@@ -607,6 +607,17 @@ class EmbeddedCluster:
         """Return the group's coordinator; None before the first request for one."""
         return self._call(lambda runtime: self._state.coordinator(group))
 
+    def move_coordinator(self, group: str) -> int:
+        """Make another live broker the group's coordinator, and return its id.
+
+        The old one lives on, and refuses requests with NotCoordinatorForGroup. Committed
+        offsets stay; of the group the new one knows what was stored last, as real brokers do.
+
+        Raises:
+            ValueError: no client has looked the coordinator up yet, or no other broker is in sync.
+        """
+        return self._call(controls.move_coordinator, group)
+
     def committed(
         self,
         group: str,

@@ -22,7 +22,14 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 from aiokafka08.testing.runtime import ClusterRuntime
-from aiokafka08.testing.state import BrokerState, ClusterState, Commit, CommitKey, Partition
+from aiokafka08.testing.state import (
+    OFFSETS_TOPIC,
+    BrokerState,
+    ClusterState,
+    Commit,
+    CommitKey,
+    Partition,
+)
 from aiokafka08.testing.validation import validate_set
 
 
@@ -194,6 +201,17 @@ def move_leader(runtime: ClusterRuntime, topic: str, number: int, to: int | None
         )
     runtime.state.lead(partition, chosen)
     return chosen
+
+
+def move_coordinator(runtime: ClusterRuntime, group: str) -> int:
+    """Make the next replica of the group's offsets partition its leader; return the id."""
+    if OFFSETS_TOPIC not in runtime.state.topics:
+        raise ValueError(
+            f"group {group!r}: the coordinator can't move, no client has looked one up yet, so "
+            f"there is no {OFFSETS_TOPIC}"
+        )
+    number = runtime.state.offsets_partition(group).number
+    return move_leader(runtime, OFFSETS_TOPIC, number, None)
 
 
 def elect(runtime: ClusterRuntime, topic: str | None, number: int | None) -> None:

@@ -707,6 +707,19 @@ def test_coordinator_moves_with_leader(three: EmbeddedCluster) -> None:
     assert three.committed("g", "t", 0, "zookeeper") is None
 
 
+def test_coordinator_moves_while_the_old_one_lives(three: EmbeddedCluster) -> None:
+    with pytest.raises(ValueError, match=r"group 'g': the coordinator can't move, no client has"):
+        three.move_coordinator("g")
+    with WireClient(address(three)) as wire:
+        wire.request(GroupCoordinatorRequest("g"))  # creates the offsets topic
+        first = wire.request(GroupCoordinatorRequest("g")).node_id
+        second = three.move_coordinator("g")
+        assert second != first
+        assert wire.request(GroupCoordinatorRequest("g")).node_id == second
+    with WireClient(address(three, first)) as wire:
+        assert commit(wire, "g", "t", 5, "note", version=1) == 16
+
+
 # --- topics and logs ------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._core.net.watchdog import ResponseWatchdog
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaError,
@@ -315,7 +316,10 @@ async def list_offsets_of_leader(
         request = _request(some, timestamps, max_num_offsets)
         try:
             left_s = min(max(deadline - clock(), 0.0), request_s)
-            response = await router.request(request, node_id=leader, version=0, timeout_s=left_s)
+            with _refreshes_if_overdue(router):
+                response = await router.request(
+                    request, node_id=leader, version=0, timeout_s=left_s
+                )
         except KafkaError as error:
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(leader, some, response).items():
@@ -339,7 +343,8 @@ async def _find_on_leader(
             return dict.fromkeys(tps)
         request = _request(tps, timestamps_ms)
         left_s = max(deadline - loop.time(), 0)
-        response = await connection.request(request, version=1, timeout_s=left_s)
+        with _refreshes_if_overdue(router):
+            response = await connection.request(request, version=1, timeout_s=left_s)
     except KafkaTimeoutError:
         # Without a time index, a search may take long. Don't repeat it: treat it as not supported.
         return dict.fromkeys(tps)
@@ -349,6 +354,15 @@ async def _find_on_leader(
         tp: None if isinstance(result, _NOT_SUPPORTED) else result
         for tp, result in _results(leader, tps, response).items()
     }
+
+
+def _refreshes_if_overdue(router: Router) -> ResponseWatchdog:
+    """Let the next attempt find the leader that has taken the place of one that hangs.
+
+    A refresh after the attempt is too late: the next attempt would begin before it ends, at the
+    same broker.
+    """
+    return ResponseWatchdog(router.metadata, router.config.limits.overdue_s)
 
 
 def _request(

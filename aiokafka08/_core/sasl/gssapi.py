@@ -13,9 +13,9 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import time
 from typing import Any, Final
 
+from aiokafka08 import environment
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps, missing_extra
 from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
@@ -132,7 +132,7 @@ class Gssapi(Mechanism):
             AuthenticationFailedError: there are none.
             KafkaConnectionError: there are none, but another attempt may get some.
         """
-        if self._credentials is not None and time.monotonic() < self._renew_at:
+        if self._credentials is not None and environment.monotonic() < self._renew_at:
             return float(self._credentials.lifetime or 0)
         if self._keytab is not None and self._credentials is not None and not self._is_valid():
             # For MIT Kerberos the cause would be the expired ticket in the cache, not the KDC that
@@ -150,12 +150,12 @@ class Gssapi(Mechanism):
             lifetime = credentials.lifetime
         except self._gssapi.exceptions.GSSError as error:
             if self._credentials is not None and self._is_valid():
-                self._renew_at = time.monotonic() + _RENEW_AGAIN_S
+                self._renew_at = environment.monotonic() + _RENEW_AGAIN_S
                 return 0.0
             raise self._error("no credentials", error) from None
         self._credentials = credentials
         seconds = math.inf if lifetime is None else float(lifetime)
-        self._renew_at = time.monotonic() + RENEW_AT * seconds
+        self._renew_at = environment.monotonic() + RENEW_AT * seconds
         return seconds
 
     def _is_valid(self) -> bool:

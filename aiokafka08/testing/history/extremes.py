@@ -22,6 +22,7 @@ class Extremes:
         self._highest = list(accumulate(values, max))
         self._lowest = list(accumulate(values, min))
         self._lowest_from = list(accumulate(reversed(values), min))[::-1]
+        self._highest_from = list(accumulate(reversed(values), max))[::-1]
 
     def highest_before(self, key: float) -> float:
         """Return the highest value of the keys less than `key`; minus infinity without one."""
@@ -42,6 +43,11 @@ class Extremes:
         """Return the lowest value of the keys greater than `key`; infinity without one."""
         number = bisect_right(self._keys, key)
         return self._lowest_from[number] if number < len(self._keys) else math.inf
+
+    def highest_after(self, key: float) -> float:
+        """Return the highest value of the keys greater than `key`; minus infinity without one."""
+        number = bisect_right(self._keys, key)
+        return self._highest_from[number] if number < len(self._keys) else -math.inf
 
 
 class RangeMinimum:

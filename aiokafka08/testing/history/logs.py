@@ -145,6 +145,8 @@ class History:
         # (when, first offset that was kept or lost), by partition
         self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._truncations: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        # (when, end of the log before; infinity if it isn't known)
+        self._truncated_ends: dict[str, list[tuple[float, float]]] = defaultdict(list)
         # (first offset that was lost, end of the log before)
         self._refills: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._sources: dict[tuple[str, Value, int], Operation] = {}
@@ -154,9 +156,14 @@ class History:
         self._readers: dict[tuple[str, Value], Operation] = {}
         self.logs: dict[str, ObservedLog] = {}
         self._index()
-        self._deleted, self._truncated, self._refilled = (
+        self._deleted, self._truncated, self._refilled, self._ends = (
             {partition: Extremes(pairs) for partition, pairs in by_partition.items()}
-            for by_partition in (self._deletions, self._truncations, self._refills)
+            for by_partition in (
+                self._deletions,
+                self._truncations,
+                self._refills,
+                self._truncated_ends,
+            )
         )
         self._build_logs()
 
@@ -213,9 +220,13 @@ class History:
         return known is not None and offset < known.highest_before(when)
 
     def _is_truncated(self, partition: str, offset: int | None, sent: float) -> bool:
+        """Whether a truncation after `sent` may have taken an offset: what is behind the end of the
+        log that it met was stored later."""
         known = self._truncated.get(partition)
         lost = math.inf if known is None else known.lowest_after(sent)
-        return lost < math.inf and (offset is None or offset >= lost)
+        if lost == math.inf or offset is None:
+            return lost < math.inf
+        return lost <= offset < self._ends[partition].highest_after(sent)
 
     def _is_refilled(self, partition: str, offset: int | None) -> bool:
         known = self._refilled.get(partition)
@@ -281,8 +292,11 @@ class History:
                 for partition, offset in operation.offsets.items():
                     at = operation.invoked if operation.call == "deleted" else operation.order
                     known[partition].append((at, offset))
-                    if operation.call == "truncated" and "end" in operation.facts:
-                        self._refills[partition].append((offset, float(operation.facts["end"])))
+                    if operation.call == "truncated":
+                        end = float(operation.facts.get("end", math.inf))
+                        self._truncated_ends[partition].append((at, end))
+                        if end < math.inf:
+                            self._refills[partition].append((offset, end))
 
     def _build_logs(self) -> None:
         final: dict[str, set[tuple[int | None, Value]]] = defaultdict(set)

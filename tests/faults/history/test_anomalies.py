@@ -664,6 +664,20 @@ def test_retry_after_a_truncation_has_another_offset() -> None:
     assert "inconsistent-offsets" in names(check(again))
 
 
+@pytest.mark.parametrize(("end", "is_lost"), [(2, True), (3, False)])
+def test_truncation_excuses_only_what_it_took(end: int, is_lost: bool) -> None:
+    """`b` was sent before the truncation, and stored after it, behind the end that it met."""
+    history = [
+        send(0, "a", 0),
+        replace(send(0.1, "b", 2), ended=3.5),
+        call("truncated", 1, "cluster", offsets={P: 1}, facts={"end": end}),
+        send(2, "x", 1, "q"),
+        poll(4, "ax", 0),
+        call("log", 9, "o", partitions=(P,), polled=poll(9, "ax", 0).polled),
+    ]
+    assert ("lost-write" in names(check(history))) == is_lost
+
+
 def test_commit_is_set_back_by_a_truncation_or_another_member() -> None:
     history = [
         send(0, "abc", 0),

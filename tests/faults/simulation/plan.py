@@ -352,6 +352,23 @@ class HideCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveCoordinator:
+    """Another broker becomes the group's coordinator; the old one lives on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLate:
+    """A request is answered after `delay_s`; meanwhile leaders and the coordinator have moved.
+
+    They move `moves_s` after the request has come.
+    """
+
+    request: str
+    delay_s: float
+    moves_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RestartMember:
     """A member leaves its group, and a new one joins after `pause_s`."""
 
@@ -390,6 +407,8 @@ Fault = (
     | WrongZookeeper
     | StoreDamage
     | HideCoordinator
+    | MoveCoordinator
+    | AnswerLate
     | RestartMember
 )  # fmt: skip
 Action = Send | Fault
@@ -437,6 +456,33 @@ def kinds_of(fault: Fault) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What the clients do beside sending, reading and committing.
+
+    Attributes:
+        listens: listeners wait for a moment, and commit before partitions are given up.
+        resubscribes: members end their subscription now and then, and begin it again.
+        pauses: members pause a partition now and then, and resume it.
+        seeks: members go back now and then.
+        max_records: of `getmany()`.
+        acks0: the second producer doesn't wait for acknowledgements.
+        tail: another consumer, without a group, reads on from where the logs end at its start.
+        dual: the group commits to both stores.
+        restarts: stopped consumers are started again, which must fail.
+    """
+
+    listens: bool = False
+    resubscribes: bool = False
+    pauses: bool = False
+    seeks: bool = False
+    max_records: int | None = None
+    acks0: bool = False
+    tail: bool = False
+    dual: bool = False
+    restarts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """An action at a time, in virtual seconds from the start."""
 
@@ -460,6 +506,9 @@ class Plan:
         steps: in the order of their times.
         reserve: faults that have an effect at any time. At `RESERVE_S` the first of them strike,
             if fewer than `MIN_EFFECTIVE` faults had an effect until then.
+        never_commit: the members that don't commit, if members commit after each poll: only
+            heartbeats tell them of a new coordinator or generation.
+        usage: what else the clients do.
     """
 
     seed: int
@@ -472,6 +521,8 @@ class Plan:
     fragment: bool
     steps: tuple[Step, ...]
     reserve: tuple[Fault, ...] = ()
+    never_commit: tuple[int, ...] = ()
+    usage: Usage = Usage()
 
     @property
     def has_zookeeper(self) -> bool:
@@ -491,10 +542,11 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
     line = chosen if version is None else version
     sends = list(_sends(rng))
     faults = list(_faults(rng, line))
+    usage = _usage(seed, line)
     return Plan(
         seed,
         line,
-        tuple(_producer(rng, line, number) for number in range(PRODUCERS)),
+        tuple(_producer(rng, line, number, usage) for number in range(PRODUCERS)),
         {
             "session_timeout_ms": rng.choice([6000, 10000]),
             # Long polls: an idle member's requests would be most of what a run costs.
@@ -503,7 +555,7 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
             "request_timeout_ms": rng.choice([5000, 10000]),
             "rebalance_backoff_ms": rng.choice([300, 1000]),
             "auto_commit_interval_ms": rng.choice([200, 1000, 5000]),
-            **_offsets_storage(line, faults),
+            **_offsets_storage(line, faults, usage),
         },
         rng.choice(["poll", "auto"]),
         rng.choice(TAKES),
@@ -520,25 +572,51 @@ def plan_of(seed: int, version: str | None = None) -> Plan:
                     *_damages(seed),
                     *_half_dead(seed),
                     *_hidden_coordinators(seed),
+                    *_moved_coordinators(seed, line),
+                    *_late_answers(seed, line),
                     *(_wrong_zookeepers(seed) if line in WITH_ZOOKEEPER else ()),
                 ],
                 key=lambda step: step.at,
             )
         ),
         tuple(_reserve(seed)),
+        tuple(_never_committing(seed)),
+        usage,
     )
 
 
-def _offsets_storage(line: str, faults: list[Step]) -> dict[str, object]:
+def _offsets_storage(line: str, faults: list[Step], usage: Usage) -> dict[str, object]:
     """Return one storage for all members, also for those that begin after an upgrade."""
     upgraded = any(isinstance(step.do, Upgrade) for step in faults)
-    return {"offsets_storage": "zookeeper"} if upgraded and line in WITH_ZOOKEEPER else {}
+    if upgraded and line in WITH_ZOOKEEPER:
+        return {"offsets_storage": "zookeeper"}
+    return {"offsets_storage": "dual"} if usage.dual else {}
 
 
-def _producer(rng: random.Random, line: str, number: int) -> dict[str, object]:
+def _usage(seed: int, line: str) -> Usage:
+    """Let half of the seeds use more of the clients."""
+    rng = random.Random(f"usage {seed}")
+    draws = [rng.random() for _ in range(10)]
+    if draws.pop() < 0.5:
+        return Usage()
+    return Usage(
+        listens=draws[0] < 0.3,
+        resubscribes=draws[1] < 0.2,
+        pauses=draws[2] < 0.3,
+        seeks=draws[3] < 0.15,
+        max_records=rng.choice([1, 3, 10]) if draws[4] < 0.3 else None,
+        acks0=draws[5] < 0.3,
+        tail=draws[6] < 0.2,
+        dual=draws[7] < 0.5 and line == "0.8.2",
+        restarts=draws[8] < 0.3,
+    )
+
+
+def _producer(rng: random.Random, line: str, number: int, usage: Usage) -> dict[str, object]:
+    acks: object = "all" if number == 0 else rng.choice(["all", 1])
     codecs = [None, None, "gzip", "snappy", "snappy" if line in UNSAFE else "lz4"]
     return {
-        "acks": "all" if number == 0 else rng.choice(["all", 1]),
+        "acks": 0 if number and usage.acks0 else acks,
         "compression_type": rng.choice(codecs),
         "linger_ms": rng.choice([0, 0, 5, 50]),
         "max_batch_size": rng.choice([200, 16384]),
@@ -635,6 +713,36 @@ def _hidden_coordinators(seed: int) -> Iterator[Step]:
         for_s = round(rng.uniform(2, 35), 2)
         yield Step(at, HideCoordinator(rng.choice([(), (NOWHERE,), (MUTE,)]), for_s))
         yield Step(at, RestartMember(rng.randrange(MEMBERS), 0.0))
+
+
+def _moved_coordinators(seed: int, line: str) -> Iterator[Step]:
+    """Let the coordinator move while the old one lives, in half of the seeds that have one."""
+    rng = random.Random(f"moved coordinator {seed}")
+    if line not in UNSAFE and rng.random() < 0.5:
+        for _ in range(rng.randint(1, 3)):
+            yield Step(round(rng.uniform(5, LENGTH_S - 2), 2), MoveCoordinator())
+
+
+def _never_committing(seed: int) -> Iterator[int]:
+    """Let one member or two never commit, in a third of the seeds."""
+    rng = random.Random(f"never committing {seed}")
+    if rng.random() < 1 / 3:
+        yield from sorted(rng.sample(range(MEMBERS), rng.randint(1, MEMBERS - 1)))
+
+
+def _late_answers(seed: int, line: str) -> Iterator[Step]:
+    """Let a request be answered late in a third of the seeds; some just before all is mended."""
+    rng = random.Random(f"late answer {seed}")
+    names = ["ProduceRequest", "FetchRequest", "FetchRequest", "ListOffsetsRequest"]
+    if line not in UNSAFE:
+        names += ["OffsetCommitRequest", "OffsetFetchRequest"]
+    if line not in WITH_ZOOKEEPER:
+        names += _GROUP_REQUESTS
+    if rng.random() < 1 / 3:
+        for _ in range(rng.randint(1, 2)):
+            at = round(rng.uniform(5, LENGTH_S - 20), 2)
+            delay_s, moves_s = round(rng.uniform(2.5, 14), 2), rng.choice([0.0, 0.3, 2.0])
+            yield Step(at, AnswerLate(rng.choice(names), delay_s, moves_s))
 
 
 def _wrong_zookeepers(seed: int) -> Iterator[Step]:

@@ -11,7 +11,6 @@ import gc
 import hashlib
 import logging
 import multiprocessing
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,10 @@ from functools import partial
 from itertools import islice
 
 from aiokafka08._core.garbage import older_objects_left_out
+from tests.faults.simulation.explain import explain
 from tests.faults.simulation.plan import KINDS, VERSIONS, plan_of
 from tests.faults.simulation.scenario import run
-from tests.faults.simulation.shrink import as_test, shrink
+from tests.faults.simulation.shrink import MAX_RUNS, as_test, shrink
 from tests.support.arguments import positive
 
 ALL_KINDS_SEEDS = 300
@@ -153,8 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"FAIL seed={result.seed} anomaly={name}", flush=True)
         _show_progress(summary, options.seeds, result)
     if failing is not None and not options.no_shrink:
-        print(f"shrinking seed {failing[0]}", file=sys.stderr, flush=True)
-        print(_shrunk(*failing, options.version))
+        print(f"shrinking seed {failing[0]}", flush=True)
+        print(_shrunk(*failing, options.version), flush=True)
     fired = " ".join(f"{kind}={summary.fired[kind]}" for kind in KINDS)
     print(f"faults: {fired}")
     per_request = 1e6 * summary.cpu_s / max(summary.requests, 1)
@@ -172,11 +172,25 @@ def _must_have_all(options: argparse.Namespace) -> bool:
 
 def _show_progress(summary: Summary, seeds: int, result: SeedResult) -> None:
     for text in result.texts:
-        print(f"seed {result.seed}: {text}", file=sys.stderr)
+        print(f"seed {result.seed}: {text}")
     if summary.seeds % 50 == 0:
-        print(f"{summary.seeds} of {seeds}, {summary.failed} failed", file=sys.stderr, flush=True)
+        print(f"{summary.seeds} of {seeds}, {summary.failed} failed", flush=True)
 
 
 def _shrunk(seed: int, anomaly: str, version: str | None) -> str:
-    plan = shrink(plan_of(seed, version), lambda one: anomaly in run(one).names)
-    return as_test(plan, anomaly)
+    """Return a test with the smallest plan that fails, what happens in it, and how to repeat it."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        found = shrink(plan_of(seed, version), lambda one: anomaly in run(one).names)
+    finally:
+        logging.disable(before)
+    size = (
+        f"{len(found.plan.steps)} steps after {found.runs} runs"
+        if found.is_smallest
+        else f"{len(found.plan.steps)} steps: NOT the smallest plan, {MAX_RUNS} runs were over"
+    )
+    line = "" if version is None else f" --version {version}"
+    command = f"python -m tests.faults.simulation --first {seed} --seeds 1{line}"
+    story = explain(found.plan, anomaly)
+    return f"{as_test(found.plan, anomaly)}\n{size}\n{story}\nagain: {command}"

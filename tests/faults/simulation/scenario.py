@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import re
 import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +25,7 @@ import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka08.errors import CorruptRecordException, KafkaError, ZookeeperMismatchError
-from aiokafka08.telemetry import BatchRetried, Event, GroupJoined
+from aiokafka08.telemetry import BatchRetried, Event, GroupJoined, OffsetReset
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
 from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
@@ -36,7 +38,16 @@ SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 DRAIN_S = 120.0
 """Virtual seconds in which the members must have got everything, once all is mended."""
 LIMIT_S = 3600.0
+PRODUCER_PROGRESS_S = 20.0
+"""Virtual seconds after which each producer must have stored a message in each partition, once all
+is mended."""
+MEMBER_PROGRESS_S = 45.0
+"""As `PRODUCER_PROGRESS_S`, for the group to return it: sessions end, and members join again."""
+SETTLE_S = 30.0
+"""Virtual seconds in which the members must share all partitions, once they have got everything."""
 _POLL_MS = 500
+_LISTENS_S = 0.2
+"""How long a listener takes that waits."""
 _STOP_S = 90.0
 _REFUSED_S = 1.0
 """How long a member waits that has met another cluster's ZooKeeper, before it begins anew."""
@@ -56,6 +67,8 @@ class Report:
         requests: how many requests the brokers read.
         virtual_s: how much virtual time passed.
         trace_hash: of the world.
+        began_at: when the plan's times began.
+        mended_at: when all faults were mended; 0 if the run ended before.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -65,6 +78,8 @@ class Report:
     requests: int = 0
     virtual_s: float = 0.0
     trace_hash: str = ""
+    began_at: float = 0.0
+    mended_at: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -92,6 +107,7 @@ def run(plan: p.Plan) -> Report:
             raise
         if not report.anomalies:  # else the end failed because the run had
             report.anomalies.append(_anomaly_of(error))
+    report.began_at, report.mended_at = scenario.began_at, scenario.mended_at
     report.fired, report.effective = scenario.fired, scenario.effective
     report.fired[p.FRAGMENT] += plan.fragment
     report.operations = scenario.finished_operations()
@@ -143,6 +159,12 @@ class _Scenario:
         self._refilled: list[tuple[str, int, int]] = []
         self._kept_from: dict[str, int] = {}
         self._members: dict[str, str] = {}
+        self._consumers: dict[str, AIOKafkaConsumer[Any, Any]] = {}  # those that run, by name
+        self._listeners: dict[str, _Listener] = {}
+        self._tail: list[Operation] = []
+        self._pulses: dict[str, float | None] = {}  # the last messages → when they were returned
+        self.began_at = self.mended_at = 0.0
+        self._stored: dict[str, int] = {}  # place → what the group has committed
         world.zookeeper.on_session_end = self._on_session_end
         self._pending: list[asyncio.Task[None]] = []
 
@@ -163,7 +185,9 @@ class _Scenario:
             self._start(f"p{number}", self._produce, number)
         for number in range(p.MEMBERS):
             self._start(f"c{number}", self._be_member, number)
-        begin = loop.time()
+        if self.plan.usage.tail:
+            self._start("t0", self._read_tail, 0)
+        begin = self.began_at = loop.time()
         mending: list[asyncio.Task[None]] = []
         reserve = asyncio.create_task(self._strike_reserve(begin + p.RESERVE_S))
         for step in self.plan.steps:
@@ -193,18 +217,58 @@ class _Scenario:
             self._tasks.append(asyncio.create_task(function(number), name=party))
 
     async def _finish(self) -> None:
-        for queue in self._queues:
+        self.mended_at = asyncio.get_running_loop().time()
+        for number, queue in enumerate(self._queues):
+            for partition in range(p.PARTITIONS):
+                queue.put_nowait(p.Send(number, "pulse", 1, partition))
             queue.put_nowait(None)
         await asyncio.gather(*self._tasks[: p.PRODUCERS])
         self.draining = True
         end = asyncio.get_running_loop().time() + DRAIN_S
         while self._is_unseen() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        await self._settle()
         self.stopping = True
         await asyncio.gather(*self._tasks)
+        self._find_stalls()
         self._find_silent_damage()
         self._read_logs()
+        self._judge_tail()
         self.requests = len(self.cluster.history)
+
+    async def _settle(self) -> None:
+        """Judge whether the members that live share all partitions, each with one owner."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + SETTLE_S
+        partitions = [TopicPartition(TOPIC, number) for number in range(p.PARTITIONS)]
+        while True:
+            owned = {name: sorted(one.assignment()) for name, one in self._consumers.items()}
+            if sorted(tp for places in owned.values() for tp in places) == partitions:
+                return
+            if clock() >= end:
+                shown = {name: [tp.partition for tp in places] for name, places in owned.items()}
+                self.found.append(Anomaly("split-group", (), {"owned": shown}))
+                return
+            await asyncio.sleep(0.1)
+
+    def _find_stalls(self) -> None:
+        """Judge whether each client and partition has advanced in time after the mend."""
+        for one in self.operations:
+            if one.call == "pulse":
+                [sent] = one.sent
+                has_advanced = one.status != "open" and not one.error
+                took_s = (one.order if has_advanced else math.inf) - self.mended_at
+                self._find_stall(one.process, sent, took_s, PRODUCER_PROGRESS_S)
+                if one.status == "ok":
+                    returned_at = self._pulses.get(str(sent.value))
+                    took_s = math.inf if returned_at is None else returned_at - self.mended_at
+                    self._find_stall(GROUP, sent, took_s, MEMBER_PROGRESS_S)
+
+    def _find_stall(self, client: str, sent: Message, took_s: float, limit_s: float) -> None:
+        if took_s > limit_s:
+            facts = {"client": client, "partition": sent.partition, "value": sent.value}
+            times = {"took_s": took_s, "limit_s": limit_s, "mended_at": self.mended_at}
+            self.found.append(Anomaly("no-progress", (), facts | times))
 
     def _find_silent_damage(self) -> None:
         """Judge whether an error was raised for each damaged message that members have passed."""
@@ -368,6 +432,8 @@ class _Scenario:
     ) -> None:
         values = [f"{name}-{next(self._values)}" for _ in range(send.count)]
         encoded = [value.encode() for value in values]
+        if send.call == "pulse":
+            self._pulses[values[0]] = None
         place = f"{TOPIC}/{'?' if send.partition is None else send.partition}"
         operation = Operation(
             process=name,
@@ -382,7 +448,7 @@ class _Scenario:
         awaited: Any
         try:
             match send.call:
-                case "send" | "send_and_wait":
+                case "send" | "send_and_wait" | "pulse":
                     awaited = await producer.send(TOPIC, encoded[0], partition=send.partition)
                 case "send_many":
                     awaited = await producer.send_many(TOPIC, encoded, partition=send.partition)
@@ -429,6 +495,10 @@ class _Scenario:
                 operation, status="unknown", ended=self._now(), error=repr(error)
             )
             return
+        if self.plan.producers[_number(operation.process)]["acks"] == 0:
+            # A message may be lost, and nobody learns it, nor where it is.
+            self.operations[index] = replace(operation, status="unknown", ended=self._now())
+            return
         if operation.call == "send_batch":
             first = result
             told = [(first.partition, first.offset + at) for at in range(len(values))]
@@ -443,6 +513,52 @@ class _Scenario:
         for one in sent:
             self._acknowledged.append((one.partition, str(one.value), one.offset))
         self.operations[index] = replace(operation, status="ok", ended=self._now(), sent=sent)
+
+    # --- a reader from the end --------------------------------------------------------------------
+
+    async def _read_tail(self, number: int) -> None:
+        """Read what comes after the start, and judge it apart: others read it too."""
+        name = f"t{number}"
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, OffsetReset):
+                self._tail.append(self._tail_note("seek", partitions=(_place(event.partition),)))
+
+        consumer: AIOKafkaConsumer[Any, Any] = AIOKafkaConsumer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            client_id=name,
+            auto_offset_reset="latest",
+            fetch_max_wait_ms=2000,
+            start_timeout_ms=int(LIMIT_S * 1000),
+            on_event=on_event,
+        )
+        partitions = [TopicPartition(TOPIC, partition) for partition in range(p.PARTITIONS)]
+        consumer.assign(partitions)
+        await consumer.start()
+        while not self.stopping:
+            try:
+                polled = await self._take(consumer)
+            except TimeoutError:
+                continue
+            except CorruptRecordException as error:
+                if error.partition is not None and error.next_offset is not None:
+                    place = _place(error.partition)
+                    consumer.seek(error.partition, error.next_offset)
+                    self._tail.append(self._tail_note("seek", offsets={place: error.next_offset}))
+            except KafkaError:
+                await asyncio.sleep(0.5)
+            else:
+                self._tail.append(self._tail_note("getmany", polled=polled))
+        await consumer.stop()
+
+    def _tail_note(self, call: str, **fields: Any) -> Operation:
+        now = self._now()
+        return Operation(process="t0", call=call, invoked=now, ended=now, **fields)
+
+    def _judge_tail(self) -> None:
+        told = [one for one in self.operations if one.call in ("log", "truncated", "deleted")]
+        wrong = check([*told, *(one for one in self.operations if one.sent), *self._tail])
+        self.found += [one for one in wrong if one.name.endswith("poll") or "poll-" in one.name]
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -474,7 +590,9 @@ class _Scenario:
             on_event=on_event,
             **plan.member,  # type: ignore[arg-type]
         )
-        consumer.subscribe([TOPIC], listener=_Listener(self, name, generation))
+        listener = _Listener(self, name, generation, consumer)
+        consumer.subscribe([TOPIC], listener=listener)
+        self._listeners[name] = listener
         while True:
             try:
                 await self._start_client(name, consumer)
@@ -486,21 +604,33 @@ class _Scenario:
                 if isinstance(error, ZookeeperMismatchError):
                     await asyncio.sleep(_REFUSED_S)
                 return
+        self._consumers[name] = consumer
+        polls = itertools.count(1)
         try:
             while not (leave.is_set() or self.stopping):
                 await self._poll(name, consumer)
+                self._do_more(name, consumer, next(polls))
                 self._observe(name, consumer)
                 if next(self._probes) % 4 == 0:
                     await self._ask(name, consumer)
         except ZookeeperMismatchError:  # a member that was refused doesn't go on
             await asyncio.sleep(_REFUSED_S)
         finally:
+            del self._consumers[name]
             await self._stop(party, name, consumer)
+            await self._start_again(name, consumer)
+
+    async def _start_again(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        if self.plan.usage.restarts:
+            with suppress(KafkaError):
+                await consumer.start()
+                self.found.append(Anomaly("started-again", (), {"member": name}))
 
     async def _poll(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
         invoked = self._now()
         polled: tuple[Message, ...] = ()
         error: KafkaError | None = None
+        paused = consumer.paused()
         try:
             polled = await self._take(consumer)
         except TimeoutError:
@@ -520,8 +650,16 @@ class _Scenario:
                 error="" if error is None else repr(error),
             )
         )
+        for place in {one.partition for one in polled} & set(
+            map(_place, paused & consumer.paused())
+        ):
+            self.found.append(
+                Anomaly("poll-while-paused", (), {"member": name, "partition": place})
+            )
         self._polled |= {(one.partition, str(one.value)) for one in polled}
         for one in polled:
+            if str(one.value) in self._pulses:
+                self._pulses[str(one.value)] = self._now()
             self._handed_out[one.partition] = max(self._handed_out[one.partition], one.offset or 0)
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
         if isinstance(error, ZookeeperMismatchError):
@@ -529,8 +667,38 @@ class _Scenario:
         if error is not None:
             self._step_over(name, consumer, error)
             await asyncio.sleep(0.2)
-        elif polled and self.plan.commits == "poll":
+        elif polled and self._commits(name):
             await self._commit(name, consumer)
+
+    def _do_more(self, name: str, consumer: AIOKafkaConsumer[Any, Any], poll: int) -> None:
+        """Do what the plan's usage says, every few polls."""
+        usage, owned = self.plan.usage, sorted(consumer.assignment())
+        if self.draining:
+            consumer.resume(*consumer.paused())
+            return
+        if usage.pauses and owned and poll % 5 == 0:
+            paused = consumer.paused()
+            consumer.resume(*paused)
+            if not paused:
+                consumer.pause(owned[poll % len(owned)])
+        if usage.seeks and owned and poll % 40 == 0:
+            chosen = owned[poll % len(owned)]
+            place, log = _place(chosen), self.cluster.offsets(*chosen)
+            reached = min(self._positions[name].get(place, 0), log.high_watermark)
+            if (target := max(reached - 3, log.start)) < reached:
+                consumer.seek(chosen, target)
+                self._note(name, "seek", offsets={place: target}, group=GROUP)
+                self._positions[name][place] = target
+        if usage.resubscribes and poll % 30 == 0:
+            consumer.unsubscribe()
+            self._positions[name].clear()
+            self._note(name, "revoked", partitions=tuple(map(_place, owned)), group=GROUP)
+            self._note(name, "subscribe")
+            consumer.subscribe([TOPIC], listener=self._listeners[name])
+
+    def _commits(self, name: str) -> bool:
+        """Return whether a member commits after each poll."""
+        return self.plan.commits == "poll" and _number(name) not in self.plan.never_commit
 
     def _step_over(
         self, name: str, consumer: AIOKafkaConsumer[Any, Any], error: KafkaError
@@ -568,7 +736,8 @@ class _Scenario:
                     for topic, partition, offset, value in zip(*columns, strict=True)
                 )
             case _:
-                found = await consumer.getmany(timeout_ms=_POLL_MS)
+                most = self.plan.usage.max_records
+                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
                 records = [record for taken in found.values() for record in taken]
         return tuple(
             Message(f"{one.topic}/{one.partition}", (one.value or b"").decode(), one.offset)
@@ -604,8 +773,13 @@ class _Scenario:
                 )
             )
 
-    async def _commit(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> None:
-        offsets = dict(self._positions[name])
+    async def _commit(
+        self,
+        name: str,
+        consumer: AIOKafkaConsumer[Any, Any],
+        offsets: dict[str, int] | None = None,
+    ) -> None:
+        offsets = dict(self._positions[name]) if offsets is None else offsets
         operation = Operation(
             process=name,
             call="commit",
@@ -643,6 +817,19 @@ class _Scenario:
         self._note(name, "ready", facts={"ready": client.ready()})
         self._note(name, "left", facts=await self.world.left_by(party))
 
+    async def give_up(
+        self,
+        name: str,
+        consumer: AIOKafkaConsumer[Any, Any],
+        revoked: Collection[TopicPartition],
+    ) -> None:
+        """Record that partitions are revoked; a member that listens commits before."""
+        offsets = dict(self._positions[name])
+        self.on_rebalance(name, "revoked", revoked, [])
+        if self.plan.usage.listens and revoked and self._commits(name):
+            await asyncio.sleep(_LISTENS_S)
+            await self._commit(name, consumer, offsets)
+
     def on_rebalance(
         self, name: str, call: str, partitions: Collection[TopicPartition], generation: list[int]
     ) -> None:
@@ -664,16 +851,30 @@ class _Scenario:
 
 
 class _Listener(ConsumerRebalanceListener):
-    def __init__(self, scenario: _Scenario, name: str, generation: list[int]) -> None:
+    def __init__(
+        self,
+        scenario: _Scenario,
+        name: str,
+        generation: list[int],
+        consumer: AIOKafkaConsumer[Any, Any],
+    ) -> None:
         self._scenario = scenario
         self._name = name
         self._generation = generation
+        self._consumer = consumer
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self._scenario.on_rebalance(self._name, "revoked", revoked, [])
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._scenario.give_up(self._name, self._consumer, revoked)
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._scenario.on_rebalance(self._name, "assigned", assigned, self._generation)
+        if self._scenario.plan.usage.listens:
+            await asyncio.sleep(_LISTENS_S)
+
+
+def _number(process: str) -> int:
+    """Return 1 of "p1" and of "c1.0"."""
+    return int(process[1:].partition(".")[0])
 
 
 def _place(tp: TopicPartition) -> str:

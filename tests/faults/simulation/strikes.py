@@ -12,18 +12,21 @@ import math
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.testing.faults import Delay
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.history import Anomaly
 from aiokafka08.testing.simulation import Network, World
 from tests.faults.simulation import plan as p
 
 _REQUESTS = {request.__name__: request for request in HANDLERS}
+_REQUEST_LIMIT_S: Final = 8.0
+"""How long a fault waits for the request that it strikes."""
 _COMMITTED: Final = b"7"
 """What the group has committed in the other cluster."""
 
@@ -99,6 +102,8 @@ class Strikes:
                     self._world.skew(party, seconds)
                     await asyncio.sleep(for_s)
                     self._world.skew(party, 0.0)
+            case p.AnswerLate():
+                await self._answer_late(fault)
             case p.RestartMember(member, _):
                 if not self._restarts[member].is_set():
                     self._restarts[member].set()
@@ -117,6 +122,22 @@ class Strikes:
                 await self._strike_zookeeper(fault)
             case _:
                 await self._strike_cluster(fault)
+
+    async def _answer_late(self, fault: p.AnswerLate) -> None:
+        request = _REQUESTS[fault.request]
+        came = asyncio.wrap_future(self._cluster.next_request(request))
+        added = self._cluster.fault(request, then=Delay(fault.delay_s))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REQUEST_LIMIT_S):
+                await came
+        if not added.hits:
+            added.cancel()
+            return
+        await asyncio.sleep(fault.moves_s)
+        for partition in range(p.PARTITIONS):
+            await self._strike_cluster(p.MoveLeader(partition))
+        await self._strike_cluster(p.MoveCoordinator())
+        self._fired(fault)
 
     def mend(self) -> None:
         """End all faults that strike requests, and all blocks of the network."""
@@ -172,6 +193,10 @@ class Strikes:
                 leader = cluster.leader(topic, partition)
                 if leader >= 0 and any(node != leader for node in self._alive()):
                     cluster.move_leader(topic, partition)
+                    self._fired(fault)
+            case p.MoveCoordinator():
+                with suppress(ValueError):
+                    cluster.move_coordinator(self._group)
                     self._fired(fault)
             case p.DropConnections(node):
                 if cluster.drop_connections(node):

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from aiokafka08.testing.faults import Answer
 from aiokafka08.testing.history import check
 from aiokafka08.testing.simulation import LeftoverError
 from tests.faults.simulation import strikes
+from tests.faults.simulation.explain import explain
 from tests.faults.simulation.plan import (
     DAMAGES,
     FRAGMENT,
@@ -55,6 +57,7 @@ from tests.faults.simulation.plan import (
 )
 from tests.faults.simulation.runner import SeedResult, Summary, frozen_modules, main, run_seed
 from tests.faults.simulation.scenario import _Scenario, run
+from tests.faults.simulation.shrink import Shrunk
 from tests.support.paths import ROOT
 
 SEEDS = 300
@@ -142,7 +145,9 @@ def test_task_that_ignores_cancellation_is_an_anomaly(
             raise ValueError("the scenario fails")
 
     monkeypatch.setattr(_Scenario, "play", play)
-    monkeypatch.setattr("tests.faults.simulation.runner.shrink", lambda plan, fails: plan)
+    monkeypatch.setattr(
+        "tests.faults.simulation.runner.shrink", lambda plan, fails: Shrunk(plan, 0, True)
+    )
     assert main(["--seeds", "2", "--first", "2"]) == 1
     lines = capsys.readouterr().out.splitlines()
     failures = [line for line in lines if line.startswith("FAIL")]
@@ -199,6 +204,13 @@ def test_damage_that_is_passed_without_an_error_is_an_anomaly(
     steps = (*SENDS[:4], Step(5.0, StoreDamage(1, "zeros", good=0)), *SENDS[4:])
     report = run(replace(plan_of(3), steps=steps, reserve=()))
     assert report.names == ["silent-damage"]
+    story = explain(replace(plan_of(3), steps=steps, reserve=()), "silent-damage")
+    assert "what happened to mixed/1:" in story
+    assert re.search(r"^ +1005\.000 FAULT StoreDamage\(partition=1,", story, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d+ MENDED all faults$", story, re.MULTILINE)
+    assert re.search(r"c0\.0 assigned( mixed/\d)+ in generation \d+$", story, re.MULTILINE)
+    assert re.search(r"log  c0\.0: ", story)
+    assert "mixed/2@" not in story
 
 
 @pytest.mark.parametrize("is_empty", [False, True], ids=["another-cluster", "empty"])

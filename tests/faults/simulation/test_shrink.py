@@ -17,7 +17,9 @@ def test_smallest_failing_part_is_found() -> None:
         runs.append(one)
         return needed <= {*one.steps}
 
-    shrunk = shrink(plan, fails)
+    shrunk, count, is_smallest = shrink(plan, fails)
+    assert is_smallest
+    assert count == len(runs)
     assert {*shrunk.steps} == needed
     assert [step.at for step in shrunk.steps] == sorted(step.at for step in shrunk.steps)
     assert len(runs) < len(plan.steps)
@@ -25,13 +27,28 @@ def test_smallest_failing_part_is_found() -> None:
 
 def test_smallest_found_is_returned_after_the_last_run() -> None:
     plan = plan_of(4)
-    assert shrink(plan, lambda one: True, max_runs=0) == plan
+    assert shrink(plan, lambda one: True, max_runs=0) == (plan, 0, False)
+
+
+def test_sends_are_cut_in_halves_first() -> None:
+    plan = plan_of(4)
+    sends = [step for step in plan.steps if isinstance(step.do, Send)]
+    runs: list[Plan] = []
+
+    def fails(one: Plan) -> bool:
+        runs.append(one)
+        return sends[-1] in one.steps
+
+    shrink(plan, fails)
+    left = [sum(isinstance(step.do, Send) for step in one.steps) for one in runs]
+    assert left[1] == len(sends) // 2
+    assert 1 in left[: 2 * len(sends).bit_length() + 2], "before the faults are reduced"
 
 
 def test_reserve_is_kept_only_if_it_is_needed() -> None:
     plan = plan_of(4)
-    assert shrink(plan, lambda one: True).reserve == ()
-    assert shrink(plan, lambda one: bool(one.reserve)).reserve == plan.reserve
+    assert shrink(plan, lambda one: True).plan.reserve == ()
+    assert shrink(plan, lambda one: bool(one.reserve)).plan.reserve == plan.reserve
 
 
 def test_printed_test_makes_the_same_plan() -> None:

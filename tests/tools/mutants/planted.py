@@ -415,6 +415,129 @@ MUTANTS = (
         "        if self._verified is not None:\n",
         "mixed",
     ),
+    # --- what only a quiet cluster shows ------------------------------------------------------------
+    Mutant(
+        "a heartbeat goes to the same broker after it was refused",
+        "consumer/membership/heartbeat.py",
+        "        if step is NextStep.FIND_COORDINATOR:\n"
+        "            self._coordinator.invalidate(node_id)\n",
+        "",
+        "quiet",
+    ),
+    Mutant(
+        "a coordinator that refuses commits isn't looked up anew",
+        "_core/offset_store/kafka_store.py",
+        "        if isinstance(error, BrokerResponseError) and error.action is Action.COORDINATOR:\n",
+        "        if not error:\n",
+        "quiet",
+    ),
+    Mutant(
+        "a member that the coordinator doesn't know keeps its partitions",
+        "consumer/membership/broker_group.py",
+        "        elif step in (NextStep.REJOIN, NextStep.JOIN_AS_NEW):\n",
+        "        elif step is NextStep.REJOIN:\n",
+        "quiet",
+    ),
+    Mutant(
+        "a position that isn't found refreshes nothing",
+        "consumer/start_offsets.py",
+        "        self._router.metadata.request_refresh()\n        cursor.back_off(",
+        "        cursor.back_off(",
+        "quiet",
+    ),
+    Mutant(
+        "offsets are listed again by the same leader",
+        "_core/net/list_offsets.py",
+        "        router.metadata.request_refresh()\n        return next(",
+        "        return next(",
+        "quiet",
+    ),
+    Mutant(
+        "a producer waits for a leader without asking for it",
+        "producer/sender.py",
+        "            self._router.metadata.request_refresh()\n            retry_at",
+        "            retry_at",
+        "quiet",
+    ),
+    Mutant(
+        "a consumer waits for a leader without asking for it",
+        "consumer/fetcher.py",
+        "            self._router.metadata.request_refresh()\n"
+        "            await asyncio.sleep(backoff.next())\n",
+        "            await asyncio.sleep(backoff.next())\n",
+        "quiet",
+    ),
+    # --- late responses ---------------------------------------------------------------------------
+    Mutant(
+        "a batch that is taken back counts as not stored",
+        "producer/sink.py",
+        "                self._resolver.retry(batch, error, now, may_be_stored=True)\n"
+        "            request.batches = staying\n",
+        "                self._resolver.retry(batch, error, now, may_be_stored=False)\n"
+        "            request.batches = staying\n",
+        "quiet",
+    ),
+    Mutant(
+        "batches wait for the late response though the leader has moved",
+        "producer/sink.py",
+        "        if found_overdue:\n",
+        "        if found_overdue and not self._requests:\n",
+        "quiet",
+    ),
+    Mutant(
+        "an overdue response refreshes nothing",
+        "_core/net/watchdog.py",
+        "        self._metadata.request_refresh()\n        if self._on_overdue",
+        "        if self._on_overdue",
+        "quiet",
+    ),
+    Mutant(
+        "a commit is sent again to the coordinator that is late",
+        "_core/offset_store/kafka_store.py",
+        "            if error.retriable:\n                self._coordinator.invalidate(node_id)\n",
+        "",
+        "quiet",
+    ),
+    # --- positions outside the log ----------------------------------------------------------------
+    Mutant(
+        "a reset goes to the end, whatever the policy is",
+        "consumer/start_offsets.py",
+        "        new = first if self._reset is StartPosition.EARLIEST else last\n",
+        "        new = last\n",
+        "quiet",
+    ),
+    Mutant(
+        "a position beyond the end goes on at the end",
+        "consumer/start_offsets.py",
+        "        new = first if self._reset is StartPosition.EARLIEST else last\n",
+        "        earliest = self._reset is StartPosition.EARLIEST\n"
+        "        new = first if earliest and offset < first else last\n",
+        "quiet",
+    ),
+    Mutant(
+        "a position before the start goes on at the start",
+        "consumer/start_offsets.py",
+        "        new = first if self._reset is StartPosition.EARLIEST else last\n",
+        "        earliest = self._reset is StartPosition.EARLIEST\n"
+        "        new = first if earliest or offset < first else last\n",
+        "quiet",
+    ),
+    # --- what only the wider use of the API shows -------------------------------------------------
+    Mutant(
+        "what arrives for a paused partition is returned",
+        "consumer/collector.py",
+        "            and not cursor.paused\n",
+        "",
+        "mixed",
+    ),
+    Mutant(
+        "a resumed partition isn't fetched",
+        "consumer/engine.py",
+        "        cursor.resume()\n        self._cursor_changed(cursor)\n"
+        "        self.collector.add_ready(cursor)\n",
+        "        cursor.resume()\n",
+        "mixed",
+    ),
     # --- connections and metadata -----------------------------------------------------------------
     Mutant(
         "an error empties the snapshot of a topic",

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from aiokafka08.testing.history import Anomaly
 from aiokafka08.testing.simulation import SimulationError
+from tests.faults.simulation import quiet
 from tests.faults.simulation.plan import plan_of
 from tests.faults.simulation.scenario import run as run_mixed
 from tests.tools.mutants import leases, scenario
@@ -23,6 +24,7 @@ from tests.tools.mutants.__main__ import SEED_LIMIT_S
 SCENARIOS: dict[str, Callable[[int], list[Anomaly]]] = {
     "clients": scenario.run,
     "leases": leases.run,
+    "quiet": quiet.run,
     "mixed": lambda seed: run_mixed(plan_of(seed)).anomalies,
 }
 """What a mutant can be hunted by (`planted.Mutant.scenario`)."""

@@ -1,0 +1,142 @@
+"""Replay a failing plan once, and print what led to an anomaly.
+
+`explain()` runs the plan with the clients' log, and puts what happened to the witness's partition
+into one order: faults, assignments, commits, seeks, retries, what was sent and returned, log lines.
+
+Invariant: one line for each thing, with its virtual time; a line that repeats is printed once, with
+its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+
+from aiokafka08.testing.history import Anomaly, Message, Operation
+from tests.faults.simulation.plan import Plan, Send
+from tests.faults.simulation.scenario import Report, run
+
+MAX_LINES = 400
+"""How many lines are printed, the last ones before the anomaly."""
+_SILENT = ("metrics", "ready", "left", "log", "position", "committed")
+"""Calls that change nothing."""
+
+Line = tuple[float, str]
+
+
+class _Capture(logging.Handler):
+    """Keeps log lines with their virtual times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[Line] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            now = asyncio.get_running_loop().time()
+        except RuntimeError:  # the run has ended
+            return
+        self.lines.append((now, f"log  {record.getMessage()}"))
+
+
+@contextmanager
+def _captured_log() -> Iterator[list[Line]]:
+    logger, capture, disabled = logging.getLogger("aiokafka08"), _Capture(), logging.root.manager
+    level, before, propagates = logger.level, disabled.disable, logger.propagate
+    logger.addHandler(capture)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logging.disable(logging.NOTSET)
+    try:
+        yield capture.lines
+    finally:
+        logger.removeHandler(capture)
+        logger.setLevel(level)
+        logger.propagate = propagates
+        logging.disable(before)
+
+
+def explain(plan: Plan, name: str) -> str:
+    """Return what happened in a run of the plan until the end of its first anomaly of this name."""
+    with _captured_log() as lines:
+        report = run(plan)
+    anomaly = next((one for one in report.anomalies if one.name == name), None)
+    if anomaly is None:
+        return f"the replay shows no {name}, but: {', '.join(report.names) or 'nothing'}"
+    partition = partition_of(anomaly)
+    until = max((one.order for one in anomaly.witness), default=float("inf")) + 1.0
+    faults = [
+        (report.began_at + step.at, f"FAULT {step.do!r}")
+        for step in plan.steps
+        if not isinstance(step.do, Send)
+    ]
+    mended = [(report.mended_at, "MENDED all faults")] if report.mended_at else []
+    wanted = sorted([*faults, *mended, *lines, *_operations(report, partition)])
+    shown = list(_merged(line for line in wanted if line[0] <= until))
+    left_out = len(shown) - MAX_LINES
+    head = f"what happened to {partition or 'all partitions'}:"
+    more = [f"  … {left_out} lines before"] if left_out > 0 else []
+    return "\n".join([str(anomaly), "", head, *more, *shown[-MAX_LINES:]])
+
+
+def partition_of(anomaly: Anomaly) -> str | None:
+    """Return the partition that an anomaly is about; None if it is about none, or several."""
+    if (named := anomaly.facts.get("partition")) is not None:
+        return str(named)
+    found = {
+        place
+        for one in anomaly.witness
+        for place in (
+            *(message.partition for message in (*one.sent, *one.polled)),
+            *one.partitions,
+            *one.offsets,
+        )
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _operations(report: Report, partition: str | None) -> Iterator[Line]:
+    for one in report.operations:
+        if one.call not in _SILENT and (text := _shown(one, partition)):
+            yield one.order, f"{one.process:5}{one.call}{text}"
+
+
+def _shown(one: Operation, partition: str | None) -> str:
+    """Return what an operation says of the partition; "" if it says nothing."""
+    places = [place for place in one.partitions if partition in (None, place)]
+    offsets = {place: at for place, at in one.offsets.items() if partition in (None, place)}
+    sent, polled = _range(one.sent, partition), _range(one.polled, partition)
+    if one.call in ("assigned", "revoked", "expired", "start", "stop"):
+        said = f" {' '.join(one.partitions) or 'nothing'}"
+        said += "" if one.generation is None else f" in generation {one.generation}"
+    elif not (places or offsets or sent or polled or one.error):
+        return ""
+    else:
+        said = "".join(
+            f" {text}"
+            for text in (
+                " ".join(places),
+                " ".join(f"{place}={at}" for place, at in offsets.items()),
+                sent,
+                polled,
+            )
+            if text
+        )
+    ending = "" if one.status == "ok" else f" ({one.status})"
+    return f"{said}{ending}{' ' + one.error[:200] if one.error else ''}"
+
+
+def _range(messages: tuple[Message, ...], partition: str | None) -> str:
+    chosen = [one for one in messages if partition in (None, one.partition)]
+    shown = [f"{one.value}@{'?' if one.offset is None else one.offset}" for one in chosen]
+    return shown[0] if len(shown) == 1 else f"{shown[0]}…{shown[-1]}" if shown else ""
+
+
+def _merged(lines: Iterator[Line]) -> Iterator[str]:
+    for text, same in groupby(lines, key=lambda line: line[1]):
+        times = [at for at, _ in same]
+        count = f" (× {len(times)}, until {times[-1]:.3f})" if len(times) > 1 else ""
+        yield f"  {times[0]:9.3f} {text}{count}"

@@ -1,0 +1,68 @@
+"""A lonely client recovers by its own rules: seeds of the quiet scenario, and what they judge."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka08 import AIOKafkaConsumer
+from aiokafka08._core.net.metadata_cache import Metadata
+from tests.faults.simulation.quiet import run
+from tests.faults.simulation.runner import frozen_modules
+
+SEEDS = 100
+SEEDS_OF_A_TEST = 10
+FULL_SEEDS = 1000
+MOVED = 13
+"""The leader moves in this seed."""
+COMMITS = 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    with frozen_modules():
+        yield
+
+
+def _judge(seeds: range) -> None:
+    texts = [f"seed {seed}: {one}" for seed in seeds for one in run(seed)]
+    assert not texts, "\n".join(texts)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_A_TEST), ids="seeds-{}".format)
+def test_quiet_seeds_show_no_anomaly(first: int) -> None:
+    _judge(range(first, first + SEEDS_OF_A_TEST))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(SEEDS, FULL_SEEDS, 100), ids="seeds-{}".format)
+def test_many_quiet_seeds_show_no_anomaly(first: int) -> None:
+    _judge(range(first, first + 100))
+
+
+def test_offsets_are_listed_by_the_next_leader_of_a_broker_that_hangs() -> None:
+    """Seed 53: the second attempt began before the refresh, at the same broker."""
+    assert run(53, "lister") == []
+
+
+def test_client_that_learns_nothing_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metadata, "request_refresh", lambda self: None)
+    assert {"no-progress"} <= {one.name for one in run(MOVED, "reader")}
+
+
+def test_commit_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    complete = AIOKafkaConsumer.commit
+    calls = itertools.count()
+
+    async def commit(consumer: Any, offsets: Any = None) -> None:
+        await complete(consumer, offsets)
+        if next(calls):
+            await complete(consumer, dict.fromkeys(offsets, 0))
+
+    monkeypatch.setattr(AIOKafkaConsumer, "commit", commit)
+    assert "commit-went-back" in {one.name for one in run(COMMITS, "committer")}
