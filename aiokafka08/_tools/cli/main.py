@@ -7,7 +7,7 @@
 | 2 | the call was wrong: an option, an argument, a configuration file |
 | 3 | a newer start of the same bridge has taken over (`bridge run`) |
 | 130 | Ctrl-C |
-| 141 | the reader of stdout has closed it (silent, as after SIGPIPE) |
+| 141 | the reader of stdout has closed it (silent, as after SIGPIPE, but for a group) |
 | 143 | SIGTERM |
 
 A command returns None for 0, or its exit code. It raises `KafkaError`, `OSError` or a click

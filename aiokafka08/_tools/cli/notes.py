@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiokafka08._tools.cli.terminal import cut, printable, shows_escapes
@@ -49,6 +49,24 @@ def note_each(texts: Iterable[str]) -> int:
     for text in different:
         note(text)
     return int(bool(different))
+
+
+@contextlib.contextmanager
+def noted_end(group: str | None, note: Callable[[str], object]) -> Iterator[None]:
+    """Note it if the reader of stdout ends before a group has read all; then not all is committed.
+
+    Raises:
+        BrokenPipeError: it has ended.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        if group is not None:
+            note(
+                f"group {group!r}: the reader of stdout has ended. What it hasn't read isn't "
+                "committed, and comes again"
+            )
+        raise
 
 
 def raise_all(errors: Sequence[KafkaError]) -> NoReturn:

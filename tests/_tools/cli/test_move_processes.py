@@ -160,6 +160,37 @@ async def test_closed_pipe_ends_a_reader_silently(
     assert process.returncode == 141
 
 
+@pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("consume", "orders", "-g", "billing"),
+        ("kcat", "-o", "beginning", "-G", "billing", "orders"),
+    ],
+)
+def test_group_commits_no_more_than_the_reader_of_the_pipe_took(
+    start: Started, kafka_cluster: EmbeddedCluster, words: tuple[str, ...]
+) -> None:
+    """What is unread in the pipe comes again, instead of being lost with the reader."""
+    line = b"%099d\n"
+    kafka_cluster.append("orders", 0, [line[:-1] % number for number in range(30_000)])
+    process = start(*words)
+    assert process.stdout is not None
+    taken = 0
+    while taken < 300_000:
+        taken += len(os.read(process.stdout.fileno(), 10_000))
+    process.stdout.close()
+    process.stdout = None
+    err = process.communicate(timeout=20)[1].decode()
+    assert process.returncode == 141
+    assert "group 'billing': the reader of stdout has ended" in err
+    assert "isn't committed" in err
+    committed = kafka_cluster.committed("billing", "orders", 0)
+    assert committed is not None
+    # A member writes 16 KiB at a time.
+    assert taken // 100 - 200 < committed.offset <= taken // 100
+
+
 def test_closed_pipe_behind_tee_loses_no_message(
     start: Started, kafka_cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

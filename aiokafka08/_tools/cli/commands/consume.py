@@ -171,7 +171,8 @@ def consume(
 
     --grep and --key look at the bytes that were sent, with what is given in UTF-8. Null matches
     nothing; a REGEX that begins with (?i) ignores case. --count counts the records that are
-    written; --group commits those that were read.
+    written; --group commits those that were read, and not what is unread in the pipe when its
+    reader or a signal ends the command.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
@@ -179,7 +180,7 @@ def consume(
     from aiokafka08._tools.cli.moving.consuming import consume as read
     from aiokafka08._tools.cli.moving.pipes import open_stdout
     from aiokafka08._tools.cli.moving.positions import PositionKind, parse_bounds
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import note, noted_end
     from aiokafka08._tools.cli.records.delimiters import unescape
     from aiokafka08._tools.cli.records.formats import OutputOptions, parse_serdes, record_encoder
     from aiokafka08._tools.cli.records.formats import key_delimiter as parse_key_delimiter
@@ -217,18 +218,18 @@ def consume(
         headers=settings.headers == "embedded",
     )
     encoder = record_encoder(options)
-    reading = read(settings, job, lambda broker_of: encoder, open_stdout(), note=note)
-    try:
+    output = open_stdout(enlarge=group is None)
+    reading = read(settings, job, lambda broker_of: encoder, output, note=note)
+    if group is None:
         run(reading, end_with_stdout=True)
+        return
+    # A group was moved: the only change that reading makes.
+    moved = f"group {group!r} has committed what was written, {settings.cluster}"
+    try:
+        with noted_end(group, note):
+            run(reading, end_with_stdout=True)
     except KeyboardInterrupt:
-        _note_commits(settings, group)
+        is_taken = output.taken_bytes() == output.written_bytes
+        note(moved if is_taken else f"{moved}, but for what wasn't read from stdout")
         raise
-    _note_commits(settings, group)
-
-
-def _note_commits(settings: Settings, group: str | None) -> None:
-    """Say on stderr that a group was moved: the only change that reading makes."""
-    from aiokafka08._tools.cli.notes import note
-
-    if group is not None:
-        note(f"group {group!r} has committed what was written, {settings.cluster}")
+    note(moved)

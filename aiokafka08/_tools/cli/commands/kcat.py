@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,6 +64,7 @@ def kcat(arguments: tuple[str, ...]) -> int:
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.kcat.options import parse_kcat
+    from aiokafka08._tools.cli.notes import noted_end
     from aiokafka08._tools.cli.output import write_text
     from aiokafka08._tools.cli.settings import SETTABLE
 
@@ -87,7 +89,8 @@ def kcat(arguments: tuple[str, ...]) -> int:
         kind = "Consumer" if mode == "C" else "Producer"
         _say(options, f"Auto-selecting {kind} mode (use -P or -C to override)")
     work = {"P": _produce, "C": _consume, "G": _consume, "L": _list, "Q": _query}[mode]
-    run(work(settings, options), end_with_stdout=mode != "P" or options.tee)
+    with noted_end(options.group, partial(_say, options)):
+        run(work(settings, options), end_with_stdout=mode != "P" or options.tee)
     return 0
 
 
@@ -213,7 +216,7 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
             serdes=options.serdes,
             registry=options.registry,
         ),
-        open_stdout(),
+        open_stdout(enlarge=options.group is None),
         note=note,
         on_end=at_end,
     )

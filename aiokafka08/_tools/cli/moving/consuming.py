@@ -3,8 +3,8 @@
 `consume` is the whole of it, for `commands.consume` and `commands.kcat`. `read_plan` finds the
 offsets, `read_records` and `read_group` read, an encoder formats, `pipes` writes.
 
-Invariants: nothing but records goes to stdout. A record counts as read, for the count, the rate and
-the group's offsets, only when it was written. No topic is created.
+Invariants: nothing but records goes to stdout. A record counts as read, for the count and the rate,
+only when it was written; for the group's offsets see `read_group`. No topic is created.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ from aiokafka08.telemetry import join_names
 
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 """What a consumer buffers, unless fetch.max.bytes says otherwise."""
+
+_GROUP_BLOCK_BYTES: Final = 16 * 1024
+"""How much a member of a group writes at a time, about: a reader that ends gets so much again."""
 
 _LEADER_S: Final = 5.0
 """How long a partition may have no leader, as during an election, until the others are read."""
@@ -282,20 +285,27 @@ async def _source(
         topics = list(dict.fromkeys(range_.tp.topic for range_ in ranges))
         is_given = job.start.default is not None or bool(job.start.by_partition)
         member = GroupReader(
-            reading, topics, ranges, seek=is_given and not job.start.has(PositionKind.STORED)
+            reading,
+            topics,
+            ranges,
+            copied.output,
+            seek=is_given and not job.start.has(PositionKind.STORED),
         )
         copied.on_written = member.written
         try:
             async with aclosing(member.read()) as batches:
                 yield batches
-        finally:
+        except BaseException:  # the reader of stdout is gone, a signal, or an error
             await member.commit()
+            raise
+        await member.commit(all_written=True)
 
 
 class _Copied:
     """Writes records, and counts what was written.
 
     Attributes:
+        output: where the records go.
         on_written: called with a partition and the offset in front of which all that was read is
             written.
     """
@@ -313,12 +323,14 @@ class _Copied:
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
         self._only = job.only
+        # What was written in one piece is committed in one.
+        self._block_bytes = None if job.group is None else _GROUP_BLOCK_BYTES
         self._text_options = job.text_options
         self._encoder = encoder
         takes_columns = isinstance(encoder, ColumnsEncoder) and not embedded_headers
         self._columns_encoder = cast(ColumnsEncoder, encoder) if takes_columns else None
         self._embedded_headers = embedded_headers
-        self._output = output
+        self.output = output
         self._progress = progress
         self._limit = None if job.bytes_per_s is None else RateLimit(job.bytes_per_s, now)
 
@@ -331,7 +343,7 @@ class _Copied:
     def takes_columns(self) -> bool:
         """Return True if `add` takes columns: all of a batch is written at once then."""
         is_cut = self._left is not None or self._limit is not None or self._only is not None
-        is_cut = is_cut or self._output.is_terminal
+        is_cut = is_cut or self.output.is_terminal
         return self._columns_encoder is not None and not is_cut
 
     async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
@@ -342,9 +354,11 @@ class _Copied:
             await self._write(tp, data, len(batch), batch.last_offset, None)
             return
         step = len(batch)
-        if self._limit is not None:
-            size = _size(batch) // len(batch) + 1
-            step = max(self._limit.block_bytes // size, 1)
+        blocks = [self._block_bytes, None if self._limit is None else self._limit.block_bytes]
+        for block_bytes in blocks:
+            if block_bytes is not None:
+                size = _size(batch) // len(batch) + 1
+                step = min(step, max(int(block_bytes // size), 1))
         at = 0
         while at < len(batch) and not self.is_complete:
             end = at + step
@@ -362,7 +376,7 @@ class _Copied:
                 self._left -= len(wanted)
             if records:
                 data = self._encoder.encode(wanted) if wanted else b""
-                if self._output.is_terminal:
+                if self.output.is_terminal:
                     self._check_keys(tp, wanted, data)
                 after = at + len(records)
                 following = batch[after].offset if after < len(batch) else None
@@ -393,13 +407,13 @@ class _Copied:
         `following` is the offset of the next one that was read, if any. It may have the offset of
         the last one (docs/brokers.md 6.7), which isn't passed then.
         """
-        if self._output.is_terminal and not _is_text(data):
+        if self.output.is_terminal and not _is_text(data):
             raise RecordFormatError(
                 f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
                 f"{last_offset}: not text, and stdout is a terminal. Redirect stdout, or use "
                 f"{self._text_options}"
             )
-        await self._output.write(data)
+        await self.output.write(data)
         next_offset = last_offset + 1
         self.on_written(tp, next_offset if following is None else min(next_offset, following))
         self._progress.add(count)

@@ -29,16 +29,22 @@ from aiokafka08._tools.cli.output import write_bytes
 
 BLOCK_BYTES: Final = 1024 * 1024
 _PIPE_BYTES: Final = 1024 * 1024
+_OTHER_PIPE_BYTES: Final = 64 * 1024
+"""What a pipe holds at most on macOS and BSD, which don't tell its writer how much it holds."""
 _F_SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", None)
 _F_GETPIPE_SZ: Final = getattr(fcntl, "F_GETPIPE_SZ", None)
 
 
-def _may_block(descriptor: int) -> bool:
-    """Return True for pipes, sockets and terminals; enlarge the buffer of a pipe."""
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISFIFO(mode) and _F_SETPIPE_SZ is not None:
+def _enlarge(descriptor: int) -> None:
+    """Enlarge the buffer of a pipe; nothing happens for other files."""
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and _F_SETPIPE_SZ is not None:
         with contextlib.suppress(OSError):  # not allowed, or the pipe holds more already
             fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _may_block(descriptor: int) -> bool:
+    """Return True for pipes, sockets and terminals."""
+    mode = os.fstat(descriptor).st_mode
     if stat.S_ISCHR(mode):
         return os.isatty(descriptor)
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
@@ -54,6 +60,7 @@ async def read_blocks(descriptor: int, max_bytes: int = BLOCK_BYTES) -> AsyncIte
     Raises:
         OSError: it can't be read.
     """
+    _enlarge(descriptor)
     waits = _may_block(descriptor)
     while True:
         if waits:
@@ -71,6 +78,16 @@ class Output(Protocol):
     def is_terminal(self) -> bool:
         """Whether it is a terminal."""
 
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes were written in all."""
+
+    def taken_bytes(self) -> int:
+        """Return how many of them aren't waiting in a pipe or socket for its reader.
+
+        Where the system doesn't tell, it may be fewer than were taken, but never more.
+        """
+
     async def write(self, data: bytes) -> None:
         """Write all of `data`.
 
@@ -85,14 +102,21 @@ class OutputPipe:
 
     Args:
         descriptor: an open file, such as that of stdout.
+        enlarge: whether a pipe gets a larger buffer, which is faster (default True).
 
     Attributes:
         is_terminal: whether it is a terminal.
+        written_bytes: how many bytes were written.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, enlarge: bool = True) -> None:
+        if enlarge:
+            _enlarge(descriptor)
         self.is_terminal = os.isatty(descriptor)
+        self.written_bytes = 0
+        self._taken_bytes = 0
         self._descriptor = descriptor
+        self._is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
         self._waits = _may_block(descriptor)
         self._capacity = _pipe_bytes(descriptor)
         self._poll = select.poll()
@@ -101,15 +125,14 @@ class OutputPipe:
     async def write(self, data: bytes) -> None:
         """See `Output`."""
         descriptor, poll = self._descriptor, self._poll.poll
-        view, at = memoryview(data), 0
+        view = memoryview(data)
         try:
-            while at < len(view):
-                if not self._waits:
-                    at += os.write(descriptor, view[at:])
-                    continue
-                if not poll(0):
+            while view:
+                if self._waits and not poll(0):
                     await _until_writable(descriptor)
-                at += os.write(descriptor, view[at : at + self._room()])
+                count = os.write(descriptor, view[: self._room()] if self._waits else view)
+                self.written_bytes += count
+                view = view[count:]
         except OSError as error:
             raise OSError(error.errno, error.strerror, "stdout") from None
 
@@ -117,11 +140,32 @@ class OutputPipe:
         """Return how many bytes a write doesn't block for, when the descriptor is writable."""
         if self._capacity is None:
             return select.PIPE_BUF
-        held = int.from_bytes(
-            fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)), sys.byteorder
-        )
         # The first and the last page of what it holds may be partly empty.
+        held = self._ask(termios.FIONREAD)
         return max(self._capacity - held - 2 * mmap.PAGESIZE, select.PIPE_BUF)
+
+    def taken_bytes(self) -> int:
+        """See `Output`."""
+        taken = self.written_bytes - self._unread_bytes()
+        self._taken_bytes = max(self._taken_bytes, taken)
+        return self._taken_bytes
+
+    def _unread_bytes(self) -> int:
+        if self.is_terminal or not self._waits:
+            return 0
+        if self._capacity is not None:  # Linux counts them also after the reader has ended
+            return self._ask(termios.FIONREAD)
+        if not self._is_socket:
+            return _OTHER_PIPE_BYTES
+        unread = self._ask(termios.TIOCOUTQ)
+        # A socket drops them when its reader ends, so the count is wrong then.
+        is_closed = any(
+            event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0)
+        )
+        return self.written_bytes if is_closed else unread
+
+    def _ask(self, question: int) -> int:
+        return int.from_bytes(fcntl.ioctl(self._descriptor, question, bytes(4)), sys.byteorder)
 
 
 def _pipe_bytes(descriptor: int) -> int | None:
@@ -136,13 +180,24 @@ class OutputObject:
 
     is_terminal = False
 
+    def __init__(self) -> None:
+        self.written_bytes = 0
+
+    def taken_bytes(self) -> int:
+        """Return how many bytes were written."""
+        return self.written_bytes
+
     async def write(self, data: bytes) -> None:
         """Write all of `data`; raises as `Output`."""
         write_bytes(data)
+        self.written_bytes += len(data)
 
 
-def open_stdout() -> Output:
+def open_stdout(*, enlarge: bool = True) -> Output:
     """Return what writes to stdout.
+
+    Args:
+        enlarge: whether a pipe gets a larger buffer, which is faster (default True).
 
     Raises:
         OSError: stdout is closed.
@@ -153,7 +208,7 @@ def open_stdout() -> Output:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
         return OutputObject()
-    return OutputPipe(descriptor)
+    return OutputPipe(descriptor, enlarge=enlarge)
 
 
 async def _until_readable(descriptor: int) -> None:

@@ -1,20 +1,22 @@
 """Read as a member of a consumer group, and commit what was written out.
 
-`consuming` calls `written` when the output has the records. Only then are they committed, so a
-member that dies has committed nothing that it didn't write.
+`consuming` calls `written` when the output has the records. They are committed when they aren't
+waiting for the output's reader any more, so a member or a reader that dies loses nothing.
 
-Invariant: a commit covers written records only: every `COMMIT_S` seconds, before partitions are
-revoked, and at the end.
+Invariant: a commit covers taken records only: every `COMMIT_S` seconds, before partitions are
+revoked, and at an end by a signal or the reader. At its own end it covers all that is written.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
 from aiokafka08 import AIOKafkaConsumer
+from aiokafka08._tools.cli.moving.pipes import Output
 from aiokafka08._tools.cli.moving.read_plan import PartitionRange
 from aiokafka08._tools.cli.moving.read_records import (
     MissingTopics,
@@ -36,6 +38,7 @@ class GroupReader(ConsumerRebalanceListener):
         consumer: a started consumer with a group, and without a subscription.
         topics: existing topics.
         ranges: where each partition stops; and where it starts, if `seek` is true.
+        output: where the records are written.
         seek: begin at the start of the ranges, whatever the group has committed.
     """
 
@@ -44,6 +47,7 @@ class GroupReader(ConsumerRebalanceListener):
         consumer: AIOKafkaConsumer[bytes, bytes],
         topics: Iterable[str],
         ranges: Iterable[PartitionRange],
+        output: Output,
         *,
         seek: bool,
     ) -> None:
@@ -52,7 +56,10 @@ class GroupReader(ConsumerRebalanceListener):
         self._ranges = {range_.tp: range_ for range_ in ranges}
         self._to_seek = set(self._ranges) if seek else set[TopicPartition]()
         self._assigned: set[TopicPartition] | None = None
-        self._written: dict[TopicPartition, int] = {}
+        self._output = output
+        self._taken: dict[TopicPartition, int] = {}
+        self._waiting: deque[tuple[int, dict[TopicPartition, int]]] = deque()
+        """The bytes that were written in all, and the offsets that are committed once taken."""
         self._read_to: dict[TopicPartition, int] = {}
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
 
@@ -63,6 +70,9 @@ class GroupReader(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """See `ConsumerRebalanceListener`."""
+        # Another member may have read on, and committed, before a partition came back.
+        self._taken.clear()
+        self._waiting.clear()
         for tp in self._to_seek & set(assigned):
             self._consumer.seek(tp, self._ranges[tp].start)
         self._to_seek -= set(assigned)
@@ -102,21 +112,35 @@ class GroupReader(ConsumerRebalanceListener):
 
         More with the offset of the last one may come: the consumer's position doesn't pass it then.
         """
-        self._written[tp] = min(offset, self._read_to[tp])
+        written = self._output.written_bytes
+        if not self._waiting or self._waiting[-1][0] < written:
+            self._waiting.append((written, {}))
+        self._waiting[-1][1][tp] = min(offset, self._read_to[tp])
+        self._take(self._output.taken_bytes())
 
-    async def commit(self) -> None:
-        """Commit what was written and is still assigned.
+    async def commit(self, *, all_written: bool = False) -> None:
+        """Commit what was taken and is still assigned.
+
+        Args:
+            all_written: True counts what waits for the output's reader, too (default False).
 
         Raises:
             KafkaError: the commit failed.
         """
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
+        output = self._output
+        self._take(output.written_bytes if all_written else output.taken_bytes())
         assigned = self._consumer.assignment()
-        offsets = {tp: offset for tp, offset in self._written.items() if tp in assigned}
-        self._written = {}
+        offsets = {tp: offset for tp, offset in self._taken.items() if tp in assigned}
+        self._taken = {}
         if offsets:
             with suppress(CommitFailedError):  # another member has the partitions now
                 await self._consumer.commit(offsets)
+
+    def _take(self, taken_bytes: int) -> None:
+        """Let what ends within the first bytes of the output be committed."""
+        while self._waiting and self._waiting[0][0] <= taken_bytes:
+            self._taken.update(self._waiting.popleft()[1])
 
     def _is_done(self, ended: set[TopicPartition]) -> bool:
         return self._assigned is not None and self._assigned <= ended
