@@ -335,11 +335,12 @@ class DriverClient:
             partitions: the partitions to look up; `bound` has a timestamp for each of them.
             latest: the offset after the last message of each partition.
             start: True if the query starts there. `startingOffsetsByTimestampStrategy` then decides
-                what to do without such a message. False if the query ends there: without such a
-                message it ends at `latest`.
+                what to do without such a message, or without timestamps. False if the query ends
+                there: without such a message it ends at `latest`.
 
         Raises:
-            IllegalArgumentError: there is no such message, or messages have no timestamps, and the
+            IllegalArgumentError: messages have no timestamps, and the query ends there or the
+                strategy isn't "segment"; or it starts there without such a message, and the
                 strategy is "error".
         """
         times = bound.timestamps_ms
@@ -513,6 +514,13 @@ async def _offsets_by_time(
                     router, options, tp, timestamps[tp], segment.offset, latest[tp]
                 )
             if not has_timestamps:
+                # The begin of a segment is too early for an end: it would leave out rows.
+                if not start:
+                    raise IllegalArgumentError(
+                        f"{where}: the messages have no timestamps (message format 0), so a query "
+                        "can't end at a time. Use endingOffsets, or a filter on what the messages "
+                        "hold"
+                    )
                 if strategy is NoMatchStrategy.SEGMENT:
                     return segment.offset
                 raise IllegalArgumentError(

@@ -250,6 +250,15 @@ def test_timestamp_bound_in_format_0_starts_at_segment(spark: Any) -> None:
             startingOffsetsByTimestampStrategy="segment",
         )
         assert found(frame) == values(0, 5, 10)
+        for strategy in ("error", "segment"):
+            frame = reading(
+                spark,
+                cluster,
+                endingTimestamp="4000000",
+                startingOffsetsByTimestampStrategy=strategy,
+            )
+            with pytest.raises(Exception, match=r"no timestamps .* Use endingOffsets"):
+                frame.collect()
 
 
 # --- lost data and wrong input --------------------------------------------------------------------

@@ -177,6 +177,12 @@ def test_by_time_distinguishes_format_0_from_no_match(line: str) -> None:
                 batch_options(cluster, startingOffsetsByTimestampStrategy=strategy)
             )
             try:
+                with pytest.raises(IllegalArgumentError, match="Use endingOffsets") as caught:
+                    driver.by_time(
+                        TimestampBound("endingTimestamp", 2000), [T0], {T0: 1}, start=False
+                    )
+                assert "the messages have no timestamps" in caught.value.text
+                assert "segment" not in caught.value.text
                 if strategy == "segment":
                     assert driver.by_time(bound, [T0], {T0: 1}, start=True) == {T0: 0}
                 else:

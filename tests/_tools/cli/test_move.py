@@ -227,6 +227,21 @@ def test_time_is_by_segment_and_says_so(
     assert "≈ offset 0, by segment" in done.err
 
 
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+@pytest.mark.parametrize(
+    "words", [("consume", "orders", "--to=-1h"), ("kcat", "-C", "-t", "orders", "-o", "e@0")]
+)
+def test_end_by_time_is_refused_where_the_broker_knows_segments_only(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str], words: tuple[str, ...]
+) -> None:
+    """The begin of a segment would leave out messages of before that time."""
+    kafka_cluster.append("orders", 0, [b"a"])
+    done = cli(*words, *at)
+    assert (done.code, done.out) == (2, b"")
+    assert "topic 'orders', partition 0" in done.err
+    assert "stop at an offset" in done.err
+
+
 @pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
 def test_end_after_the_log_is_waited_for(
     cli: RunCommand, kafka_cluster: EmbeddedCluster, at: tuple[str, str]

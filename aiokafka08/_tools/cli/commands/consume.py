@@ -79,7 +79,7 @@ FIELDS: Final = {
     "ends",
     metavar="POSITION",
     multiple=True,
-    help="Where to stop, before this position; as --from.",
+    help="Where to stop, before this position; as --from. A time needs a broker from 0.10.1 on.",
 )
 @click.option(
     "-e/ ",

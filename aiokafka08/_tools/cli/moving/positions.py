@@ -241,3 +241,15 @@ def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str
         f"topic {tp.topic!r}, partition {tp.partition}: {show_time(position.number)} ≈ offset "
         f"{offset}, by segment (the broker has no index by time)"
     )
+
+
+def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:
+    """Return the error for an end by time of which the broker knows the segment only.
+
+    The segment may hold older messages, too: an end at its begin would leave them out.
+    """
+    return IllegalArgumentError(
+        f"topic {tp.topic!r}, partition {tp.partition}: the broker has no index by time, so it "
+        f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "
+        "at an offset, or at the end of the log"
+    )

@@ -26,6 +26,7 @@ from aiokafka08._tools.cli.moving.positions import (
     Position,
     PositionKind,
     describe_segment,
+    refuse_segment,
     resolve,
 )
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
@@ -130,11 +131,12 @@ async def plan_ranges(
         start: where to begin; where nothing is given, at the beginning.
         end: where to stop; where nothing is given, `stop_at_end` decides.
         stop_at_end: stop at the end that the log has now, in any case.
-        note: gets a line for each time of which the broker knows the segment only.
+        note: gets a line for each start by time of which the broker knows the segment only.
 
     Raises:
         OffsetOutOfRangeError: a log doesn't have an offset.
-        IllegalArgumentError: a partition that isn't read has a position of its own.
+        IllegalArgumentError: a partition that isn't read has a position of its own, or the broker
+            knows only the segment of the time of an end.
         KafkaError: a request failed.
     """
     _check_named_partitions(tps, start, end)
@@ -149,15 +151,15 @@ async def plan_ranges(
         first = resolve(starts[tp], tp, log, found=found_starts.get(tp))
         position, stop = ends[tp], None
         if position is not None:
-            stop = resolve(position, tp, log, found=found_ends.get(tp), is_end=True)
+            found = found_ends.get(tp)
+            if found is not None and found.timestamp is None:
+                raise refuse_segment(tp, position)
+            stop = resolve(position, tp, log, found=found, is_end=True)
         if stop_at_end:
             stop = log.end if stop is None else min(stop, log.end)
-        for bound, result, offset in (
-            (starts[tp], found_starts.get(tp), first),
-            (position, found_ends.get(tp), stop),
-        ):
-            if result is not None and result.timestamp is None and bound is not None:
-                note(describe_segment(tp, bound, offset or 0))
+        start_found = found_starts.get(tp)
+        if start_found is not None and start_found.timestamp is None:
+            note(describe_segment(tp, starts[tp], first))
         ranges.append(PartitionRange(tp, first, stop, log))
     return ranges
 
