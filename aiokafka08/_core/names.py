@@ -13,8 +13,6 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import Final
 
-from aiokafka08._core.concurrency.loop_yield import finish_steps
-
 _MOST_COMPARED: Final = 20_000
 """Comparing so many names takes half a second."""
 _COMPARED_AT_ONCE: Final = 100
@@ -47,6 +45,9 @@ def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that names the `similar_names()`, or "" if there are none."""
+    # Imports asyncio, which modules that only show names do without.
+    from aiokafka08._core.concurrency.loop_yield import finish_steps
+
     similar = " or ".join(map(repr, finish_steps(similar_names(name, known))))
     return f". Did you mean {similar}?" if similar else ""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokafka08._core.names import visible
+from aiokafka08._core.names import similar_names, visible
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 ParseProperty = Callable[[str, str], Any]
@@ -90,9 +90,27 @@ def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalAr
     return IllegalArgumentError(f"{show_option(option, text)}: {problem}")
 
 
-def unknown_option(option: str, known: str) -> IllegalArgumentError:
-    """Return the error for an unknown option, without its value."""
-    return IllegalArgumentError(f"{hide_value(option)}: unknown option; expected {known}")
+def unknown_option(
+    option: str, known: Iterable[str], *, prefix: str = "", other: str = ""
+) -> IllegalArgumentError:
+    """Return the error for an unknown option, without its value, but with the name most like it.
+
+    Args:
+        option: its name as given.
+        known: the names that exist.
+        prefix: what all these names begin with (default "").
+        other: text about what else is expected (default "").
+    """
+    # Imports asyncio, which the checks of the options do without.
+    from aiokafka08._core.concurrency.loop_yield import finish_steps
+
+    known = list(known)
+    names = [name.removeprefix(prefix) for name in known]
+    similar = finish_steps(similar_names(option.removeprefix(prefix), names))
+    meant = f". Did you mean '{prefix}{similar[0]}'? E" if similar else "; e"
+    return IllegalArgumentError(
+        f"{hide_value(option)}: unknown option{meant}xpected {expected_one_of(known)}{other}"
+    )
 
 
 def show_option(option: str, text: str) -> str:

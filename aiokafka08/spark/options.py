@@ -22,7 +22,6 @@ from typing import Final
 
 from aiokafka08._core.properties import (
     choice,
-    expected_one_of,
     hide_value,
     integer,
     parse_boolean,
@@ -354,7 +353,7 @@ def _split_names(
         elif name in known:
             options[known[name]] = value
         elif name not in _SPARK_OPTIONS:
-            raise unknown_option(given_name, f"{expected_one_of(names)}, or a Kafka option kafka.*")
+            raise unknown_option(given_name, names, other=", or a Kafka option kafka.*")
     return options, kafka
 
 

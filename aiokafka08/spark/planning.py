@@ -135,6 +135,7 @@ def check_bound_partitions(
     if entries is None:
         return
     read = set(partitions)
+    details = []
     for differing, detail in (
         (read - entries.keys(), "no entry for"),
         (entries.keys() - read, "entries for partitions that the query doesn't read:"),
@@ -144,11 +145,12 @@ def check_bound_partitions(
                 f"{topic}/{number}" for topic, number in sorted(differing)[:_MAX_SHOWN_PARTITIONS]
             )
             rest = len(differing) - _MAX_SHOWN_PARTITIONS
-            raise IllegalArgumentError(
-                f"{bound.option}: {detail} {shown}"
-                + (f" and {rest} more" if rest > 0 else "")
-                + f"; expected {expected} for each partition of the query"
-            )
+            details.append(f"{detail} {shown}" + (f" and {rest} more" if rest > 0 else ""))
+    if details:
+        raise IllegalArgumentError(
+            f"{bound.option}: {'; '.join(details)}; expected {expected} for each partition of the "
+            "query, and no other"
+        )
 
 
 def resolve_log_ends(

@@ -23,7 +23,6 @@ from aiokafka08._core.properties import (
     TLS_UNSUPPORTED,
     PropertyTable,
     TlsOptions,
-    expected_one_of,
     hide_value,
     is_tls,
     isolation,
@@ -186,9 +185,7 @@ def _map(
         elif name in SASL_WITHOUT_EFFECT:
             ignored.append(f"{show_option(option, text)} has no effect: {_TICKETS}")
         elif name not in (*TLS, *SASL):
-            raise unknown_option(
-                option, expected_one_of(f"kafka.{known_name}" for known_name in known)
-            )
+            raise unknown_option(option, map(_PREFIX.__add__, known), prefix=_PREFIX)
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"

@@ -230,7 +230,11 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
     (False, {"fetchOffset.numRetries": "x"}, "fetchOffset.numRetries='x'"),
     (False, {"fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs='-1'"),
     (False, {"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs='0'"),
-    (False, {"startingOfsets": "earliest"}, "startingOfsets=…: unknown option; expected"),
+    (
+        False,
+        {"startingOfsets": "earliest"},
+        "startingOfsets=…: unknown option. Did you mean 'startingOffsets'",
+    ),
     (
         False,
         {"startingTimestamp": "5", "endingTimestamp": "4"},
@@ -378,6 +382,7 @@ def test_java_properties_are_mapped_to_client_settings() -> None:
         ("value.deserializer", "X", "keys and values are read as bytes"),
         ("enable.auto.commit", "true", "Spark's checkpoint keeps the offsets"),
         ("interceptor.classes", "X", "is not supported"),
+        ("fetch.maxbytes", "1", "Did you mean 'kafka.fetch.max.bytes'? Expected one of kafka."),
         ("acks", "all", "kafka.acks=…: unknown option; expected one of kafka.allow.auto"),
         ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': expected an integer"),
         ("bootstrap.servers", " ", "empty; expected a non-empty text"),

@@ -80,6 +80,11 @@ def test_bound_must_have_an_entry_for_each_partition() -> None:
         check_bound_partitions(bound, [tp(0)])
     with pytest.raises(
         IllegalArgumentError,
+        match=r"no entry for t/2; entries for partitions .* doesn't read: t/1; expected",
+    ):
+        check_bound_partitions(bound, [tp(0), tp(2)])
+    with pytest.raises(
+        IllegalArgumentError,
         match="endingOffsetsByTimestamp: no entry for t/0; expected a timestamp in milliseconds",
     ) as caught:
         check_bound_partitions(TimestampBound("endingOffsetsByTimestamp", None, {}), [tp(0)])

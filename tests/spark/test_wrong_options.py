@@ -57,7 +57,7 @@ def shown(error: BaseException) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffset": "earliest"}, "startingoffset=…: unknown option"),
+        ({"startingOffset": "earliest"}, "Did you mean 'startingOffsets'?"),
         *in_full(
             (
                 {"maxOffsetsPerTrigger": "none"},
