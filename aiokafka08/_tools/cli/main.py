@@ -2,7 +2,7 @@
 
 | exit code | |
 |---|---|
-| 0 | done |
+| 0 | done; also `cluster`, a server, that Ctrl-C or SIGTERM ends |
 | 1 | Kafka or the system said no, or something that was named doesn't exist |
 | 2 | the call was wrong: an option, an argument, a configuration file |
 | 3 | a newer start of the same bridge has taken over (`bridge run`) |

@@ -133,7 +133,8 @@ def test_cluster_has_the_options_of_the_testing_module() -> None:
     assert flags | {"-h", "--help"} == {*parser()._option_string_actions}
 
 
-def test_cluster_runs_until_interrupted(cli: RunCommand) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_cluster_runs_until_a_signal(cli: RunCommand, number: signal.Signals) -> None:
     process = subprocess.Popen(
         command_line("cluster", "--port", "0", "--topic", "orders:2"), stderr=subprocess.PIPE
     )
@@ -141,7 +142,7 @@ def test_cluster_runs_until_interrupted(cli: RunCommand) -> None:
     address = re.search(rb"in memory on (\S+)", process.stderr.readline())
     assert address is not None
     assert cli("topics", "-q", "-b", address[1].decode()).lines == ["orders"]
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate(timeout=20)
     assert process.returncode == 0
 
