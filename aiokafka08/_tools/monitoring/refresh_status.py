@@ -44,6 +44,7 @@ class RefreshStatus:
         refreshes: the number of refreshes that ended.
         failures: how many of them failed.
         gaps: what the last sample lacks.
+        hints: what the last sample lacks because an option is missing.
         error: why the last refresh failed; None if it didn't.
         duration_s: how long the last refresh took.
         history_begin: the time of the oldest sample in the history; None before the first one.
@@ -58,6 +59,7 @@ class RefreshStatus:
     refreshes: int = 0
     failures: int = 0
     gaps: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     error: str | None = None
     duration_s: float = 0.0
     history_begin: float | None = None

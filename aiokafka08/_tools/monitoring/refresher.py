@@ -125,6 +125,7 @@ class Refresher:
                 refreshes=self.status.refreshes + 1,
                 failures=self.status.failures + 1,
                 gaps=(),
+                hints=(),
                 error=error.text,
                 duration_s=self._clock() - begin,
             )
@@ -142,6 +143,7 @@ class Refresher:
             refreshes=self.status.refreshes + 1,
             failures=self.status.failures,
             gaps=sample.errors,
+            hints=sample.hints,
             duration_s=self._clock() - begin,
             history_begin=self._history.begin(),
             min_kept_s=self.status.min_kept_s,

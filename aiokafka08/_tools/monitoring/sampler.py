@@ -75,6 +75,7 @@ class _Gaps:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.remedies: dict[str, str] = {}
+        self.hints: list[str] = []
 
     def add(self, error: KafkaError, subject: str = "") -> None:
         """Add an error about a subject, such as "groups"."""
@@ -160,7 +161,7 @@ class ClusterSampler:
             errors=(*gaps.texts, *explained),
             remedies=gaps.remedies,
             explained=frozenset(explained),
-            hints=() if self._has_zookeeper or _has_offsets_topic(described) else (_NO_GROUPS,),
+            hints=tuple(gaps.hints),
         )
 
     async def _topic_nodes(
@@ -186,6 +187,7 @@ class ClusterSampler:
         self, topics: Iterable[TopicDescription], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
         if not self._has_zookeeper and not _has_offsets_topic(topics):
+            gaps.hints.append(_NO_GROUPS)
             return ()
         in_kafka, in_zookeeper = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
@@ -227,6 +229,8 @@ class ClusterSampler:
         )
         for error in listing.errors:
             gaps.add(error)
+        if listing.left_out is not None and not self._has_zookeeper:
+            gaps.hints.append(listing.left_out)
         return [group for group in listing.groups if self._groups(group.group)]
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:

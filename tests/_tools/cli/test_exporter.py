@@ -84,6 +84,20 @@ def test_filters_choose_topics_and_groups(cli: RunCommand, kafka_cluster: Embedd
     assert found["kafka_consumergroup_info"] == {("test-1", "kafka"): 1}
 
 
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+@pytest.mark.parametrize("has_offsets_topic", [False, True])
+def test_once_says_that_groups_in_zookeeper_are_left_out(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster, has_offsets_topic: bool
+) -> None:
+    if has_offsets_topic:
+        kafka_cluster.create_topic("__consumer_offsets", 1)
+    done = cli("exporter", "-b", kafka_cluster.bootstrap_servers, "--once")
+    assert done.code == 0
+    assert len(done.err.splitlines()) == 1
+    assert "groups in ZooKeeper" in done.err
+    assert "Give --zookeeper host:2181/chroot" in done.err
+
+
 def test_once_without_a_broker_says_why(cli: RunCommand) -> None:
     port = free_port()
     done = cli("exporter", "-b", f"127.0.0.1:{port}", "--once", "--timeout", "0.5")

@@ -14,7 +14,7 @@ import click
 
 from aiokafka08._tools.cli.declare import Example, command, connection_options
 from aiokafka08._tools.cli.main import INTERRUPTED
-from aiokafka08._tools.cli.notes import note
+from aiokafka08._tools.cli.notes import in_options, note
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
@@ -191,9 +191,9 @@ async def _print_once(refresher: Refresher) -> int:
     await refresher.refresh_once()
     write_text(metrics_page(refresher).body.decode(), flush=True)
     status = refresher.status
-    for problem in (status.error, *status.gaps):
+    for problem in (status.error, *status.gaps, *status.hints):
         if problem is not None:
-            note(problem)
+            note(in_options(problem))
     return 0 if status.is_up else 1
 
 
