@@ -41,7 +41,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import join_names
+from aiokafka08.telemetry import count_text, join_names
 
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
@@ -110,7 +110,7 @@ class TopicChanges:
             if not added:
                 raise InvalidPartitionsError(
                     f"topic {topic!r}: total_count={wanted.total_count}; expected more than its "
-                    f"{len(known)} partitions"
+                    f"{count_text(len(known), 'partition')}"
                 )
             if wanted.new_assignments is None:
                 factor = len(next(iter(known.values())))

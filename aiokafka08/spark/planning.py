@@ -24,6 +24,7 @@ from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import count_text
 
 _MAX_SHOWN_PARTITIONS: Final = 20
 _MAX_SHOWN_OFFSETS: Final = 500
@@ -436,7 +437,8 @@ def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
         return "no partitions"
     largest = max(lags, key=lambda tp: lags[tp])
     return (
-        f"{sum(lags.values())} offsets behind in {len(lags)} partitions, most in "
+        f"{count_text(sum(lags.values()), 'offset')} behind in "
+        f"{count_text(len(lags), 'partition')}, most in "
         f"{largest.topic}/{largest.partition}: {lags[largest]}; at "
         f"{to_json(consumed)[:_MAX_SHOWN_OFFSETS]}"
     )

@@ -201,7 +201,7 @@ async def test_options_of_run_limit_it_and_serve_its_pages(
     assert await status() == {**expected, "position": None, "lag": count}
     try:
         process.start()
-        await until(lambda: "copying 1 partitions" in process.tail(), "it copies", 60)
+        await until(lambda: "copying 1 partition" in process.tail(), "it copies", 60)
         began_at = time.monotonic()
         [url] = re.findall(r"metrics at (http://[^\s/]+)", process.tail())
 

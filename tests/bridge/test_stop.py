@@ -132,7 +132,7 @@ async def test_process_fenced_by_a_newer_one_ends_with_3(
     try:
         older.start()
         await write(source, topic, {0: written[:1]})
-        await until(lambda: "copying 1 partitions" in older.tail(), "the older one copies", 60, 0.1)
+        await until(lambda: "copying 1 partition" in older.tail(), "the older one copies", 60, 0.1)
         await eventually(lambda: is_copied(1), 60, 0.1)
         newer.start()
         assert await asyncio.to_thread(older.finish, 60) == FENCED == 3

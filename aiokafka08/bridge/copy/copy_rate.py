@@ -67,5 +67,5 @@ def summary_text(status: CopyStatus, seconds: float) -> str:
     rate = status.records / seconds if seconds > 0 else 0.0
     return (
         f"{counted(status.records, 'message')} in {counted(status.transactions, 'transaction')}, "
-        f"{size_text(status.size)} in {duration_text(seconds)}, {rate:.0f} messages/s"
+        f"{size_text(status.size)} in {duration_text(seconds)}, {counted(round(rate), 'message')}/s"
     )

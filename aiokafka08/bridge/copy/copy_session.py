@@ -42,6 +42,7 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.topic_creation import TargetTopics
 from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.wording import counted
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -188,7 +189,7 @@ class CopySession:
             watch = self._watch.follow(self._refused, new_pairs)
             watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
             self._status.begin_session()
-            _log.info("%s: copying %d partitions", self._client_id, len(self._topics))
+            _log.info("%s: copying %s", self._client_id, counted(len(self._topics), "partition"))
             while ends is None or not self.has_reached(ends):
                 if watching.done():
                     watching.result()

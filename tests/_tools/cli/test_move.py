@@ -388,7 +388,7 @@ def test_wrong_input_sends_what_came_before(
     done = cli("produce", "orders", *at, "--format", "jsonl", str(good), "-", stdin=b"tea\n")
     assert done.code == 1
     assert "line 2 of the input" in done.err
-    assert "1 of 1 messages were acknowledged" in done.err
+    assert "1 of 1 message was acknowledged" in done.err
     assert values(kafka_cluster) == [b"a"]
 
 
@@ -443,7 +443,7 @@ def test_messages_of_acks_0_that_may_be_lost_are_noted(
     large = b"x" * 2000
     done = cli("produce", "orders", *at, "-X", "acks=0", stdin=large + b"\n")
     assert done.code == 0
-    assert "acks=0: a broker closed the connection after 1 messages" in done.err
+    assert "acks=0: a broker closed the connection after 1 message," in done.err
 
 
 @pytest.mark.kafka_cluster(brokers=2, topics={"orders": 1})
@@ -455,7 +455,7 @@ def test_message_of_acks_0_that_is_never_written_fails(
     done = cli("produce", "orders", *at, *options, stdin=b"a\n")
     assert done.code == 1
     assert "message 1 of the input wasn't written: orders/0: not written within 2000 ms" in done.err
-    assert "0 of 1 messages were written" in done.err
+    assert "0 of 1 message was written" in done.err
     assert "acknowledged" not in done.err
 
 

@@ -110,7 +110,8 @@ def produce(
         )
     )
     write_rows([row], THROUGHPUT_FIELDS, format)
-    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")
+    were = "message was" if messages == 1 else "messages were"
+    note(f"{messages:,} {were} sent to topic {topic!r}, {settings.cluster}")
 
 
 @command(
@@ -168,4 +169,5 @@ def latency(
 
     rows = run(measure_latency(settings, topic, messages=messages, size=size, partition=partition))
     write_rows(rows, LATENCY_FIELDS, format)
-    note(f"{messages:,} messages were sent to topic {topic!r}, {settings.cluster}")
+    were = "message was" if messages == 1 else "messages were"
+    note(f"{messages:,} {were} sent to topic {topic!r}, {settings.cluster}")

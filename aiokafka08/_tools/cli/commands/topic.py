@@ -133,13 +133,14 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
     New messages of a key may go to another partition than the old ones.
     """
     from aiokafka08.admin import NewPartitions
+    from aiokafka08.telemetry import count_text
 
     change = {name: NewPartitions(partitions)}
     _change(
         settings,
         lambda admin: admin.create_partitions(change, validate_only=dry_run),
         "can be grown" if dry_run else "was grown",
-        f" to {partitions} partitions",
+        f" to {count_text(partitions, 'partition')}",
         dry_run=dry_run,
     )
 

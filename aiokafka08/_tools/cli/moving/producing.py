@@ -45,6 +45,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokafka08.telemetry import count_text
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
@@ -170,7 +171,8 @@ async def produce(
         finally:
             if unknown := int(sending.metrics()["acks0_unknown"]):
                 note(
-                    f"acks=0: a broker closed the connection after {unknown} messages, which may "
+                    "acks=0: a broker closed the connection after "
+                    f"{count_text(unknown, 'message')}, which may "
                     "be stored or lost; use acks=1 or acks=all to know"
                 )
     return counts
@@ -189,7 +191,8 @@ def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
 
 
 def _describe(counts: ProduceCounts) -> str:
-    return f"{counts.acknowledged} of {counts.read} messages were {counts.done}"
+    were = "was" if counts.read == 1 else "were"
+    return f"{counts.acknowledged} of {count_text(counts.read, 'message')} {were} {counts.done}"
 
 
 async def send_all(
