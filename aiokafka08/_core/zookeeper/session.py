@@ -16,6 +16,7 @@ import importlib.util
 import logging
 import re
 import select
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
+
+_PROBE_S: Final = 1.0
+"""How long a server may take to accept a connection that only finds out why there is no session."""
 
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
@@ -272,6 +276,7 @@ def _open(
 ) -> KazooClient:
     require_kazoo()
     from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
 
     handler = None
     if environment.zookeeper_client is None:
@@ -290,7 +295,13 @@ def _open(
         ) from None
     try:
         with translate_errors(connect):
-            client.start(timeout=timeout_s)
+            try:
+                client.start(timeout=timeout_s)
+            except KazooTimeoutError as error:
+                reason = str(error) if environment.zookeeper_client else _why_closed(hosts, error)
+                raise KafkaConnectionError(
+                    f"ZooKeeper {connect} can't be reached: {reason}"
+                ) from None
             if chroot:
                 request = client.exists_async(f"/{chroot}")
                 if result_of(request, environment.monotonic() + timeout_s) is None:
@@ -303,6 +314,22 @@ def _open(
         _close(client)
         raise
     return client
+
+
+def _why_closed(hosts: str, error: Exception) -> str:
+    """Return why no session came: kazoo only says that its time was over."""
+    from kazoo.hosts import collect_hosts
+
+    reasons = []
+    servers, _ = collect_hosts(hosts)
+    for host, port in servers:
+        try:
+            socket.create_connection((host, port), _PROBE_S).close()
+        except OSError as failure:
+            reasons.append(failure.strerror or str(failure))
+        else:
+            reasons.append(f"{error}; it accepts connections, but doesn't respond as ZooKeeper")
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def _split(connect: str) -> tuple[str, str]:

@@ -69,11 +69,22 @@ def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "OPEN_TIMEOUT_S", 0.5)
     with (
         pytest.raises(
-            KafkaConnectionError, match=r"^\w+: ZooKeeper 127\.0\.0\.1:1 can't be reached"
+            KafkaConnectionError,
+            match=r"^\w+: ZooKeeper 127\.0\.0\.1:1 can't be reached: Connection refused$",
         ),
         temporary_session(UncheckedZookeeper("127.0.0.1:1"), 3600, "test.kazoo"),
     ):
         pass
+
+
+def test_a_server_that_is_no_zookeeper_is_told_from_a_closed_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            pytest.raises(KafkaConnectionError, match="accepts connections, but doesn't respond"),
+            temporary_session(UncheckedZookeeper(address), TIMEOUT_S, "test.kazoo"),
+        ):
+            pass
 
 
 def test_check_of_the_chroot_ends(lost: str) -> None:
