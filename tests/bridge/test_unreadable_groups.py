@@ -15,6 +15,7 @@ from tests._tools.cli.conftest import RunCommand
 from tests.bridge.hand_copy import HandCopy, create_topics, write_config
 from tests.bridge.test_groups import COUNT, write_source
 from tests.brokers import RealCluster
+from tests.brokers.waiting import wait_for
 
 PARTITIONS = 3
 
@@ -59,10 +60,21 @@ class GroupAtTarget:
             tp = confluent_kafka.TopicPartition(self._topic, partition)
             _, end = consumer.get_watermark_offsets(tp, 30)
             tp = confluent_kafka.TopicPartition(self._topic, partition, end)
-            consumer.commit(offsets=[tp], asynchronous=False)
+            wait_for(lambda: self._commit(consumer, tp), 30, f"a commit of {tp}")
             return end
         finally:
             consumer.close()
+
+    def _commit(
+        self, consumer: confluent_kafka.Consumer, tp: confluent_kafka.TopicPartition
+    ) -> Any:
+        """Commit; return None if the coordinator isn't ready, which librdkafka doesn't repeat."""
+        try:
+            return consumer.commit(offsets=[tp], asynchronous=False)
+        except confluent_kafka.KafkaException as failed:
+            if failed.args[0].code() != confluent_kafka.KafkaError.NOT_COORDINATOR:
+                raise
+            return None
 
 
 @pytest.mark.real

@@ -365,7 +365,7 @@ def test_deletion_counts_outcomes_and_names_the_acl(
         1,
         [(idle, "expiring"), (kept, "failed")],
     )
-    assert f"the ACL of the node {node} refuses this client\n" in done.err
+    assert f"the ACL of the node {node} refuses this client. Change the ACL" in done.err
     assert "1 group expiring, 1 not deleted, on cluster" in done.err
     command = done.err.splitlines()[-1].partition("to go back: aiokafka08 ")[2]
     assert cli(*shlex.split(command)).code == 0

@@ -208,7 +208,7 @@ def test_deletion_shows_each_outcome_and_goes_back(
     )
     for group, node in ((hidden, "owners"), (kept, "offsets/orders")):
         text = f"not deleted: {group!r} (zookeeper): ZooKeeper {address}/ours: the ACL of the node "
-        assert f"{text}/consumers/{group}/{node} refuses this client\n" in done.err
+        assert f"{text}/consumers/{group}/{node} refuses this client. Change the ACL" in done.err
     assert "is live" not in done.err
     assert "1 group deleted, 1 expiring, 2 not deleted, on cluster" in done.err
     back, how = done.err.splitlines()[-2:]
