@@ -158,6 +158,41 @@ async def test_cutover_stops_while_a_group_has_members(
     assert (done.code, await at_target(copied)) == (0, {TopicPartition(copied.topic, 0): 40})
 
 
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_plan_and_cutover_agree_on_groups_that_read_on(
+    copied: CopiedTopic, source: RealCluster, target: RealCluster, cli: RunCommand
+) -> None:
+    """Behind the cut-over a member at the target is no reason to stop it."""
+    options = ("--quiet", "0.1")
+    execute = ("cutover", "--execute", "--no-verify", *options)
+    assert (await bridge(cli, copied.config, *execute)).code == 0
+    async with live_member("target", copied, source, target):
+        plan = await bridge(cli, copied.config, "plan", *options)
+        done = await bridge(cli, copied.config, *execute)
+    planned, found = steps_of(plan), steps_of(done)
+    assert "next: nothing to do but to start" in plan.err
+    for step in ("consumers", "groups"):
+        assert planned[step] == found[step]
+    ready, detail = planned["consumers"]
+    assert ready
+    assert "1 group, without members at the source; those that read on" in detail
+    assert "stop" not in detail
+    assert planned["groups"] == (True, "0 offsets to commit, 1 is at the target")
+    assert done.code == 0
+    assert found["carried over"][1].startswith(
+        "0 offsets committed at the target (1 was there already). "
+    )
+    await commit(source, copied.group, "zookeeper", copied.topic, 50)
+    async with live_member("target", copied, source, target):
+        plan = await bridge(cli, copied.config, "plan", *options)
+        done = await bridge(cli, copied.config, *execute)
+    assert steps_of(plan)["consumers"] == steps_of(done)["consumers"]
+    ready, detail = steps_of(plan)["consumers"]
+    assert not ready
+    assert detail.startswith(f"stop the members of {copied.group} at the target (")
+
+
 @asynccontextmanager
 async def live_member(
     place: str, copied: CopiedTopic, source: RealCluster, target: RealCluster
@@ -248,6 +283,7 @@ async def test_forward_again_after_a_rollback_is_explained(
     ready, detail = steps["groups"]
     assert not ready
     assert f"{group}, {topic}/0: behind: the target is at 63" in detail
+    assert "If that was since a cut-over, nothing is to be done for them" in detail
     assert "'bridge groups --execute' leaves these where they are at the target" in detail
     assert "'bridge groups --execute --rewind' moves them back" in detail
     done = await bridge(cli, config, "groups", "--execute")

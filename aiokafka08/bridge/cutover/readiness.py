@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.admin.group_lag import LogBounds
@@ -26,7 +26,6 @@ from aiokafka08.bridge.groups.carry_over import (
     source_offsets,
     unmatched_groups,
 )
-from aiokafka08.bridge.groups.group_plan import GroupMove
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.range_records import RangeRecords
 from aiokafka08.bridge.source.source_clients import (
@@ -57,8 +56,8 @@ class Step:
 
     `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
     `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
-    `is_carried` is True for groups that are all at the target already, or beyond that, and for
-    consumers of which none is left at the source. `is_advancing` is True for a copy that isn't at
+    `is_carried` is True for groups whose offsets are all at the target already, and for consumers
+    that read on there. `is_advancing` is True for a copy that isn't at
     the end, but has come nearer while it was looked at: 'bridge run' is up.
     """
 
@@ -109,29 +108,17 @@ def next_action(steps: Iterable[Step]) -> str:
 def is_done(steps: Iterable[Step]) -> bool:
     """Return whether the cut-over is done: the groups are at the target, the source is quiet.
 
-    A running bridge may have carried the groups before. So they must have gone on at the target, or
-    have members there, or both sides must have been compared.
+    A running bridge may have carried the groups before. So they must read on at the target, or both
+    sides must have been compared.
     """
     by_name = {step.step: step for step in steps}
     ready = {name for name, step in by_name.items() if step.is_ready}
     carried = {name for name, step in by_name.items() if step.is_carried}
     return (
-        {"topics", "producers", "copy"} <= ready
-        and {"consumers", "groups"} <= carried
-        and ("verification" in ready or not {"consumers", "groups"} <= ready)
+        {"topics", "producers", "copy", "consumers", "groups"} <= ready
+        and "groups" in carried
+        and ("verification" in ready or "consumers" in carried)
     )
-
-
-def after_cutover(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps, as ready those that aren't only because the cut-over is done."""
-    if not is_done(steps):
-        return list(steps)
-    return [
-        replace(step, is_ready=True, detail=f"carried over: {step.detail}")
-        if step.is_carried and not step.is_ready
-        else step
-        for step in steps
-    ]
 
 
 class Readiness:
@@ -297,10 +284,8 @@ class Readiness:
             text = "'bridge run' is copying" if is_advancing else "is 'bridge run' up?"
             text = f"not copied yet: {some_of(some)}; {text}"
             return Step("copy", False, text, is_advancing=is_advancing)
-        verb = "is" if len(partitions) == 1 else "are"
-        return Step(
-            "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
-        )
+        text = f"{counted(len(partitions), 'partition')} {_be(len(partitions))} copied to the end"
+        return Step("copy", True, text)
 
     async def verification(self) -> Step:
         """Return whether the last verification found both sides equal, and what it doesn't cover.
@@ -328,7 +313,9 @@ class Readiness:
         return Step("verification", True, text)
 
     async def consumers(self) -> Step:
-        """Return whether the groups were found, and have no members at either cluster.
+        """Return whether the groups were found, and no member is in the way.
+
+        A member at the source is, and one at the target of a group that isn't carried over yet.
 
         Raises:
             KafkaError: a cluster doesn't respond.
@@ -343,14 +330,23 @@ class Readiness:
             return Step("consumers", False, f"members can't be read: {text}")
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
         live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
-        live += [
-            f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
-        ]
+        at_target = {
+            group: f"{group} at the target ({', '.join(some)})"
+            for group, some in theirs.items()
+            if some
+        }
+        moves = await self.transfer.plan() if at_target else []
+        waiting = {move.group for move in moves if not move.has_gone_on}
+        live += [text for group, text in at_target.items() if group in waiting]
         if live:
-            text = f"stop the members of {some_of(live)}"
-            return Step("consumers", False, text, is_carried=not ours)
-        text = f"{counted(len(offsets), 'group')}, without members"
-        return Step("consumers", True, text, is_carried=True)
+            return Step("consumers", False, f"stop the members of {some_of(live)}")
+        text = counted(len(offsets), "group")
+        if not at_target:
+            return Step("consumers", True, f"{text}, without members")
+        reading = f"those that read on: {some_of([*at_target.values()])}"
+        return Step(
+            "consumers", True, f"{text}, without members at the source; {reading}", is_carried=True
+        )
 
     async def groups(self) -> Step:
         """Return whether the offsets of all groups can be carried over.
@@ -359,41 +355,33 @@ class Readiness:
             KafkaError: a cluster doesn't respond.
         """
         moves = await self.transfer.plan()
-        # A group that works at the target has members there, and has gone on or not yet.
-        is_carried = bool(moves) and all(
-            move.outcome in ("same", "behind") or _is_at_target(move) for move in moves
-        )
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves
-            if move.outcome not in ("move", "same")
+            if move.outcome not in ("move", "same") and not move.has_gone_on
         ]
         if wrong:
             text = some_of(wrong, separator=". ")
             if any(move.outcome == "behind" for move in moves):
                 text += (
-                    ". Groups that are behind have gone on at the target: 'bridge groups "
-                    "--execute' leaves these where they are at the target, and commits the others; "
+                    ". Groups that are behind have gone on at the target. If that was since a "
+                    "cut-over, nothing is to be done for them. Else 'bridge groups --execute' "
+                    "leaves these where they are at the target, and commits the others; "
                     "'bridge groups --execute --rewind' moves them back to where they are at the "
                     "source"
                 )
-            return Step("groups", False, text, is_carried=is_carried)
+            return Step("groups", False, text)
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
-        kinds = Counter(move.outcome for move in moves)
-        same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
-        text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
-        return Step("groups", True, text, is_carried=is_carried)
+        to_commit = sum(move.outcome == "move" for move in moves)
+        there = len(moves) - to_commit
+        text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target"
+        return Step("groups", True, text, is_carried=bool(moves) and not to_commit)
 
 
-def _is_at_target(move: GroupMove) -> bool:
-    """Return whether the group is at the target where the copy has its position, or beyond."""
-    return (
-        move.before is not None
-        and move.target_offset is not None
-        and move.before >= move.target_offset
-    )
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _creation_text(spec: TopicSpec) -> str:

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.cutover.readiness import Readiness, Step, after_cutover
+from aiokafka08.bridge.cutover.readiness import Readiness, Step
 from aiokafka08.bridge.groups.carry_over import FileOffsets
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.verify.verification import PartitionVerdict, verify
@@ -44,7 +44,7 @@ async def plan_steps(
     await refuse_old_target(config)
     readiness = Readiness(config, file_offsets)
     try:
-        steps = [
+        return [
             await readiness.guarantee(),
             await readiness.topics(),
             await readiness.messages(scan=scan),
@@ -54,7 +54,6 @@ async def plan_steps(
             await readiness.consumers(),
             await readiness.groups(),
         ]
-        return after_cutover(steps)
     finally:
         await readiness.close()
 
@@ -102,13 +101,13 @@ async def cut_over(
             if not step.is_ready:
                 return
         moves = await readiness.transfer.carry_over()
-        left = [move for move in moves if move.outcome not in ("move", "same")]
-        kinds = Counter(move.outcome for move in moves)
+        kinds = Counter("same" if move.has_gone_on else move.outcome for move in moves)
+        left = kinds.total() - kinds["move"] - kinds["same"]
         yield Step(
             "carried over",
             not left,
             committed_text(kinds["move"], kinds["same"], "target")
-            + (f", {len(left)} weren't: see 'bridge groups'" if left else "")
+            + (f", {left} weren't: see 'bridge groups'" if left else "")
             + ". Start the consumers there, then the producers; then stop 'bridge run'",
         )
     finally:
