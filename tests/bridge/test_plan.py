@@ -193,6 +193,37 @@ async def test_plan_and_cutover_agree_on_groups_that_read_on(
     assert detail.startswith(f"stop the members of {copied.group} at the target (")
 
 
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_plan_and_cutover_name_partitions_without_an_offset(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """There the group begins by its setting at the target, as it would have at the source."""
+    topic, group = unique_topic("orders"), unique_topic("billing")
+    await asyncio.to_thread(source.create_topic, topic, 3)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 3})
+    await commit(source, group, "zookeeper", topic, 40)
+    more = f'[groups]\ninclude = ["{group}"]\n'
+    config = write_config(tmp_path, unique_topic("b"), source, target, [topic], more)
+    copy = await asyncio.to_thread(HandCopy, config)
+    for partition in range(2):  # 2 stays empty
+        messages = await write_source(source, topic, partition)
+        await asyncio.to_thread(copy.copy, topic, partition, messages)
+    expected = (
+        True,
+        f"1 offset to commit, 0 are at the target. Nothing is committed of {group}, {topic}/1: at "
+        "the target these begin as their auto.offset.reset says",
+    )
+    options = ("--quiet", "0.1")
+    assert steps_of(await bridge(cli, config, "plan", *options))["groups"] == expected
+    done = await bridge(cli, config, "cutover", "--execute", "--no-verify", *options)
+    assert (done.code, steps_of(done)["groups"]) == (0, expected)
+
+
 @asynccontextmanager
 async def live_member(
     place: str, copied: CopiedTopic, source: RealCluster, target: RealCluster

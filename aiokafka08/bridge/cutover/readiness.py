@@ -354,7 +354,13 @@ class Readiness:
         Raises:
             KafkaError: a cluster doesn't respond.
         """
-        moves = await self.transfer.plan()
+        moves, cluster = await self.transfer.look()
+        note = ""
+        if names := cluster.uncommitted():
+            note = (
+                f". Nothing is committed of {some_of(names, separator='; ')}: at the target these "
+                "begin as their auto.offset.reset says"
+            )
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves
@@ -370,13 +376,13 @@ class Readiness:
                     "'bridge groups --execute --rewind' moves them back to where they are at the "
                     "source"
                 )
-            return Step("groups", False, text)
+            return Step("groups", False, text + note)
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
         to_commit = sum(move.outcome == "move" for move in moves)
         there = len(moves) - to_commit
-        text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target"
+        text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target{note}"
         return Step("groups", True, text, is_carried=bool(moves) and not to_commit)
 
 
