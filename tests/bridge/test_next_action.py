@@ -20,9 +20,10 @@ def no(
     is_missing: bool = False,
     is_wrong: bool = False,
     is_advancing: bool = False,
+    is_different: bool = False,
 ) -> Step:
     text = f"what {name} lacks"
-    return Step(name, False, text, is_missing, is_wrong, is_advancing=is_advancing)
+    return Step(name, False, text, is_missing, is_wrong, False, is_advancing, is_different)
 
 
 def yes(name: str) -> Step:
@@ -43,6 +44,16 @@ def yes(name: str) -> Step:
         ([no("topics"), no("copy")], "mend what the step 'topics' names"),
         ([no("copy")], "start 'bridge run', and let it reach the end"),
         ([no("copy", is_advancing=True)], "let 'bridge run' reach the end; then 'bridge verify'"),
+        (
+            [no("copy", is_advancing=True), no("producers"), no("verification")],
+            "stop the producers when 'bridge run' is near the end",
+        ),
+        ([no("verification"), no("producers")], "run 'bridge verify'"),
+        ([no("verification", is_different=True)], "see the step 'verification': another"),
+        (
+            [no("copy"), no("verification", is_different=True)],
+            "start 'bridge run', and let it reach the end",
+        ),
         ([no("copy", is_advancing=True), no("messages")], "mend what the step 'messages' names"),
     ],
 )

@@ -16,6 +16,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups.target_groups import TargetGroups
 from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.when_available import when_available
 from tests._tools.cli.conftest import Done, RunCommand
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.bridge.test_groups import commit, write_source
@@ -67,7 +68,8 @@ async def at_target(copied: CopiedTopic) -> dict[TopicPartition, int]:
     """Return what the group has committed at the target."""
     cluster = Target(copied.config)
     try:
-        return await cluster.committed(copied.group, [TopicPartition(copied.topic, 0)])
+        place = TopicPartition(copied.topic, 0)
+        return await when_available(lambda: cluster.committed(copied.group, [place]))
     finally:
         await cluster.close()
 
@@ -302,6 +304,12 @@ async def test_forward_again_after_a_rollback_is_explained(
     done = await bridge(cli, config, "verify")
     assert f"{topic}/0: extra: offset 60 of the source, 61 of {topic}/0 at the target" in done.err
     assert "a message of another producer, which the bridge hasn't written" in done.err
+    done = await bridge(cli, config, "plan", "--quiet", "0.1")
+    ready, detail = steps_of(done)["verification"]
+    assert not ready
+    assert f"behind the bridge's: {topic}/0 from offset 61 on. If they belong there" in detail
+    assert "--no-verify" in detail
+    assert "next: see the step 'verification'" in done.err
     execute = ("cutover", "--execute", "--quiet", "0.1")
     steps = steps_of(await bridge(cli, config, *execute))
     assert steps["verification"] == (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -42,6 +42,7 @@ from aiokafka08.bridge.target.own_topics import own_topic_problems
 from aiokafka08.bridge.target.target_cluster import TopicSpec
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.verify.verification import PartitionVerdict
 from aiokafka08.bridge.verify.verify_state import last_verification, state_path
 from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -58,7 +59,8 @@ class Step:
     `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
     `is_carried` is True for groups whose offsets are all at the target already, and for consumers
     that read on there. `is_advancing` is True for a copy that isn't at
-    the end, but has come nearer while it was looked at: 'bridge run' is up.
+    the end, but has come nearer while it was looked at: 'bridge run' is up. `is_different` is True
+    for a verification that has found a difference, which the next one would find again.
     """
 
     step: str
@@ -68,6 +70,7 @@ class Step:
     is_wrong: bool = False
     is_carried: bool = False
     is_advancing: bool = False
+    is_different: bool = False
 
 
 _NEXT: Final = {
@@ -100,7 +103,11 @@ def next_action(steps: Iterable[Step]) -> str:
     if "topics" in left:
         return "start 'bridge run', which creates the topics"
     if "copy" in left and left["copy"].is_advancing:
+        if "producers" in left:
+            return "stop the producers when 'bridge run' is near the end; then 'bridge verify'"
         return "let 'bridge run' reach the end; then 'bridge verify'"
+    if "copy" not in left and "verification" in left and left["verification"].is_different:
+        return "see the step 'verification': another 'bridge verify' would find the same"
     texts = (text for step, text in _NEXT.items() if step in left)
     return next(texts, "stop producers and consumers, then 'bridge cutover --execute'")
 
@@ -298,7 +305,11 @@ class Readiness:
             return Step("verification", False, "none yet: run 'bridge verify'")
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verification.at))
         if not verification.is_equal:
-            return Step("verification", False, f"of {at}: not equal, or not complete")
+            if wrong := verification.different:
+                text = f"of {at}: {differences_text(wrong)}"
+                return Step("verification", False, text, is_different=True)
+            text = f"of {at}: not complete: run 'bridge verify'"
+            return Step("verification", False, text)
         async with source_admin(self._config) as admin:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
         left = sum(
@@ -388,6 +399,31 @@ class Readiness:
 
 def _be(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def differences_text(wrong: Sequence[PartitionVerdict]) -> str:
+    """Return what differs, and what to do about messages of another producer.
+
+    Args:
+        wrong: partitions whose sides aren't equal.
+    """
+    texts: list[str] = []
+    if some := [
+        f"{verdict.topic}/{verdict.partition}" for verdict in wrong if not verdict.is_of_another
+    ]:
+        texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
+    if others := [
+        f"{verdict.target_topic}/{verdict.partition} "
+        f"from offset {verdict.difference.target_offset} on"
+        for verdict in wrong
+        if verdict.is_of_another and verdict.difference is not None
+    ]:
+        texts.append(
+            f"the target has messages of another producer, behind the bridge's: "
+            f"{', '.join(others)}. If they belong there, leave the verification out with "
+            "--no-verify"
+        )
+    return ". ".join(texts)
 
 
 def _creation_text(spec: TopicSpec) -> str:
