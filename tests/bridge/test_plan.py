@@ -155,6 +155,7 @@ async def test_cutover_stops_while_a_group_has_members(
         last, (ready, detail) = [*steps_of(done).items()][-1]
         assert (last, ready) == ("consumers", False)
         assert detail.startswith(f"stop the members of {copied.group} at the {place} (")
+        assert "aiokafka08: stopped at 'consumers'; nothing was committed, from" in done.err
         assert await at_target(copied) == {}
     done = await bridge(cli, copied.config, *execute)
     assert (done.code, await at_target(copied)) == (0, {TopicPartition(copied.topic, 0): 40})

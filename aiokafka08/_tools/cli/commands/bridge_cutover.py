@@ -154,7 +154,7 @@ async def _execute(
 
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
-    from aiokafka08.bridge.cutover.steps import cut_over
+    from aiokafka08.bridge.cutover.steps import CARRIED_OVER, cut_over
 
     done = cut_over(
         config,
@@ -163,14 +163,20 @@ async def _execute(
         timeout_s=timeout_s,
         may_skip_verification=no_verify,
     )
-    is_ready = False
+    last: Step | None = None
     with rows_so_far(STEP_FIELDS, format) as rows:
         async with aclosing(done) as steps:
             async for step in steps:
                 rows.append(_step_row(step))
-                is_ready = step.is_ready
-    note(f"from the source {config.source.bootstrap} to the target {config.target.bootstrap}")
-    return READY if is_ready else NOT_READY
+                last = step
+    where = f"the source {config.source.bootstrap} to the target {config.target.bootstrap}"
+    if last is not None and last.is_ready:
+        note(f"from {where}")
+        return READY
+    if last is not None:
+        done = "not all was" if last.step == CARRIED_OVER else "nothing was"
+        note(f"stopped at {last.step!r}; {done} committed, from {where}")
+    return NOT_READY
 
 
 def _roll_back(
