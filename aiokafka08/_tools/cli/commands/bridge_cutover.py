@@ -174,8 +174,8 @@ async def _execute(
         note(f"from {where}")
         return READY
     if last is not None:
-        done = "not all was" if last.step == CARRIED_OVER else "nothing was"
-        note(f"stopped at {last.step!r}; {done} committed, from {where}")
+        how_much = "not all was" if last.step == CARRIED_OVER else "nothing was"
+        note(f"stopped at {last.step!r}; {how_much} committed, from {where}")
     return NOT_READY
 
 
