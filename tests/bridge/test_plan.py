@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.config import BridgeConfig, read_config
 from aiokafka08.bridge.groups.target_groups import TargetGroups
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.when_available import when_available
@@ -225,6 +225,28 @@ async def test_plan_and_cutover_name_partitions_without_an_offset(
     assert steps_of(await bridge(cli, config, "plan", *options))["groups"] == expected
     done = await bridge(cli, config, "cutover", "--execute", "--no-verify", *options)
     assert (done.code, steps_of(done)["groups"]) == (0, expected)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_source_of_4_0_may_be_the_target(
+    target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path, cli: RunCommand
+) -> None:
+    servers = target.bootstrap_servers
+    path = tmp_path / "bridge.toml"
+    path.write_text(
+        f'name = "{unique_topic("b")}"\n[source]\nbootstrap = "{servers}"\n'
+        f'[target]\nbootstrap = "{servers}"\n[topics]\ninclude = ["orders"]\n'
+        '[groups]\nstore = "kafka"\n'
+    )
+    config = read_config(path)
+    for name in ("plan", "groups", "status"):
+        done = await bridge(cli, config, name)
+        assert done.code != 0
+        assert f"source.bootstrap={config.source.bootstrap!r}: " in done.err
+        assert "it is a 4.x (or later) broker" in done.err
+        assert "Are the source and the target swapped?" in done.err
+        assert "current client" not in done.err
 
 
 @asynccontextmanager
