@@ -193,6 +193,17 @@ def _roll_back(
     rows = (_rollback_row(move) for move in moves)
     write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
     outcomes = [move.outcome for move in moves]
+    if not moves:
+        note(
+            "no group of [groups] has committed offsets at the target, in the topics of the bridge "
+            "as far as they are copied: nothing is to be carried back"
+        )
+    if refused := outcomes.count("refused"):
+        note(
+            f"{counted(refused, 'offset')} refused: the groups have members, or an offset that "
+            "can't be read: see 'reason'. Stop these members, on both sides, or mend what the "
+            "reason names; then repeat the rollback"
+        )
     if beyond := outcomes.count("beyond"):
         note(
             f"{counted(beyond, 'offset')} not moved: the groups have read messages that only the "
