@@ -14,6 +14,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import BridgeConfig, read_config
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.groups.target_groups import TargetGroups
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.when_available import when_available
@@ -247,6 +248,27 @@ async def test_source_of_4_0_may_be_the_target(
         assert "it is a 4.x (or later) broker" in done.err
         assert "Are the source and the target swapped?" in done.err
         assert "current client" not in done.err
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_status_without_positions_shows_the_rest(
+    copied: CopiedTopic, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed bridge leaves a transaction open, and the target waits for its end."""
+
+    async def time_out(self: Target, group: str, partitions: object) -> None:
+        raise TargetUnavailableError("_TIMED_OUT: Failed to get committed offsets")
+
+    monkeypatch.setattr(Target, "committed", time_out)
+    done = await bridge(cli, copied.config, "status")
+    assert done.code == 1
+    [row] = done.json
+    assert (row["topic"], row["position"], row["end"], row["lag"]) == (copied.topic, None, 60, None)
+    assert "positions unknown: _TIMED_OUT: Failed to get committed offsets. If 'bridge run'" in (
+        done.err
+    )
+    assert "again in a minute" in done.err
 
 
 @asynccontextmanager
