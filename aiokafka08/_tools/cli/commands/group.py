@@ -557,9 +557,10 @@ def delete(
     """Delete groups without members, with their committed offsets.
 
     Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
-    to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
-    of the groups has members. First the offsets are saved in a file, and a note has the command
-    that commits them again; a group whose offsets can't be saved isn't deleted.
+    to 1.0 have no request for it: there its offsets are made to expire, and group lag shows them
+    until then. Nothing is deleted if one of the groups has members. First the offsets are saved in
+    a file, and a note has the command that commits them again; a group whose offsets can't be saved
+    isn't deleted.
     """
     import sys
 
