@@ -9,7 +9,7 @@ group that is in both has a row per store for the same partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -140,11 +140,13 @@ class PartitionLag(NamedTuple):
 
     Attributes:
         group: the group.
-        store: where its offset is; for an owned partition without an offset, where the owner is.
+        store: where its offset is; for an owned partition without an offset, where the owner is;
+            for another one without, where the offsets of the topic's other partitions are.
         topic: the topic.
         partition: the partition.
-        committed: the committed offset, of the next message to read. None: a member owns the
-            partition, and has committed nothing yet; or `error` says why it isn't known.
+        committed: the committed offset, of the next message to read. None: the group has committed
+            nothing of the partition, but a member owns it, or the group has committed something of
+            another partition of the topic; or `error` says why it isn't known.
         end: the offset of the partition's next message. None: there is no such partition (any
             more), or its leader doesn't say.
         lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
@@ -180,12 +182,40 @@ class GroupLags(NamedTuple):
     left_out: str | None = None
 
 
+def uncommitted(
+    committed: Collection[TopicPartition], by_topic: Mapping[str, Iterable[TopicPartition]]
+) -> list[TopicPartition]:
+    """Return the partitions of which a group has committed nothing, though of others of the topic.
+
+    There it begins as its `auto_offset_reset` says.
+
+    Args:
+        committed: those with an offset of the group.
+        by_topic: the partitions of each topic; topics may be missing.
+    """
+    topics = sorted({tp.topic for tp in committed})
+    return [tp for topic in topics for tp in by_topic.get(topic, ()) if tp not in committed]
+
+
+def partitions_by_topic(
+    partitions: Iterable[TopicPartition],
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic, in their order."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        by_topic.setdefault(tp.topic, []).append(tp)
+    return by_topic
+
+
 def lag_rows(
     stored: Iterable[StoredOffsets],
     ends: Mapping[TopicPartition, int | None],
     owners: PartitionOwners,
 ) -> list[PartitionLag]:
     """Return a row for each committed offset, readable or not, and each owned partition, ordered.
+
+    A group that has committed something of a topic also has a row for each other partition in
+    `ends` of that topic, unless some of its offsets can't be read: it may have committed there.
 
     Args:
         stored: the committed offsets. Fetch them before the ends, so that no lag is negative by
@@ -194,9 +224,13 @@ def lag_rows(
         owners: the owners of partitions; groups may be missing.
     """
     rows = []
-    with_offset: set[tuple[str, TopicPartition]] = set()
+    with_offset: dict[str, dict[TopicPartition, GroupStore]] = {}
+    unread: set[str] = set()
+    by_topic = partitions_by_topic(ends)
     for of_group in stored:
         group, store = of_group.group, of_group.store
+        if of_group.error is not None or of_group.others:
+            unread.add(group)
         owned = owners.get(group, {})
         members = {tp: owner.member for tp, owner in owned.items()}
         for tp, (committed, _) in of_group.offsets.items():
@@ -209,10 +243,19 @@ def lag_rows(
                     group, store, *tp, None, ends.get(tp), None, members.get(tp), error.text
                 )
             )
-        with_offset.update((group, tp) for tp in (*of_group.offsets, *of_group.errors))
+        for tp in (*of_group.offsets, *of_group.errors):
+            with_offset.setdefault(group, {}).setdefault(tp, store)
     for group, owned in owners.items():
         for tp, owner in owned.items():
-            if (group, tp) not in with_offset:
+            if tp not in with_offset.get(group, {}):
                 row = PartitionLag(group, owner.store, *tp, None, ends.get(tp), None, owner.member)
                 rows.append(row)
+    for group in unread:
+        with_offset.pop(group, None)
+    for group, stores in with_offset.items():
+        store_of = {tp.topic: store for tp, store in stores.items()}
+        for tp in uncommitted(stores, by_topic):
+            if tp not in owners.get(group, {}):
+                store = store_of[tp.topic]
+                rows.append(PartitionLag(group, store, *tp, None, ends.get(tp), None, None))
     return sorted(rows, key=lambda row: (row.group, row.topic, row.partition, row.store))

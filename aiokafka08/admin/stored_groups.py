@@ -169,12 +169,14 @@ class StoredGroupCalls:
         errors: list[KafkaError] = []
         left_out: str | None = None
         groups: list[StoredGroup] = []
+        is_listed = True
         if group_ids is None:
             for listing in await self.list_groups_of_stores():
                 groups += listing.groups
                 errors += listing.errors
                 left_out = left_out or listing.left_out
             groups.sort()
+            is_listed = not errors  # else a group may be in the other store, too
         else:
             groups = await self.possible_groups(group_ids)
         stored = await self.list_stored_offsets(groups)
@@ -186,6 +188,10 @@ class StoredGroupCalls:
         owners = _owners(described)
         tps = {tp for of_group in stored for tp in (*of_group.offsets, *of_group.errors)}
         tps.update(tp for owned in owners.values() for tp in owned)
+        if is_listed and tps:
+            topics = {tp.topic for tp in tps}
+            known = await self._connection.partitions_of(await self._connection.fetch_metadata())
+            tps.update([tp async for tp in in_steps(known) if tp.topic in topics])
         bounds = await self.list_log_bounds(sorted(tps), starts=False)
         ends = {tp: log.end for tp, log in bounds.items()}
         return GroupLags(lag_rows(stored, ends, owners), errors, left_out)

@@ -29,6 +29,7 @@ def test_row_per_store_partition_and_group_in_order() -> None:
         PartitionLag("g", "zookeeper", "t", 0, 3, 10, 7, "m"),
         PartitionLag("g", "zookeeper", "t", 1, 4, 4, 0, None),
         PartitionLag("h", "kafka", "t", 0, 1, 10, 9, None),
+        PartitionLag("h", "kafka", "t", 1, None, 4, None, None),
     ]
 
 
@@ -37,6 +38,20 @@ def test_owned_partition_without_an_offset_has_a_row() -> None:
     assert lag_rows([stored("g", "kafka", t0=1)], {T0: 1, U0: 7}, owners) == [
         PartitionLag("g", "kafka", "t", 0, 1, 1, 0, "m"),
         PartitionLag("g", "kafka", "u", 0, None, 7, None, "m"),
+    ]
+
+
+def test_partition_that_was_never_committed_has_a_row_without_a_member() -> None:
+    """Else its messages are hidden; partitions of topics that the group doesn't read have none."""
+    rows = lag_rows(
+        [stored("g", "zookeeper", t0=1), stored("h", "kafka", u0=2)],
+        {T0: 1, T1: 1020, U0: 2},
+        {"h": {U0: PartitionOwner("m", "kafka")}},
+    )
+    assert rows == [
+        PartitionLag("g", "zookeeper", "t", 0, 1, 1, 0, None),
+        PartitionLag("g", "zookeeper", "t", 1, None, 1020, None, None),
+        PartitionLag("h", "kafka", "u", 0, 2, 2, 0, "m"),
     ]
 
 

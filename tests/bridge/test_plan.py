@@ -13,9 +13,11 @@ import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.config import BridgeConfig, read_config
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.groups.target_groups import TargetGroups
 from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.when_available import when_available
 from tests._tools.cli.conftest import Done, RunCommand
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
 from tests.bridge.test_groups import commit, write_source
@@ -67,7 +69,8 @@ async def at_target(copied: CopiedTopic) -> dict[TopicPartition, int]:
     """Return what the group has committed at the target."""
     cluster = Target(copied.config)
     try:
-        return await cluster.committed(copied.group, [TopicPartition(copied.topic, 0)])
+        place = TopicPartition(copied.topic, 0)
+        return await when_available(lambda: cluster.committed(copied.group, [place]))
     finally:
         await cluster.close()
 
@@ -153,9 +156,119 @@ async def test_cutover_stops_while_a_group_has_members(
         last, (ready, detail) = [*steps_of(done).items()][-1]
         assert (last, ready) == ("consumers", False)
         assert detail.startswith(f"stop the members of {copied.group} at the {place} (")
+        assert "aiokafka08: stopped at 'consumers'; nothing was committed, from" in done.err
         assert await at_target(copied) == {}
     done = await bridge(cli, copied.config, *execute)
     assert (done.code, await at_target(copied)) == (0, {TopicPartition(copied.topic, 0): 40})
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_plan_and_cutover_agree_on_groups_that_read_on(
+    copied: CopiedTopic, source: RealCluster, target: RealCluster, cli: RunCommand
+) -> None:
+    """Behind the cut-over a member at the target is no reason to stop it."""
+    options = ("--quiet", "0.1")
+    execute = ("cutover", "--execute", "--no-verify", *options)
+    assert (await bridge(cli, copied.config, *execute)).code == 0
+    async with live_member("target", copied, source, target):
+        plan = await bridge(cli, copied.config, "plan", *options)
+        done = await bridge(cli, copied.config, *execute)
+    planned, found = steps_of(plan), steps_of(done)
+    assert "next: nothing to do but to start" in plan.err
+    for step in ("consumers", "groups"):
+        assert planned[step] == found[step]
+    ready, detail = planned["consumers"]
+    assert ready
+    assert "1 group, without members at the source; those that read on" in detail
+    assert "stop" not in detail
+    assert planned["groups"] == (True, "0 offsets to commit, 1 is at the target")
+    assert done.code == 0
+    assert found["carried over"][1].startswith(
+        "0 offsets committed at the target (1 was there already). "
+    )
+    await commit(source, copied.group, "zookeeper", copied.topic, 50)
+    async with live_member("target", copied, source, target):
+        plan = await bridge(cli, copied.config, "plan", *options)
+        done = await bridge(cli, copied.config, *execute)
+    assert steps_of(plan)["consumers"] == steps_of(done)["consumers"]
+    ready, detail = steps_of(plan)["consumers"]
+    assert not ready
+    assert detail.startswith(f"stop the members of {copied.group} at the target (")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_plan_and_cutover_name_partitions_without_an_offset(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+    cli: RunCommand,
+) -> None:
+    """There the group begins by its setting at the target, as it would have at the source."""
+    topic, group = unique_topic("orders"), unique_topic("billing")
+    await asyncio.to_thread(source.create_topic, topic, 3)
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 3})
+    await commit(source, group, "zookeeper", topic, 40)
+    more = f'[groups]\ninclude = ["{group}"]\n'
+    config = write_config(tmp_path, unique_topic("b"), source, target, [topic], more)
+    copy = await asyncio.to_thread(HandCopy, config)
+    for partition in range(2):  # 2 stays empty
+        messages = await write_source(source, topic, partition)
+        await asyncio.to_thread(copy.copy, topic, partition, messages)
+    expected = (
+        True,
+        f"1 offset to commit, 0 are at the target. Nothing is committed of {group}, {topic}/1: at "
+        "the target these begin as their auto.offset.reset says",
+    )
+    options = ("--quiet", "0.1")
+    assert steps_of(await bridge(cli, config, "plan", *options))["groups"] == expected
+    done = await bridge(cli, config, "cutover", "--execute", "--no-verify", *options)
+    assert (done.code, steps_of(done)["groups"]) == (0, expected)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_source_of_4_0_may_be_the_target(
+    target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path, cli: RunCommand
+) -> None:
+    servers = target.bootstrap_servers
+    path = tmp_path / "bridge.toml"
+    path.write_text(
+        f'name = "{unique_topic("b")}"\n[source]\nbootstrap = "{servers}"\n'
+        f'[target]\nbootstrap = "{servers}"\n[topics]\ninclude = ["orders"]\n'
+        '[groups]\nstore = "kafka"\n'
+    )
+    config = read_config(path)
+    for name in ("plan", "groups", "status"):
+        done = await bridge(cli, config, name)
+        assert done.code != 0
+        assert f"source.bootstrap={config.source.bootstrap!r}: " in done.err
+        assert "it is a 4.x (or later) broker" in done.err
+        assert "Are the source and the target swapped?" in done.err
+        assert "current client" not in done.err
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_status_without_positions_shows_the_rest(
+    copied: CopiedTopic, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed bridge leaves a transaction open, and the target waits for its end."""
+
+    async def time_out(self: Target, group: str, partitions: object) -> None:
+        raise TargetUnavailableError("_TIMED_OUT: Failed to get committed offsets")
+
+    monkeypatch.setattr(Target, "committed", time_out)
+    done = await bridge(cli, copied.config, "status")
+    assert done.code == 1
+    [row] = done.json
+    assert (row["topic"], row["position"], row["end"], row["lag"]) == (copied.topic, None, 60, None)
+    assert "positions unknown: _TIMED_OUT: Failed to get committed offsets. If 'bridge run'" in (
+        done.err
+    )
+    assert "again in a minute" in done.err
 
 
 @asynccontextmanager
@@ -236,6 +349,12 @@ async def test_forward_again_after_a_rollback_is_explained(
     done = await bridge(cli, config, "verify")
     assert f"{topic}/0: extra: offset 60 of the source, 61 of {topic}/0 at the target" in done.err
     assert "a message of another producer, which the bridge hasn't written" in done.err
+    done = await bridge(cli, config, "plan", "--quiet", "0.1")
+    ready, detail = steps_of(done)["verification"]
+    assert not ready
+    assert f"behind the bridge's: {topic}/0 from offset 61 on. If they belong there" in detail
+    assert "--no-verify" in detail
+    assert "next: see the step 'verification'" in done.err
     execute = ("cutover", "--execute", "--quiet", "0.1")
     steps = steps_of(await bridge(cli, config, *execute))
     assert steps["verification"] == (
@@ -248,6 +367,7 @@ async def test_forward_again_after_a_rollback_is_explained(
     ready, detail = steps["groups"]
     assert not ready
     assert f"{group}, {topic}/0: behind: the target is at 63" in detail
+    assert "If that was since a cut-over, nothing is to be done for them" in detail
     assert "'bridge groups --execute' leaves these where they are at the target" in detail
     assert "'bridge groups --execute --rewind' moves them back" in detail
     done = await bridge(cli, config, "groups", "--execute")

@@ -673,16 +673,18 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
     await copy(config)
     [group] = groups = file_groups(topic, 4)
     transfer = GroupTransfer(config, groups)
-    plan, tp = transfer._plan, TopicPartition(topic, 0)
+    look, tp = transfer.look, TopicPartition(topic, 0)
 
-    async def plan_and_lose_the_race(rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
-        found = await plan(rewind)
+    async def look_and_lose_the_race(
+        *, rewind: bool | None = None
+    ) -> tuple[list[GroupMove], CopiedCluster]:
+        found = await look(rewind=rewind)
         await transfer.groups.commit(group, {tp: (9, "")})
         return found
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(transfer, "_plan", plan_and_lose_the_race)
+            patch.setattr(transfer, "look", look_and_lose_the_race)
             [move] = await transfer.carry_over()
         assert (move.outcome, move.reason) == ("refused", "the group has committed 9 meanwhile")
         assert await transfer.committed(group, [tp]) == {tp: 9}

@@ -123,7 +123,8 @@ async def test_old_broker_is_named_with_its_release_and_what_to_do() -> None:
             await check(config_of(peer.address))
     assert caught.value.text == (
         f"target.bootstrap='{host}:{port}': the broker at {host}:{port} is of 0.8.2: expected 0.11 "
-        "or later, since the bridge writes in transactions. Upgrade all brokers of the target, or "
+        "or later, since the bridge writes in transactions. Are the source and the target "
+        "swapped? Else upgrade all brokers of the target, or "
         "name another cluster"
     )
 
@@ -187,7 +188,8 @@ async def test_real_target_below_0_11_is_refused_and_left_alone(
         assert done.err.splitlines()[-1] == (
             f"aiokafka08: target.bootstrap='{old.bootstrap_servers}': the broker at "
             f"{old.bootstrap_servers} is of {release}: expected 0.11 or later, since the bridge "
-            "writes in transactions. Upgrade all brokers of the target, or name another cluster"
+            "writes in transactions. Are the source and the target swapped? Else upgrade all "
+            "brokers of the target, or name another cluster"
         )
     async with AIOKafkaAdminClient(bootstrap_servers=old.bootstrap_servers) as admin:
         assert {name for name in await admin.list_topics() if topic in name} <= {topic}

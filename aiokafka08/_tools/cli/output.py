@@ -165,6 +165,8 @@ def shown_table(
 def redraw(heading: str, text: str, *, is_first: bool) -> None:
     """Draw a heading and a text in place of what is on the terminal; only as much as it shows.
 
+    Of a text that is too long, the last line is kept.
+
     Args:
         heading: the first line, cut to the width.
         text: from `shown_table`.
@@ -175,7 +177,9 @@ def redraw(heading: str, text: str, *, is_first: bool) -> None:
     """
     lines, room = text.splitlines(), max(terminal.height() - 2, 1)
     if len(lines) > room:
-        lines[room - 1 :] = [f"({len(lines) - room + 1} more lines)"]
+        last = lines[-1:] if room > 1 else []  # the total of a table
+        first = room - 1 - len(last)
+        lines = [*lines[:first], f"({len(lines) - first - len(last)} more lines)", *last]
     lines = [terminal.cut(visible(heading), terminal.width()), *lines]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     clear = "\x1b[2J" if is_first else ""

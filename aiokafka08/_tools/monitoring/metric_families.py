@@ -138,6 +138,12 @@ class _GroupFamilies:
             "Current Approximate Lag of a ConsumerGroup at Topic for all partitions",
             topic,
         )
+        self._uncommitted = MetricFamily(
+            f"{prefix}_uncommitted_partitions",
+            "Number of partitions of Topic of which a ConsumerGroup has committed nothing, though "
+            "of others",
+            topic,
+        )
         self._beyond_end = MetricFamily(
             f"{prefix}_offset_beyond_end",
             "Offsets by which the committed one of a ConsumerGroup is after the end of "
@@ -171,6 +177,7 @@ class _GroupFamilies:
             self._offset_sum,
             self._lag,
             self._lag_sum,
+            self._uncommitted,
             self._beyond_end,
             self._lag_s,
             self._headroom_s,
@@ -186,6 +193,7 @@ class _GroupFamilies:
         if any(group.members is not None for group in stores.values()):
             self._members.add(len(members), name)
         offsets: dict[str, int] = {}
+        counts: dict[str, int] = {}
         lags: dict[str, int] = {}
         for tp, committed in _newest(stores.values()).items():
             partition = self._sample.partition(tp)
@@ -194,6 +202,7 @@ class _GroupFamilies:
             labels = name, tp.topic, str(tp.partition)
             self._offset.add(committed, *labels)
             offsets[tp.topic] = offsets.get(tp.topic, 0) + committed
+            counts[tp.topic] = counts.get(tp.topic, 0) + 1
             lag = partition.lag(committed)
             if lag is not None:
                 self._lag.add(lag, *labels)
@@ -208,6 +217,8 @@ class _GroupFamilies:
                 self._headroom_s.add(headroom_s, *labels)
         for topic, total in offsets.items():
             self._offset_sum.add(total, name, topic)
+            uncommitted = len(self._sample.topics[topic].partitions) - counts[topic]
+            self._uncommitted.add(uncommitted, name, topic)
         for topic, total in lags.items():
             self._lag_sum.add(total, name, topic)
         if "zookeeper" in stores:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
@@ -14,7 +16,8 @@ from aiokafka08.structs import TopicPartition
 class PartitionProgress(NamedTuple):
     """A partition of the source.
 
-    `position` is None if nothing of it is copied yet; `end` and `lag` are None if it has no leader.
+    `position` is None if nothing of it is copied yet, or the target doesn't tell; `end` and `lag`
+    are None if it has no leader.
     """
 
     topic: str
@@ -25,12 +28,20 @@ class PartitionProgress(NamedTuple):
     lag: int | None
 
 
-async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
+async def read_progress(
+    config: BridgeConfig, on_unknown: Callable[[TargetUnavailableError], object] | None = None
+) -> list[PartitionProgress]:
     """Return the committed position and the end of each partition that is copied.
+
+    Args:
+        config: the file of the bridge.
+        on_unknown: called if the target responds, but doesn't tell the positions: they are None
+            then, as is the lag (default None: that is raised).
 
     Raises:
         KafkaError: one of the clusters doesn't respond.
     """
+    is_known = True
     await refuse_old_target(config)
     target, source = Target(config), SourceReader(config)
     try:
@@ -44,16 +55,23 @@ async def read_progress(config: BridgeConfig) -> list[PartitionProgress]:
         }
         target_counts = await target.partition_counts()
         known = [tp for tp in pairs.values() if tp.partition < target_counts.get(tp.topic, 0)]
-        committed = await target.committed(config.position_group, known)
+        try:
+            committed = await target.committed(config.position_group, known)
+        except TargetUnavailableError as error:
+            if on_unknown is None:
+                raise
+            on_unknown(error)
+            committed, is_known = {}, False
         bounds = await source.reachable_bounds(pairs) if pairs else {}
     finally:
         await source.stop()
         await target.close()
     progress: list[PartitionProgress] = []
     for tp, copy in pairs.items():
-        position, end, lag = committed.get(copy), None, None
+        position, first, end, lag = committed.get(copy), 0, None, None
         if tp in bounds:
             first, end = bounds[tp]
+        if end is not None and is_known:
             lag = max(end - (first if position is None else position), 0)
         progress.append(PartitionProgress(*tp, copy.topic, position, end, lag))
     return progress

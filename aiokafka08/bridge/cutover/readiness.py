@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08.admin.group_lag import LogBounds
@@ -26,7 +26,6 @@ from aiokafka08.bridge.groups.carry_over import (
     source_offsets,
     unmatched_groups,
 )
-from aiokafka08.bridge.groups.group_plan import GroupMove
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.range_records import RangeRecords
 from aiokafka08.bridge.source.source_clients import (
@@ -43,6 +42,7 @@ from aiokafka08.bridge.target.own_topics import own_topic_problems
 from aiokafka08.bridge.target.target_cluster import TopicSpec
 from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.verify.verification import PartitionVerdict
 from aiokafka08.bridge.verify.verify_state import last_verification, state_path
 from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
@@ -57,9 +57,10 @@ class Step:
 
     `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
     `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
-    `is_carried` is True for groups that are all at the target already, or beyond that, and for
-    consumers of which none is left at the source. `is_advancing` is True for a copy that isn't at
-    the end, but has come nearer while it was looked at: 'bridge run' is up.
+    `is_carried` is True for groups whose offsets are all at the target already, and for consumers
+    that read on there. `is_advancing` is True for a copy that isn't at
+    the end, but has come nearer while it was looked at: 'bridge run' is up. `is_different` is True
+    for a verification that has found a difference, which the next one would find again.
     """
 
     step: str
@@ -69,6 +70,7 @@ class Step:
     is_wrong: bool = False
     is_carried: bool = False
     is_advancing: bool = False
+    is_different: bool = False
 
 
 _NEXT: Final = {
@@ -101,7 +103,11 @@ def next_action(steps: Iterable[Step]) -> str:
     if "topics" in left:
         return "start 'bridge run', which creates the topics"
     if "copy" in left and left["copy"].is_advancing:
+        if "producers" in left:
+            return "stop the producers when 'bridge run' is near the end; then 'bridge verify'"
         return "let 'bridge run' reach the end; then 'bridge verify'"
+    if "copy" not in left and "verification" in left and left["verification"].is_different:
+        return "see the step 'verification': another 'bridge verify' would find the same"
     texts = (text for step, text in _NEXT.items() if step in left)
     return next(texts, "stop producers and consumers, then 'bridge cutover --execute'")
 
@@ -109,29 +115,17 @@ def next_action(steps: Iterable[Step]) -> str:
 def is_done(steps: Iterable[Step]) -> bool:
     """Return whether the cut-over is done: the groups are at the target, the source is quiet.
 
-    A running bridge may have carried the groups before. So they must have gone on at the target, or
-    have members there, or both sides must have been compared.
+    A running bridge may have carried the groups before. So they must read on at the target, or both
+    sides must have been compared.
     """
     by_name = {step.step: step for step in steps}
     ready = {name for name, step in by_name.items() if step.is_ready}
     carried = {name for name, step in by_name.items() if step.is_carried}
     return (
-        {"topics", "producers", "copy"} <= ready
-        and {"consumers", "groups"} <= carried
-        and ("verification" in ready or not {"consumers", "groups"} <= ready)
+        {"topics", "producers", "copy", "consumers", "groups"} <= ready
+        and "groups" in carried
+        and ("verification" in ready or "consumers" in carried)
     )
-
-
-def after_cutover(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps, as ready those that aren't only because the cut-over is done."""
-    if not is_done(steps):
-        return list(steps)
-    return [
-        replace(step, is_ready=True, detail=f"carried over: {step.detail}")
-        if step.is_carried and not step.is_ready
-        else step
-        for step in steps
-    ]
 
 
 class Readiness:
@@ -297,10 +291,8 @@ class Readiness:
             text = "'bridge run' is copying" if is_advancing else "is 'bridge run' up?"
             text = f"not copied yet: {some_of(some)}; {text}"
             return Step("copy", False, text, is_advancing=is_advancing)
-        verb = "is" if len(partitions) == 1 else "are"
-        return Step(
-            "copy", True, f"{counted(len(partitions), 'partition')} {verb} copied to the end"
-        )
+        text = f"{counted(len(partitions), 'partition')} {_be(len(partitions))} copied to the end"
+        return Step("copy", True, text)
 
     async def verification(self) -> Step:
         """Return whether the last verification found both sides equal, and what it doesn't cover.
@@ -313,7 +305,11 @@ class Readiness:
             return Step("verification", False, "none yet: run 'bridge verify'")
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verification.at))
         if not verification.is_equal:
-            return Step("verification", False, f"of {at}: not equal, or not complete")
+            if wrong := verification.different:
+                text = f"of {at}: {differences_text(wrong)}"
+                return Step("verification", False, text, is_different=True)
+            text = f"of {at}: not complete: run 'bridge verify'"
+            return Step("verification", False, text)
         async with source_admin(self._config) as admin:
             partitions = await copied_partitions(self._config, admin, self.transfer.target)
         left = sum(
@@ -328,7 +324,9 @@ class Readiness:
         return Step("verification", True, text)
 
     async def consumers(self) -> Step:
-        """Return whether the groups were found, and have no members at either cluster.
+        """Return whether the groups were found, and no member is in the way.
+
+        A member at the source is, and one at the target of a group that isn't carried over yet.
 
         Raises:
             KafkaError: a cluster doesn't respond.
@@ -343,14 +341,23 @@ class Readiness:
             return Step("consumers", False, f"members can't be read: {text}")
         theirs = await when_available(lambda: self.transfer.groups.members(sorted(offsets)))
         live = [f"{group} at the source ({', '.join(some)})" for group, some in ours.items()]
-        live += [
-            f"{group} at the target ({', '.join(some)})" for group, some in theirs.items() if some
-        ]
+        at_target = {
+            group: f"{group} at the target ({', '.join(some)})"
+            for group, some in theirs.items()
+            if some
+        }
+        moves = await self.transfer.plan() if at_target else []
+        waiting = {move.group for move in moves if not move.has_gone_on}
+        live += [text for group, text in at_target.items() if group in waiting]
         if live:
-            text = f"stop the members of {some_of(live)}"
-            return Step("consumers", False, text, is_carried=not ours)
-        text = f"{counted(len(offsets), 'group')}, without members"
-        return Step("consumers", True, text, is_carried=True)
+            return Step("consumers", False, f"stop the members of {some_of(live)}")
+        text = counted(len(offsets), "group")
+        if not at_target:
+            return Step("consumers", True, f"{text}, without members")
+        reading = f"those that read on: {some_of([*at_target.values()])}"
+        return Step(
+            "consumers", True, f"{text}, without members at the source; {reading}", is_carried=True
+        )
 
     async def groups(self) -> Step:
         """Return whether the offsets of all groups can be carried over.
@@ -358,42 +365,65 @@ class Readiness:
         Raises:
             KafkaError: a cluster doesn't respond.
         """
-        moves = await self.transfer.plan()
-        # A group that works at the target has members there, and has gone on or not yet.
-        is_carried = bool(moves) and all(
-            move.outcome in ("same", "behind") or _is_at_target(move) for move in moves
-        )
+        moves, cluster = await self.transfer.look()
+        note = ""
+        if names := cluster.uncommitted():
+            note = (
+                f". Nothing is committed of {some_of(names, separator='; ')}: at the target these "
+                "begin as their auto.offset.reset says"
+            )
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves
-            if move.outcome not in ("move", "same")
+            if move.outcome not in ("move", "same") and not move.has_gone_on
         ]
         if wrong:
             text = some_of(wrong, separator=". ")
             if any(move.outcome == "behind" for move in moves):
                 text += (
-                    ". Groups that are behind have gone on at the target: 'bridge groups "
-                    "--execute' leaves these where they are at the target, and commits the others; "
+                    ". Groups that are behind have gone on at the target. If that was since a "
+                    "cut-over, nothing is to be done for them. Else 'bridge groups --execute' "
+                    "leaves these where they are at the target, and commits the others; "
                     "'bridge groups --execute --rewind' moves them back to where they are at the "
                     "source"
                 )
-            return Step("groups", False, text, is_carried=is_carried)
+            return Step("groups", False, text + note)
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
             return Step("groups", False, text)
-        kinds = Counter(move.outcome for move in moves)
-        same = f"{kinds['same']} {'is' if kinds['same'] == 1 else 'are'} at the target"
-        text = f"{counted(kinds['move'], 'offset')} to commit, {same}"
-        return Step("groups", True, text, is_carried=is_carried)
+        to_commit = sum(move.outcome == "move" for move in moves)
+        there = len(moves) - to_commit
+        text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target{note}"
+        return Step("groups", True, text, is_carried=bool(moves) and not to_commit)
 
 
-def _is_at_target(move: GroupMove) -> bool:
-    """Return whether the group is at the target where the copy has its position, or beyond."""
-    return (
-        move.before is not None
-        and move.target_offset is not None
-        and move.before >= move.target_offset
-    )
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def differences_text(wrong: Sequence[PartitionVerdict]) -> str:
+    """Return what differs, and what to do about messages of another producer.
+
+    Args:
+        wrong: partitions whose sides aren't equal.
+    """
+    texts: list[str] = []
+    if some := [
+        f"{verdict.topic}/{verdict.partition}" for verdict in wrong if not verdict.is_of_another
+    ]:
+        texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
+    if others := [
+        f"{verdict.target_topic}/{verdict.partition} "
+        f"from offset {verdict.difference.target_offset} on"
+        for verdict in wrong
+        if verdict.is_of_another and verdict.difference is not None
+    ]:
+        texts.append(
+            f"the target has messages of another producer, behind the bridge's: "
+            f"{', '.join(others)}. If they belong there, leave the verification out with "
+            "--no-verify"
+        )
+    return ". ".join(texts)
 
 
 def _creation_text(spec: TopicSpec) -> str:

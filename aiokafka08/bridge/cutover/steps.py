@@ -13,17 +13,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.cutover.readiness import Readiness, Step, after_cutover
+from aiokafka08.bridge.cutover.readiness import Readiness, Step, differences_text
 from aiokafka08.bridge.groups.carry_over import FileOffsets
 from aiokafka08.bridge.target.target_release import refuse_old_target
-from aiokafka08.bridge.verify.verification import PartitionVerdict, verify
+from aiokafka08.bridge.verify.verification import verify
 from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
 from aiokafka08.bridge.wording import committed_text, equal_text
 
+CARRIED_OVER: Final = "carried over"
+"""The last step, the only one that commits."""
 _POLL_S: Final = 0.5
 
 
@@ -44,7 +46,7 @@ async def plan_steps(
     await refuse_old_target(config)
     readiness = Readiness(config, file_offsets)
     try:
-        steps = [
+        return [
             await readiness.guarantee(),
             await readiness.topics(),
             await readiness.messages(scan=scan),
@@ -54,7 +56,6 @@ async def plan_steps(
             await readiness.consumers(),
             await readiness.groups(),
         ]
-        return after_cutover(steps)
     finally:
         await readiness.close()
 
@@ -102,13 +103,13 @@ async def cut_over(
             if not step.is_ready:
                 return
         moves = await readiness.transfer.carry_over()
-        left = [move for move in moves if move.outcome not in ("move", "same")]
-        kinds = Counter(move.outcome for move in moves)
+        kinds = Counter("same" if move.has_gone_on else move.outcome for move in moves)
+        left = kinds.total() - kinds["move"] - kinds["same"]
         yield Step(
-            "carried over",
+            CARRIED_OVER,
             not left,
             committed_text(kinds["move"], kinds["same"], "target")
-            + (f", {len(left)} weren't: see 'bridge groups'" if left else "")
+            + (f", {left} weren't: see 'bridge groups'" if left else "")
             + ". Start the consumers there, then the producers; then stop 'bridge run'",
         )
     finally:
@@ -122,26 +123,6 @@ async def _verify(config: BridgeConfig, may_skip: bool) -> Step:
     verdicts = await verify(config, on_progress=state.note)
     state.save(now=time.time(), is_complete=True)
     if wrong := [verdict for verdict in verdicts if not verdict.is_equal]:
-        return Step("verification", False, _differences(wrong))
+        return Step("verification", False, differences_text(wrong), is_different=True)
     count = sum(verdict.progress.source_count for verdict in verdicts)
     return Step("verification", True, equal_text(count))
-
-
-def _differences(wrong: Sequence[PartitionVerdict]) -> str:
-    texts: list[str] = []
-    if some := [
-        f"{verdict.topic}/{verdict.partition}" for verdict in wrong if not verdict.is_of_another
-    ]:
-        texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
-    if others := [
-        f"{verdict.target_topic}/{verdict.partition} "
-        f"from offset {verdict.difference.target_offset} on"
-        for verdict in wrong
-        if verdict.is_of_another and verdict.difference is not None
-    ]:
-        texts.append(
-            f"the target has messages of another producer, behind the bridge's: "
-            f"{', '.join(others)}. If they belong there, leave the verification out with "
-            "--no-verify"
-        )
-    return ". ".join(texts)

@@ -23,7 +23,12 @@ from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.admin.group_lag import LogBounds, StoredGroup
+from aiokafka08.admin.group_lag import (
+    LogBounds,
+    StoredGroup,
+    partitions_by_topic,
+    uncommitted,
+)
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import read_stored_runs
 from aiokafka08.bridge.copy.run_formats import (
@@ -73,6 +78,20 @@ class CopiedCluster:
     partitions: Mapping[TopicPartition, CopiedPartition]
     offsets: Mapping[str, Mapping[TopicPartition, SourceOffset]]
 
+    def uncommitted(self) -> list[str]:
+        """Return groups and partitions with messages of which they have committed nothing.
+
+        They have of others of the topic.
+        """
+        by_topic = partitions_by_topic(
+            tp for tp, part in self.partitions.items() if part.source.start != part.source.end
+        )
+        return [
+            f"{group}, {tp.topic}/{tp.partition}"
+            for group, offsets in sorted(self.offsets.items())
+            for tp in uncommitted(offsets, by_topic)
+        ]
+
 
 class GroupTransfer:
     """Carries the groups of a bridge to the target; `close()` ends the connection.
@@ -111,7 +130,7 @@ class GroupTransfer:
         Raises:
             KafkaError: a cluster doesn't respond, or a group can't be read.
         """
-        moves, _ = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        moves, _ = await self.look(rewind=rewind)
         return moves
 
     async def unmatched(self) -> str | None:
@@ -132,7 +151,7 @@ class GroupTransfer:
         Raises:
             KafkaError: a cluster doesn't respond, or a group can't be read or committed.
         """
-        plan, cluster = await self._plan(self._config.groups.rewind if rewind is None else rewind)
+        plan, cluster = await self.look(rewind=rewind)
         moves: list[GroupMove] = []
         failed: list[KafkaError] = []
         for group, of_group in groupby(plan, attrgetter("group")):
@@ -180,7 +199,16 @@ class GroupTransfer:
             await when_available(lambda: self.groups.commit(group, wanted))
         return moves
 
-    async def _plan(self, rewind: bool) -> tuple[list[GroupMove], CopiedCluster]:
+    async def look(self, *, rewind: bool | None = None) -> tuple[list[GroupMove], CopiedCluster]:
+        """Return as `plan`, and what that was decided by.
+
+        Args:
+            rewind: as there (default None).
+
+        Raises:
+            KafkaError: as there.
+        """
+        may_rewind = self._config.groups.rewind if rewind is None else rewind
         async with source_admin(self._config) as admin:
             # The groups first: a position of the bridge that is read later may only be larger.
             offsets = await source_offsets(self._config, admin, self._file_offsets)
@@ -193,7 +221,7 @@ class GroupTransfer:
         for group in sorted(offsets):
             before = await self.committed(group, copies)
             moves += plan_group(
-                group, offsets[group], partitions, before, members[group], rewind=rewind
+                group, offsets[group], partitions, before, members[group], rewind=may_rewind
             )
         return moves, cluster
 

@@ -97,7 +97,11 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """What becomes of the offset of a group and partition; offsets are None if there is none."""
+    """What becomes of the offset of a group and partition; offsets are None if there is none.
+
+    `has_gone_on` is True if the group has members at the target, and is there where the source is,
+    or beyond: nothing is left to commit.
+    """
 
     group: str
     source: TopicPartition
@@ -109,6 +113,7 @@ class GroupMove:
     target_offset: int | None
     outcome: GroupOutcome
     reason: str = ""
+    has_gone_on: bool = False
 
     @property
     def name(self) -> str:
@@ -149,6 +154,7 @@ def plan_group(
         at = before.get(part.copy)
         target = part.to_target(offset.offset)
         outcome: GroupOutcome
+        has_gone_on = False
         if target is None:
             outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
         elif part.lacks_copies_from(offset.offset):
@@ -157,6 +163,7 @@ def plan_group(
         else:
             is_same = at is not None and part.is_same_message(at, target)
             outcome, reason = decide("target", target, at, is_same, members, rewind)
+            has_gone_on = bool(members) and at is not None and (is_same or at > target)
         move = GroupMove(
             group,
             tp,
@@ -168,6 +175,7 @@ def plan_group(
             target,
             outcome,
             reason,
+            has_gone_on,
         )
         moves.append(move)
     return moves

@@ -84,8 +84,8 @@ async def refuse_old_target(config: BridgeConfig) -> None:
         raise UnsupportedVersionError(
             f"target.bootstrap={shorten(config.target.bootstrap)}: the broker at "
             f"{address_text(old.address)} is of {old.release}: expected 0.11 or later, since the "
-            "bridge writes in transactions. Upgrade all brokers of the target, or name another "
-            "cluster"
+            "bridge writes in transactions. Are the source and the target swapped? Else upgrade "
+            "all brokers of the target, or name another cluster"
         )
 
 

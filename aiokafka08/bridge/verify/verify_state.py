@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -109,13 +109,15 @@ class VerifyState:
 class LastVerification:
     """When a verification last ended, in seconds since the epoch, and what it found.
 
-    `ends` has the source offset up to which each partition was compared.
+    `ends` has the source offset up to which each partition was compared, `different` the
+    partitions with a difference.
     """
 
     at: float
     is_equal: bool
     count: int
     ends: Mapping[TopicPartition, int]
+    different: Sequence[PartitionVerdict]
 
 
 def last_verification(path: Path) -> LastVerification | None:
@@ -129,7 +131,8 @@ def last_verification(path: Path) -> LastVerification | None:
             TopicPartition(verdict.topic, verdict.partition): verdict.progress.source_next
             for verdict in verdicts
         }
-        return LastVerification(float(document["at"]), is_equal, count, ends)
+        different = [verdict for verdict in verdicts if verdict.first_difference is not None]
+        return LastVerification(float(document["at"]), is_equal, count, ends, different)
     except (OSError, AttributeError, ValueError, KeyError, TypeError):
         return None
 

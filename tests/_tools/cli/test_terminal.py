@@ -245,4 +245,5 @@ def test_watch_redraws_until_interrupted(server: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*[mKJ]", "", screen).replace("\r", "").splitlines()
     assert len(lines) <= 4
     assert "every 0.1 s" in lines[0]
-    assert "more lines)" in lines[-1]
+    assert "more lines)" in lines[-2]
+    assert re.match(r"(total|all): lag \d+", lines[-1])

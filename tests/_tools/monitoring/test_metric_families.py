@@ -69,6 +69,7 @@ def test_names_and_labels_are_those_of_kafka_exporter() -> None:
         "kafka_consumergroup_lag_seconds",
         "kafka_consumergroup_offset_beyond_end",
         "kafka_consumergroup_retention_headroom_seconds",
+        "kafka_consumergroup_uncommitted_partitions",
     ]
 
 
@@ -138,6 +139,15 @@ def test_group_in_kafka() -> None:
     assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
     assert found["kafka_consumergroup_lag_seconds"] == {("g", "t", "0"): 10}
     assert found["kafka_consumergroupzookeeper_lag_zookeeper"] == {}
+
+
+def test_partitions_without_an_offset_are_counted() -> None:
+    both = {"p0": PartitionSample(1, start=0, end=10), "p1": PartitionSample(1, start=0, end=1020)}
+    name = "kafka_consumergroup_uncommitted_partitions"
+    assert values(sample(GroupSample("g", "kafka", (), {T0: 4}), **both))[name] == {("g", "t"): 1}
+    assert values(sample(GroupSample("g", "kafka", (), {T0: 4, T1: 0}), **both))[name] == {
+        ("g", "t"): 0
+    }
 
 
 def test_group_in_both_stores_has_the_higher_offset() -> None:

@@ -154,7 +154,7 @@ async def _execute(
 
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
-    from aiokafka08.bridge.cutover.steps import cut_over
+    from aiokafka08.bridge.cutover.steps import CARRIED_OVER, cut_over
 
     done = cut_over(
         config,
@@ -163,14 +163,20 @@ async def _execute(
         timeout_s=timeout_s,
         may_skip_verification=no_verify,
     )
-    is_ready = False
+    last: Step | None = None
     with rows_so_far(STEP_FIELDS, format) as rows:
         async with aclosing(done) as steps:
             async for step in steps:
                 rows.append(_step_row(step))
-                is_ready = step.is_ready
-    note(f"from the source {config.source.bootstrap} to the target {config.target.bootstrap}")
-    return READY if is_ready else NOT_READY
+                last = step
+    where = f"the source {config.source.bootstrap} to the target {config.target.bootstrap}"
+    if last is not None and last.is_ready:
+        note(f"from {where}")
+        return READY
+    if last is not None:
+        how_much = "not all was" if last.step == CARRIED_OVER else "nothing was"
+        note(f"stopped at {last.step!r}; {how_much} committed, from {where}")
+    return NOT_READY
 
 
 def _roll_back(
@@ -187,6 +193,17 @@ def _roll_back(
     rows = (_rollback_row(move) for move in moves)
     write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
     outcomes = [move.outcome for move in moves]
+    if not moves:
+        note(
+            "no group of [groups] has committed offsets at the target, in the topics of the bridge "
+            "as far as they are copied: nothing is to be carried back"
+        )
+    if refused := outcomes.count("refused"):
+        note(
+            f"{counted(refused, 'offset')} refused: the groups have members, or an offset that "
+            "can't be read: see 'reason'. Stop these members, on both sides, or mend what the "
+            "reason names; then repeat the rollback"
+        )
     if beyond := outcomes.count("beyond"):
         note(
             f"{counted(beyond, 'offset')} not moved: the groups have read messages that only the "

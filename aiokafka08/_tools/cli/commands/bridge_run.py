@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page
     from aiokafka08.bridge.config import BridgeConfig, OnLoss
     from aiokafka08.bridge.copy.status import CopyStatus
+    from aiokafka08.bridge.errors import TargetUnavailableError
 
 _PROGRESS_S: Final = 0.5
 """How often the line with the progress is drawn."""
@@ -248,21 +249,31 @@ def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @format_option
-def status_(file: Path, format: str | None) -> None:
+def status_(file: Path, format: str | None) -> int:
     """Show the positions of the copy, as the target has committed them.
 
-    It needs no running bridge, and fences none.
+    It needs no running bridge, and fences none. The exit code is 1 if the target doesn't tell the
+    positions.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.config import read_config
 
-    rows = run(_status(read_config(file)))
+    problems: list[TargetUnavailableError] = []
+    rows = run(_status(read_config(file), problems))
     write_rows(rows, FIELDS, format, grouping=Grouping(("topic", "target"), ("lag",)))
+    for problem in problems:
+        note(
+            f"positions unknown: {problem.text}. If 'bridge run' was killed, its last transaction "
+            "is open until the target ends it: call 'bridge status' again in a minute"
+        )
+    return int(bool(problems))
 
 
-async def _status(config: BridgeConfig) -> list[dict[str, Any]]:
+async def _status(
+    config: BridgeConfig, problems: list[TargetUnavailableError]
+) -> list[dict[str, Any]]:
     from aiokafka08.bridge.copy.read_progress import read_progress
 
-    return [progress._asdict() for progress in await read_progress(config)]
+    return [progress._asdict() for progress in await read_progress(config, problems.append)]

@@ -285,7 +285,10 @@ def lag(
     watch: str | None,
     format: str | None,
 ) -> int:
-    """Show how far groups are behind, a row per partition and store."""
+    """Show how far groups are behind, a row per partition and store.
+
+    A group that has committed something of a topic has a row for each partition of it.
+    """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import in_options, note, note_each
     from aiokafka08._tools.cli.output import write_rows
@@ -313,6 +316,18 @@ def lag(
             f"negative lag: committed beyond the end of {join_names(beyond)}. The log has lost "
             "messages, or the topic was made anew; the group goes on as its auto_offset_reset "
             "says. Just after a change of leader it may pass: look again"
+        )
+    unread = [
+        f"{row['topic']}/{row['partition']} ({row['group']})"
+        for row in wanted
+        if row["committed"] is None and row["error"] is None and row["end"]
+    ]
+    if unread:
+        from aiokafka08.telemetry import join_names
+
+        note(
+            f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
+            "its auto_offset_reset says"
         )
     if without_offsets:
         note(without_offsets)
@@ -542,9 +557,10 @@ def delete(
     """Delete groups without members, with their committed offsets.
 
     Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
-    to 1.0 have no request for it: there its offsets are made to expire. Nothing is deleted if one
-    of the groups has members. First the offsets are saved in a file, and a note has the command
-    that commits them again; a group whose offsets can't be saved isn't deleted.
+    to 1.0 have no request for it: there its offsets are made to expire, and group lag shows them
+    until then. Nothing is deleted if one of the groups has members. First the offsets are saved in
+    a file, and a note has the command that commits them again; a group whose offsets can't be saved
+    isn't deleted.
     """
     import sys
 

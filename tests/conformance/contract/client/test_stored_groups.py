@@ -67,6 +67,8 @@ async def test_lag_of_each_store_is_a_row(broker: Broker) -> None:
         await commit(broker, group, {tps[0]: 10, tps[2]: 0}, "kafka")
         rows.insert(0, PartitionLag(group, "kafka", topic, 0, 10, 10, 0, None))
         rows.append(PartitionLag(group, "kafka", topic, 2, 0, 0, 0, None))
+    else:
+        rows.append(PartitionLag(group, "zookeeper", topic, 2, None, 0, None, None))
 
     async def all_are_there() -> bool:  # Metadata of all topics may lack a new topic for a moment
         return await admin.list_group_lags([group]) == rows

@@ -1,0 +1,46 @@
+"""What `bridge cutover --rollback` says about offsets that it doesn't commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.groups import rollback
+from aiokafka08.bridge.groups.rollback import RollbackMove
+from tests._tools.cli.conftest import RunCommand
+from tests.bridge.test_groups_command import FILE
+
+BEYOND = RollbackMove("a", TopicPartition("orders", 0), 80, 50, 60, "beyond", "read beyond")
+REFUSED = RollbackMove("b", TopicPartition("orders", 0), 40, 30, 40, "refused", "members: m")
+
+
+def roll_back(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, folder: Path, moves: list[RollbackMove]
+) -> tuple[int, str]:
+    async def decided(config: BridgeConfig, **options: bool) -> list[RollbackMove]:
+        return moves
+
+    monkeypatch.setattr(rollback, "roll_back", decided)
+    path = folder / "bridge.toml"
+    path.write_text(FILE)
+    done = cli("bridge", "cutover", str(path), "--rollback")
+    return done.code, done.err
+
+
+def test_rollback_of_nothing_says_why(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, text = roll_back(cli, monkeypatch, tmp_path, [])
+    assert (code, "no group of [groups] has committed offsets at the target" in text) == (0, True)
+
+
+def test_each_outcome_that_is_left_is_explained(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, text = roll_back(cli, monkeypatch, tmp_path, [BEYOND, REFUSED])
+    assert code == 1
+    assert "1 offset not moved: the groups have read messages that only the target has" in text
+    assert "1 offset refused: the groups have members" in text
