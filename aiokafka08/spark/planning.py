@@ -17,14 +17,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._core.names import did_you_mean
+from aiokafka08._core.names import count_text, did_you_mean
 from aiokafka08._core.topic_names import is_topic_name
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import count_text
 
 _MAX_SHOWN_PARTITIONS: Final = 20
 _MAX_SHOWN_OFFSETS: Final = 500

@@ -90,7 +90,7 @@ async def flowing(options: Options, topic: str) -> AsyncIterator[Counter[str]]:
 @pytest.mark.parametrize(
     ("ticket_s", "seconds", "outage_s"),
     [
-        (4, 14, 6),
+        pytest.param(4, 14, 6, marks=pytest.mark.timeout(180)),
         pytest.param(60, 600, 0, marks=[pytest.mark.full, pytest.mark.timeout(900)]),
         pytest.param(60, 300, 120, marks=[pytest.mark.full, pytest.mark.timeout(600)]),
     ],

@@ -17,7 +17,12 @@ from kazoo.security import make_acl
 
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.nodes import NodeReader
-from aiokafka08.errors import KafkaError, KafkaTimeoutError, NonEmptyGroup
+from aiokafka08.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    KafkaUnavailableError,
+    NonEmptyGroup,
+)
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
@@ -343,7 +348,8 @@ def test_each_group_has_an_outcome_if_zookeeper_stops_responding(
         patch.setattr(KazooClient, name, send_or_lose)
         outcomes = nodes.delete(groups)
     assert list(outcomes) == groups
-    assert isinstance(outcomes[groups[1]], KafkaTimeoutError)
+    # The session itself may end meanwhile: on a busy machine it is silent for its second.
+    assert isinstance(outcomes[groups[1]], KafkaTimeoutError | KafkaUnavailableError)
     for group in groups:
         is_there = session.exists(f"/ours/consumers/{group}") is not None
         assert is_there is (outcomes[group] is not True)

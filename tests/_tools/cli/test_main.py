@@ -98,6 +98,7 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
         "_core.lazy",
         "_core.names",
         "_core.properties",
+        "_core.sasl",
         "errors",
         "structs",
     )
