@@ -18,6 +18,7 @@ from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import bridge_text
 from tests.brokers import RealCluster
+from tests.brokers.waiting import wait_for
 
 confluent_admin: Any = _admin  # its names aren't exported for type checkers
 
@@ -52,6 +53,18 @@ def create_topics(
     )
     for future in made.values():
         future.result(30)
+
+    def have_leaders() -> bool:
+        """Return whether the brokers' metadata, which may lag behind the result, has them."""
+        known = client.list_topics(timeout=30).topics
+        return all(
+            name in known
+            and len(known[name].partitions) == count
+            and all(one.leader >= 0 for one in known[name].partitions.values())
+            for name, count in topics.items()
+        )
+
+    wait_for(have_leaders, 30, f"leaders of {', '.join(topics)}")
 
 
 class HandCopy:
