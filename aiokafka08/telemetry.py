@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from aiokafka08 import environment
-from aiokafka08._core.names import count_text
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS: Final = 30.0
@@ -331,6 +330,11 @@ class Rebalanced(Event):
 
 def _name(partition: TopicPartition) -> str:
     return f"topic {partition.topic!r}, partition {partition.partition}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return the count with its noun, such as "1 message" or "2 messages"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def join_names(items: Collection[object]) -> str:

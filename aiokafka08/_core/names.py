@@ -1,4 +1,4 @@
-"""How errors and warnings show names, counts, and patterns that are wrong. Pure.
+"""How errors and warnings show names and patterns that are wrong. Pure.
 
     >>> did_you_mean("ordrs", ["orders", "visits"])
     ". Did you mean 'orders'?"
@@ -50,11 +50,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     similar = " or ".join(map(repr, finish_steps(similar_names(name, known))))
     return f". Did you mean {similar}?" if similar else ""
-
-
-def count_text(count: int, noun: str) -> str:
-    """Return the count with its noun, such as "1 message" or "2 messages"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def visible(text: str) -> str:

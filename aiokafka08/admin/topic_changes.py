@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._core.names import count_text
 from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import NewTopicNames, check_topic_name, check_topic_names
@@ -42,7 +41,7 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import join_names
+from aiokafka08.telemetry import count_text, join_names
 
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""

@@ -26,7 +26,6 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from aiokafka08._core.names import count_text
 from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
@@ -51,7 +50,7 @@ from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
+from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry, count_text
 
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._core.names import count_text, did_you_mean
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.topic_names import is_topic_name
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
@@ -431,6 +431,9 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
 
 def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
+    # Imports asyncio, which planning does without.
+    from aiokafka08.telemetry import count_text
+
     lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
     if not lags:
         return "no partitions"

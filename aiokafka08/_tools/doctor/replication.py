@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from aiokafka08._core.names import count_text
 from aiokafka08._core.topic_names import MAX_NEW_NAME, may_be_new
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, name_list, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import count_text
 
 _MAX_FOLDER_NAME: Final = 255
 """How many bytes the name of a file or folder may have."""

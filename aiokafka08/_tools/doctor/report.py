@@ -6,8 +6,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from aiokafka08._core.names import count_text
 from aiokafka08._tools.doctor.finding import Finding, Severity, by_cause, is_healthy
+from aiokafka08.telemetry import count_text
 
 
 def report(

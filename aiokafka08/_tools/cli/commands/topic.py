@@ -132,8 +132,8 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
 
     New messages of a key may go to another partition than the old ones.
     """
-    from aiokafka08._core.names import count_text
     from aiokafka08.admin import NewPartitions
+    from aiokafka08.telemetry import count_text
 
     change = {name: NewPartitions(partitions)}
     _change(

@@ -24,7 +24,6 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka08 import AIOKafkaProducer, Deliveries
 from aiokafka08._core.concurrency.rate import RateLimit
-from aiokafka08._core.names import count_text
 from aiokafka08._tools.cli.connection import producer
 from aiokafka08._tools.cli.moving.input_messages import (
     delimited_messages,
@@ -46,6 +45,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokafka08.telemetry import count_text
 
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 """What the producer buffers, unless buffer.memory says otherwise."""
