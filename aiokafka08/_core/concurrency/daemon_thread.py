@@ -33,7 +33,7 @@ class DaemonThread:
         with self._lock:
             self._calls.append((result, call))
             if not self._is_running:
-                threading.Thread(target=self._work, name="aiokafka08-sasl", daemon=True).start()
+                threading.Thread(target=self._work, name="aiokafka08-call", daemon=True).start()
                 self._is_running = True
         return await asyncio.wrap_future(result)
 

@@ -8,8 +8,8 @@ broker can process: the router's without a node id, and `metadata_fetcher`'s.
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed. A broker that hangs takes at
 most a quarter of the time of `request_any()` from the others, and a dead connection half of it from
-a new one. After
-`keep_connected()` the last connection isn't closed because it is idle, and its loss is reported.
+a new one. After `keep_connected()` the last connection isn't closed because it is idle, and its
+loss is reported.
 """
 
 from __future__ import annotations

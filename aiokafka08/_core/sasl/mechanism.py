@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
@@ -15,7 +16,7 @@ respond in SaslAuthenticate only. It raises `AuthenticationFailedError` if the b
 wrong, and `KafkaConnectionError` if a failure may pass, such as a KDC that can't be reached."""
 
 
-class Mechanism:
+class Mechanism(ABC):
     """A mechanism with its credentials, for all connections of a client.
 
     Attributes:
@@ -32,9 +33,9 @@ class Mechanism:
     thread: DaemonThread | None = None
     hint: str
 
+    @abstractmethod
     async def begin(self, host: str) -> Steps:
         """Begin the authentication on a connection to the broker at `host`."""
-        raise NotImplementedError
 
 
 def missing_extra(
