@@ -121,10 +121,15 @@ async def test_lost_task():
 async def test_warning():
     warnings.warn("old", DeprecationWarning)
 
+class Cycle:
+    def __init__(self):
+        self.itself, self.socket = self, socket.socket()
+
 async def test_socket():
-    class Cycle: pass
-    one = Cycle()
-    one.itself, one.socket = one, socket.socket()
+    Cycle()
+
+def test_socket_without_a_loop():
+    Cycle()
 
 async def test_coroutine():
     outer()
@@ -157,6 +162,8 @@ def test_leaks_and_hangs_fail_in_their_own_name(run: Run) -> None:
         ["test_warning", "FAILED"],
         ["test_socket", "PASSED"],
         ["test_socket", "ERROR"],
+        ["test_socket_without_a_loop", "PASSED"],
+        ["test_socket_without_a_loop", "ERROR"],
         ["test_coroutine", "FAILED"],
         *(["test_hangs" + loop, end] for loop in LOOP_IDS for end in ("FAILED", "ERROR")),
         *(["test_fails" + loop, end] for loop in LOOP_IDS for end in ("FAILED", "ERROR")),
@@ -175,7 +182,8 @@ def test_leaks_and_hangs_fail_in_their_own_name(run: Run) -> None:
         assert "Timeout: this took more than 1 s\nasyncio tasks:\n  Task-" in fails
         assert "      hanging_end (" in fails
         assert "      inner (" in fails
-    assert "unclosed <socket.socket" in section(result, "ERROR at teardown of test_socket")
+    for test in ("test_socket", "test_socket_without_a_loop"):
+        assert "unclosed <socket.socket" in section(result, f"ERROR at teardown of {test} ")
     assert "coroutine 'outer' was never awaited" in section(result, " test_coroutine")
 
 
