@@ -2,8 +2,9 @@
 
 For the lines 0.9 and 0.10. No I/O and no clock: the methods get `now`, the seconds of a monotonic
 clock. A request that has to wait gets a `PendingResponse`, whose `response` a later call sets.
-`handlers.groups` turns requests into calls, `handlers.offsets` calls `Group.check_commit`, and
-`runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed offsets are in `state`.
+`handlers.groups` turns requests into calls, `handlers.committed_offsets` calls
+`Group.check_commit`, and `runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed
+offsets are in `state`.
 
 Invariants: a generation has one leader and one protocol. A coordinator's JoinGroup response has the
 group's current generation if its error code is 0, else generation 0 (-1 after a failure); no other

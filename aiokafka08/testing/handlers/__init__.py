@@ -35,6 +35,11 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.protocol.requests.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka08.testing.handlers.api_versions import api_versions
+from aiokafka08.testing.handlers.committed_offsets import (
+    group_coordinator,
+    offset_commit,
+    offset_fetch,
+)
 from aiokafka08.testing.handlers.failures import failed
 from aiokafka08.testing.handlers.fetch import fetch
 from aiokafka08.testing.handlers.groups import (
@@ -47,7 +52,6 @@ from aiokafka08.testing.handlers.groups import (
 )
 from aiokafka08.testing.handlers.list_offsets import list_offsets
 from aiokafka08.testing.handlers.metadata import metadata
-from aiokafka08.testing.handlers.offsets import group_coordinator, offset_commit, offset_fetch
 from aiokafka08.testing.handlers.outcome import HandlerResult, RequestContext, RequestFailed
 from aiokafka08.testing.handlers.produce import produce
 from aiokafka08.testing.handlers.sasl_handshake import sasl_handshake
