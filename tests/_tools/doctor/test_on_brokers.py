@@ -303,7 +303,8 @@ async def test_sets_that_make_the_broker_search(
     """The broker's CPU time is measured: on a busy machine a fetch may take several times as long
     as the search, since broker and client wait for the CPU.
 
-    What the command `produce` fills with its defaults is no finding.
+    What the command `produce` fills with its defaults is no finding. Its input is paced: sets grow
+    as far as the round trip needs, and that of a busy machine is long.
     """
     large, small, ours = unique_topic("large"), unique_topic("small"), unique_topic("ours")
     for topic in (large, small, ours):
@@ -312,7 +313,8 @@ async def test_sets_that_make_the_broker_search(
     await fill(neglected, large, values, 2_000_000)
     await fill(neglected, small, values)
     at = ("-b", neglected.bootstrap_servers)
-    done = await asyncio.to_thread(cli, "produce", ours, *at, stdin=b"\n".join(values))
+    paced = ("--rate", "1MB/s")
+    done = await asyncio.to_thread(cli, "produce", ours, *at, *paced, stdin=b"\n".join(values))
     assert done.code == 0
     with without_a_trace(neglected):
         found = await examined(neglected, search_clock=lambda: neglected.cpu_s(0))
