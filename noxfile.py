@@ -70,8 +70,9 @@ TYPES = (("mypy", "--num-workers=2", *CODE), ("basedpyright",))
 
 SEEDS = 2000
 SEEDS_OF_A_PYTHON = 300
-"""Seeds of the mixed scenario: in `full` in all, and on each Python, as many as in `tests`.
-`rounds` runs the rest, with numbers behind those of all `PYTHONS`."""
+"""Seeds of the mixed scenario: in `full` in all, and on each Python. The first Python's are tests:
+a part in `tests`, the others in `rounds`, which runs the rest too, with numbers behind those of all
+`PYTHONS`."""
 
 
 def run_lint(session: nox.Session) -> None:
