@@ -1,9 +1,10 @@
 """A pytest plugin: a test fails if it leaves tasks, sockets or coroutines behind.
 
 At the end of an asynchronous test come, in this order: the teardown of its fixtures, the check for
-tasks that are left, the end of the event loop, and a garbage collection. At the end of another test
-comes a garbage collection only if the process has more files open than before it: without it, the
-next asynchronous test would fail for a socket that this one has left.
+tasks that are left, the end of the event loop, and a garbage collection. If the process has more
+files open than before a test, of whatever kind, the collection is a full one: without it a later
+test would fail for a socket that this one has left. Else it visits only what is young: a full one
+after each test would take a tenth of the time of all tests.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def garbage_collected(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect garbage after the test: unclosed sockets then warn in the name of their test."""
     before = _open_files()
     yield
-    if is_async_test(request.node) or _open_files() > before:
+    if _open_files() > before:
         gc.collect()
+    elif is_async_test(request.node):
+        gc.collect(1)
 
 
 def _open_files() -> int:
