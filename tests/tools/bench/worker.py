@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
+import traceback
 
 from tests.tools.bench.cases import values
 
@@ -31,4 +33,11 @@ def main(arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except Exception:
+        # The error is the last that is printed: at the end of the interpreter futures would log
+        # errors that nobody has awaited, from Python 3.13 on in many lines.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
