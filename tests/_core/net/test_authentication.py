@@ -379,10 +379,8 @@ async def test_connection_is_replaced_before_its_session_ends() -> None:
         finally:
             await node.stop()
     assert len(opened) - probed >= 4
-    assert {one.reason for one in events if isinstance(one, Disconnected)} == {
-        "the SASL session ends",
-        "closed by the client",
-    }
+    reasons = {one.reason for one in events if isinstance(one, Disconnected)}
+    assert reasons - {"closed by the client"} == {"the SASL session ends"}
 
 
 async def test_lifetime_of_nothing_is_no_storm_of_connections() -> None:
