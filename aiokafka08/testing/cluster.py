@@ -131,9 +131,13 @@ class EmbeddedCluster:
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
             retention_ms=retention_ms,
+            group_min_session_timeout_ms=group_min_session_timeout_ms,
             max_buffered_bytes=max_buffered_bytes,
+            host=host,
             port=port,
+            advertised_host=advertised_host,
             advertised_port=advertised_port,
+            clock=clock,
             sasl=sasl,
         )
         self.version = version
