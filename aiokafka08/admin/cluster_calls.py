@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import cast
+from typing import Final, cast
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.topic_names import check_topic_names
 from aiokafka08._core.zookeeper.topic_states import ClusterNodes, read_cluster_nodes
+from aiokafka08.admin.arguments import check_mapping
 from aiokafka08.admin.cluster_description import (
     BrokerDescription,
     ClusterDescription,
@@ -36,6 +37,8 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import TopicState
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+_POSITIONS: Final = "a mapping of TopicPartition(topic, partition) to positions"
 
 
 class ClusterCalls:
@@ -80,7 +83,11 @@ class ClusterCalls:
         await self._all_topics()
         checked = {
             tp: check_position(tp, position)
-            for tp, position in zip(check_partitions(positions), positions.values(), strict=True)
+            for tp, position in zip(
+                check_partitions(check_mapping("positions", positions, _POSITIONS)),
+                positions.values(),
+                strict=True,
+            )
         }
         return await find_positions(self._router, checked)
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from aiokafka08._core.topic_names import shortened
+from aiokafka08.errors import IllegalArgumentError
+
 
 class ConfigResourceType(enum.IntEnum):
     """The kinds of resources that have a configuration, with Kafka's numbers."""
@@ -23,6 +26,9 @@ class ConfigResource:
         resource_type: a member of `ConfigResourceType`, or its name in any case.
         name: the topic, or the broker's id.
         configs: names of settings with their values.
+
+    Raises:
+        IllegalArgumentError: there is no such type.
     """
 
     def __init__(
@@ -32,7 +38,13 @@ class ConfigResource:
         configs: Mapping[str, object] | None = None,
     ) -> None:
         if not isinstance(resource_type, ConfigResourceType):
-            resource_type = ConfigResourceType[str(resource_type).upper()]
+            types = {one.name: one for one in ConfigResourceType}
+            name_of_type = str(resource_type).upper()
+            if name_of_type not in types:
+                raise IllegalArgumentError(
+                    f"resource_type={shortened(resource_type)}: expected one of {', '.join(types)}"
+                )
+            resource_type = types[name_of_type]
         self.resource_type = resource_type
         self.name = name
         self.configs = configs

@@ -17,15 +17,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from aiokafka08._core.net.cluster import check_partitions
-from aiokafka08._core.net.config import OffsetsStorage, check_one_of
-from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
+from aiokafka08._core.net.config import OffsetsStorage
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.offset_store import CommitIdentity
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08._core.offset_store.responses import with_text
 from aiokafka08._core.zookeeper.session import how_to_install, is_node_name
+from aiokafka08.admin.arguments import check_mapping
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
-from aiokafka08.admin.group_lag import GroupStore, StoredGroup, check_stored_group
+from aiokafka08.admin.group_lag import (
+    GroupStore,
+    StoredGroup,
+    check_stored_group,
+    check_stored_groups,
+)
 from aiokafka08.admin.group_requests import delete_group
 from aiokafka08.admin.groups import open_offset_store
 from aiokafka08.admin.offset_reset import (
@@ -58,6 +64,8 @@ _SHOWN: Final = 20
 """How many groups one error names."""
 _AT_ONCE: Final = 32
 """How many groups in Kafka are deleted at a time."""
+
+_TARGETS: Final = "a mapping of TopicPartition(topic, partition) to targets"
 
 
 class GroupDeletion(NamedTuple):
@@ -92,7 +100,11 @@ class GroupChanges:
         self._connection.check()
         targets = {
             tp: check_target(tp, target)
-            for tp, target in zip(check_partitions(offsets), offsets.values(), strict=True)
+            for tp, target in zip(
+                check_partitions(check_mapping("offsets", offsets, _TARGETS)),
+                offsets.values(),
+                strict=True,
+            )
         }
         if not targets:
             raise IllegalArgumentError(f"offsets={offsets!r}: expected at least one partition")
@@ -117,7 +129,11 @@ class GroupChanges:
         check_stored_group(group)
         checked = {
             tp: check_plan_target(tp, target)
-            for tp, target in zip(check_partitions(targets), targets.values(), strict=True)
+            for tp, target in zip(
+                check_partitions(check_mapping("targets", targets, _TARGETS)),
+                targets.values(),
+                strict=True,
+            )
         }
         if not checked:
             raise IllegalArgumentError(f"targets={targets!r}: expected at least one partition")
@@ -279,11 +295,7 @@ class GroupChanges:
 
 
 def _checked(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
-    wanted = [check_stored_group(group) for group in groups]
-    for group in wanted:
-        check_any_group_id(group.group)
-        check_one_of("store", group.store, ["kafka", "zookeeper"])
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(check_stored_groups(groups)))
 
 
 def _and_more(number: int) -> str:

@@ -13,6 +13,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from aiokafka08._core.net.config import check_one_of
+from aiokafka08._core.net.coordinator_lookup import check_any_group_id
+from aiokafka08._core.topic_names import shortened
+from aiokafka08.admin.arguments import check_items
 from aiokafka08.admin.group_description import GroupDescription
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
@@ -40,12 +44,30 @@ def check_stored_group(group: object) -> StoredGroup:
         IllegalArgumentError: it isn't, such as a name: a group may be in both stores.
     """
     if isinstance(group, StoredGroup):
+        check_any_group_id(group.group)
+        check_one_of("store", group.store, ["kafka", "zookeeper"])
         return group
     name = repr(group)[:100] if isinstance(group, str) else '"billing"'
     raise IllegalArgumentError(
-        f"group={group!r:.100}: expected a StoredGroup, which names the store too, such as "
-        f'StoredGroup({name}, "kafka", ""); possible_groups() and list_stored_groups() return them'
+        f"group={shortened(group)[:100]}: expected a StoredGroup, which names the store too, such "
+        f'as StoredGroup({name}, "kafka", ""); possible_groups() and list_stored_groups() return '
+        "them"
     )
+
+
+def check_stored_groups(groups: object) -> list[StoredGroup]:
+    """Return the groups if each is one in one store.
+
+    Raises:
+        TypeError: it isn't a list.
+        IllegalArgumentError: as `check_stored_group`.
+    """
+    if isinstance(groups, StoredGroup):  # it is a tuple
+        raise TypeError(f"groups={groups!r}: expected a list of groups")
+    return [
+        check_stored_group(group)
+        for group in check_items("groups", groups, object, "a list of StoredGroup")
+    ]
 
 
 class StoredGroupDescription(NamedTuple):

@@ -21,7 +21,9 @@ from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
+from aiokafka08._core.topic_names import shortened
 from aiokafka08._core.zookeeper.session import check_node_name
+from aiokafka08.admin.arguments import check_node_id, check_node_ids
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_requests import describe_group, list_groups
@@ -49,25 +51,24 @@ class GroupCalls:
         self._connection.check()
         if coordinator_type != 0:
             raise UnsupportedVersionError(
-                f"coordinator_type={coordinator_type!r} needs FindCoordinator 1 (brokers from "
-                "0.11 on); this client speaks the protocol of 0.8"
+                f"coordinator_type={shortened(coordinator_type)} needs FindCoordinator 1 (brokers "
+                "from 0.11 on); this client speaks the protocol of 0.8"
             )
         return await CoordinatorLookup(self._router, check_any_group_id(group_id)).node_id()
 
     async def list_consumer_groups(self, broker_ids: list[int] | None) -> list[tuple[str, str]]:
         """Return name and protocol type of all groups."""
         self._connection.check()
+        node_ids = None if broker_ids is None else check_node_ids("broker_ids", broker_ids)
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("list_consumer_groups")
             return [
                 (name, "consumer") for name in await self._connection.run_on_zookeeper(nodes.names)
             ]
         response = await self._connection.fetch_metadata()
-        if broker_ids is None:
-            broker_ids = [broker.node_id for broker in response.brokers]
-        listed = await asyncio.gather(
-            *(list_groups(self._router, broker_id) for broker_id in broker_ids)
-        )
+        if node_ids is None:
+            node_ids = [broker.node_id for broker in response.brokers]
+        listed = await asyncio.gather(*(list_groups(self._router, node_id) for node_id in node_ids))
         return sorted({group for groups in listed for group in groups})
 
     async def describe_consumer_groups(
@@ -83,7 +84,9 @@ class GroupCalls:
                 "include_authorized_operations=True needs DescribeGroups 3 (brokers from 2.3 on); "
                 "this client speaks the protocol of 0.8"
             )
-        described = await self.describe(_checked_names(group_ids), group_coordinator_id)
+        if group_coordinator_id is not None:
+            check_node_id("group_coordinator_id", group_coordinator_id)
+        described = await self.describe(check_group_ids(group_ids), group_coordinator_id)
         return [GroupDescriptions.of(groups) for groups in described.values()]
 
     async def describe(
@@ -182,6 +185,8 @@ async def open_offset_store(
         coordinator_id: the node id of its coordinator; None finds it.
     """
     check_one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
+    if coordinator_id is not None:
+        check_node_id("group_coordinator_id", coordinator_id)
     router = connection.router
     coordinator = CoordinatorLookup(router, check_any_group_id(group_id), coordinator_id)
     if coordinator_id is not None:
@@ -194,7 +199,12 @@ async def open_offset_store(
         await store.stop()
 
 
-def _checked_names(groups: object) -> list[str]:
+def check_group_ids(groups: object) -> list[str]:
+    """Return the names of groups.
+
+    Raises:
+        IllegalArgumentError: it isn't a list of names.
+    """
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise IllegalArgumentError(f"group_ids={groups!r}: expected a list of names")
+        raise IllegalArgumentError(f"group_ids={shortened(groups)}: expected a list of names")
     return [check_any_group_id(group) for group in groups]

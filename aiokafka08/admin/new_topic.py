@@ -10,8 +10,12 @@ live brokers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
+from aiokafka08._core.net.config import as_integer
+from aiokafka08._core.topic_names import shortened
 from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment
+from aiokafka08.admin.arguments import check_mapping
 from aiokafka08.admin.topic_config import config_texts
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -19,6 +23,10 @@ from aiokafka08.errors import (
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
 )
+
+_MOST_PARTITIONS: Final = 100_000
+"""The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB."""
+_ASSIGNMENTS: Final = "a mapping of partitions to lists of node ids"
 
 
 class NewTopic:
@@ -34,7 +42,9 @@ class NewTopic:
             brokers' own (default None).
 
     Raises:
-        IllegalArgumentError: neither the numbers nor an assignment is given, or both are.
+        IllegalArgumentError: neither the numbers nor an assignment is given, or both are; or one
+            isn't an integer.
+        TypeError: an assignment or configs aren't mappings.
     """
 
     def __init__(
@@ -52,10 +62,21 @@ class NewTopic:
                 "replica_assignments with -1 for both"
             )
         self.name = name
-        self.num_partitions = num_partitions
-        self.replication_factor = replication_factor
-        self.replica_assignments = dict(replica_assignments or {})
-        self.topic_configs = config_texts(topic_configs or {})
+        self.num_partitions = _integer("num_partitions", num_partitions)
+        self.replication_factor = _integer("replication_factor", replication_factor)
+        self.replica_assignments = dict(
+            check_mapping("replica_assignments", replica_assignments or {}, _ASSIGNMENTS)
+        )
+        self.topic_configs = config_texts(
+            check_mapping("topic_configs", topic_configs or {}, "a mapping of configs to values")
+        )
+
+
+def _integer(option: str, value: object) -> int:
+    number = as_integer(value)
+    if number is None:
+        raise IllegalArgumentError(f"{option}={shortened(value)}: expected an integer")
+    return number
 
 
 class NewPartitions:
@@ -70,7 +91,7 @@ class NewPartitions:
     def __init__(
         self, total_count: int, new_assignments: Sequence[Sequence[int]] | None = None
     ) -> None:
-        self.total_count = total_count
+        self.total_count = _integer("total_count", total_count)
         self.new_assignments = new_assignments
 
 
@@ -90,13 +111,22 @@ def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> R
     """
     if topic.replica_assignments:
         return checked_assignment(topic.name, topic.replica_assignments, node_ids)
-    if topic.num_partitions < 1:
-        raise InvalidPartitionsError(
-            f"topic {topic.name!r}: num_partitions={topic.num_partitions}; expected at least 1"
-        )
+    check_partition_count(topic.name, "num_partitions", topic.num_partitions)
     return spread(
         topic.name, range(topic.num_partitions), topic.replication_factor, node_ids, start
     )
+
+
+def check_partition_count(name: str, option: str, count: int) -> None:
+    """Check the number of partitions that a topic is to have.
+
+    Raises:
+        InvalidPartitionsError: it is less than 1, or more than ZooKeeper can store.
+    """
+    if not 1 <= count <= _MOST_PARTITIONS:
+        raise InvalidPartitionsError(
+            f"topic {name!r}: {option}={shortened(count)}; expected 1 to {_MOST_PARTITIONS}"
+        )
 
 
 def spread(

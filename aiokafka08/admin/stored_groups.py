@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import iter_partitions
-from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
+from aiokafka08._core.net.config import check_one_of
+from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
@@ -28,6 +29,7 @@ from aiokafka08._core.offset_store.responses import combined_error, with_text
 from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
+from aiokafka08.admin.arguments import check_items
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_description import GroupDescriptions
 from aiokafka08.admin.group_lag import (
@@ -41,14 +43,13 @@ from aiokafka08.admin.group_lag import (
     StoredGroupDescription,
     StoredGroupListing,
     StoredOffsets,
-    check_stored_group,
+    check_stored_groups,
     lag_rows,
 )
 from aiokafka08.admin.group_requests import describe_group
-from aiokafka08.admin.groups import GroupCalls
+from aiokafka08.admin.groups import GroupCalls, check_group_ids
 from aiokafka08.coordinator.protocol import PROTOCOL_TYPE, ConsumerProtocolMemberAssignment
 from aiokafka08.errors import (
-    IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
     KafkaProtocolError,
@@ -67,6 +68,7 @@ _LEFT_OUT: Final = (
     "groups in ZooKeeper weren't looked for: brokers of 0.8 keep the members of groups there, and "
     "by default their offsets. Give zookeeper_connect='host:2181/chroot'"
 )
+_STORES: Final = ("kafka", "zookeeper")
 _AT_ONCE: Final = 32
 """How many groups are requested at a time; the requests to a coordinator are pipelined."""
 
@@ -101,12 +103,15 @@ class StoredGroupCalls:
     async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
         """Return the groups of one store as `list_stored_groups` does, as many as can be read."""
         self._connection.check()
+        check_one_of("store", store, _STORES)
         return await (self._list_in_kafka() if store == "kafka" else self._list_in_zookeeper())
 
     async def list_groups_of_stores(
         self, stores: Collection[GroupStore] = ("kafka", "zookeeper")
     ) -> list[StoredGroupListing]:
         """Return the groups of each store; a store that fails has its error in its listing."""
+        for store in check_items("stores", stores, object, "a list of 'kafka' and 'zookeeper'"):
+            check_one_of("stores", store, _STORES)
 
         async def listed(store: GroupStore) -> StoredGroupListing:
             try:
@@ -121,8 +126,7 @@ class StoredGroupCalls:
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
         """Return each named group in each store that it may be in, whether or not it is there."""
         self._connection.check()
-        if isinstance(group_ids, str):
-            raise IllegalArgumentError(f"group_ids={group_ids!r}: expected a list of names")
+        names = check_group_ids(group_ids)
         line = (await self._router.exact_version()).line
         if self._connection.group_nodes is None and line is BrokerLine.V0_8_0:
             self._connection.require_group_nodes("possible_groups")
@@ -130,7 +134,7 @@ class StoredGroupCalls:
         stores: list[GroupStore] = ["kafka", "zookeeper"] if has_kafka else ["zookeeper"]
         return [
             StoredGroup(group, store, "")
-            for group in map(check_any_group_id, group_ids)
+            for group in names
             for store in stores
             if store == "kafka" or is_node_name(group)
         ]
@@ -138,7 +142,7 @@ class StoredGroupCalls:
     async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
         """Return what these groups have committed, in the same order."""
         self._connection.check()
-        wanted = [check_stored_group(group) for group in groups]
+        wanted = check_stored_groups(groups)
         metadata = await self._connection.fetch_metadata()
         known = await self._connection.partitions_of(metadata)
         in_kafka = [group.group for group in wanted if group.store == "kafka"]
@@ -260,7 +264,7 @@ class StoredGroupCalls:
     async def _describe_stored(
         self, groups: Iterable[StoredGroup]
     ) -> dict[tuple[str, GroupStore], ReadGroup]:
-        wanted = [check_stored_group(group) for group in groups]
+        wanted = check_stored_groups(groups)
         in_kafka = [group.group for group in wanted if group.store == "kafka"]
         in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
         described: dict[tuple[str, GroupStore], ReadGroup] = {}

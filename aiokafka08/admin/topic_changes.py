@@ -21,11 +21,13 @@ from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import NewTopicNames, check_topic_name, check_topic_names
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
+from aiokafka08.admin.arguments import check_items, check_mapping
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.new_topic import (
     NewPartitions,
     NewTopic,
     assign_replicas,
+    check_partition_count,
     checked_assignment,
     spread,
 )
@@ -47,6 +49,7 @@ CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
 
 _POLL_S: Final = 0.05
+_CHANGES: Final = "a mapping of configs to values"
 """The pause between two checks whether a topic has its leaders, or is gone."""
 
 
@@ -70,6 +73,7 @@ class TopicChanges:
         """Create topics and wait until each partition has a leader."""
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
+        new_topics = check_items("new_topics", new_topics, NewTopic, "a list of NewTopic")
         node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
         needs_line = any(topic.topic_configs for topic in new_topics)
         line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
@@ -102,9 +106,13 @@ class TopicChanges:
         """Add partitions to topics and wait for their leaders."""
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
+        check_mapping("topic_partitions", topic_partitions, "a mapping of topics to NewPartitions")
+        check_topic_names(topic_partitions)
+        check_items("topic_partitions", topic_partitions.values(), NewPartitions, "NewPartitions")
         node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
+            check_partition_count(topic, "total_count", wanted.total_count)
             known = await self._connection.run_on_zookeeper(nodes.assignment, topic)
             added = range(len(known), wanted.total_count)
             if not added:
@@ -140,6 +148,7 @@ class TopicChanges:
         """Delete topics and wait until they are gone."""
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
+        names = check_topic_names(topics)
         line = (await self._router.exact_version()).line
         if line in CANNOT_DELETE_TOPICS:
             raise UnsupportedVersionError(
@@ -169,7 +178,7 @@ class TopicChanges:
                     "Brokers delete it with delete.topic.enable=true and all replicas alive"
                 ) from None
 
-        work = ((name, delete(name)) for name in check_topic_names(topics))
+        work = ((name, delete(name)) for name in names)
         return DeletionErrors(await _per_topic(work))
 
     async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
@@ -183,6 +192,7 @@ class TopicChanges:
         """Change configs of a topic; return all that it has of its own now."""
         nodes = self._require_topic_nodes("alter_topic_overrides")
         check_topic_name(topic)
+        check_items("changes", check_mapping("changes", changes, _CHANGES).keys(), str, _CHANGES)
         line = (await self._router.exact_version()).line
         new = config_texts({name: value for name, value in changes.items() if value is not None})
         check_configs(topic, new, line)

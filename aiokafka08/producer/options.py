@@ -11,11 +11,11 @@ needs. An option that only some broker lines support is refused when a broker's 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from aiokafka08._core.net.config import (
+    MAX_INT64,
     as_integer,
     as_number,
     check_boolean,
@@ -24,6 +24,7 @@ from aiokafka08._core.net.config import (
     check_positive,
 )
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
+from aiokafka08._core.topic_names import shortened
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -192,12 +193,12 @@ def _required_acks(acks: object) -> int:
 
 
 def check_duration(option: str, value: object) -> float:
-    """Return `value` if it is a finite number >= 0; fractions are allowed.
+    """Return `value` if it is a number from 0 to 2**63 - 1; fractions are allowed.
 
     Raises:
         IllegalArgumentError: it isn't.
     """
     number = as_number(value)
-    if number is None or not 0 <= number < math.inf:
-        raise IllegalArgumentError(f"{option}={value!r}: expected a finite number >= 0")
+    if number is None or not 0 <= number <= MAX_INT64:
+        raise IllegalArgumentError(f"{option}={shortened(value)}: expected a finite number >= 0")
     return number

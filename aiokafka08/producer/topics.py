@@ -337,7 +337,7 @@ class TopicRoutes:
             keep_s = self._router.config.limits.partition_unknown_s
             lookup: Coroutine[Any, Any, object]
             if self._loop.time() < missing_at + keep_s:
-                lookup = metadata.refresh()
+                lookup = self._refresh(route.topic, timeout_s)
             else:
                 lookup = metadata.wait_for_partitions(route.topic, [number], timeout_s=timeout_s)
             try:
@@ -350,6 +350,13 @@ class TopicRoutes:
                 f"topic {route.topic!r} has no partition {number}; it has {route.partitions}"
             )
         route.missing.pop(number, None)
+
+    async def _refresh(self, topic: str, timeout_s: float) -> None:
+        metadata = self._router.metadata
+        try:
+            await metadata.refresh(timeout_s)
+        except TimeoutError:
+            raise metadata.timed_out(topic, timeout_s) from None
 
     async def _wait_for(self, lookup: Coroutine[Any, Any, object]) -> None:
         """Run a metadata lookup in a task that `close` can cancel."""

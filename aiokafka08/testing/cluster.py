@@ -131,9 +131,13 @@ class EmbeddedCluster:
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
             retention_ms=retention_ms,
+            group_min_session_timeout_ms=group_min_session_timeout_ms,
             max_buffered_bytes=max_buffered_bytes,
+            host=host,
             port=port,
+            advertised_host=advertised_host,
             advertised_port=advertised_port,
+            clock=clock,
             sasl=sasl,
         )
         self.version = version
@@ -166,7 +170,8 @@ class EmbeddedCluster:
             for node_id in range(brokers)
         ]
         self._state = ClusterState(LINES[version], settings, nodes)
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, Listener] = {}  # of the brokers that are alive
+        self._closing: list[Listener] = []  # of brokers that have died
         self._kept_ports: dict[int, socket.socket] = {}
         self._runtime: ClusterRuntime | None = None
         self._after_disk_full: dict[int, AfterDeath] = {}
@@ -257,11 +262,11 @@ class EmbeddedCluster:
         runtime, self._runtime = self._runtime, None  # callbacks that run meanwhile find it closed
         for node_id in list(self._kept_ports):
             self._release_port(node_id)
-        for listener in self._listeners.values():
-            listener.close()
-        for listener in self._listeners.values():
+        for node_id in list(self._listeners):
+            self._close_listener(node_id)
+        for listener in self._closing:
             await listener.wait_closed()
-        self._listeners.clear()
+        self._closing.clear()
         if runtime is not None:
             await runtime.close()
 
@@ -326,7 +331,7 @@ class EmbeddedCluster:
         """
 
         def act(runtime: ClusterRuntime) -> None:
-            self._close_listener(node)
+            self._end_listener(node)
             if unflushed:
                 self._state.lose_tail(node, unflushed)
             self._state.mark_dead(node)
@@ -399,7 +404,7 @@ class EmbeddedCluster:
                     if others:
                         self._state.lead(partition, others[0])
             runtime.complete_delayed()
-            self._close_listener(node)
+            self._end_listener(node)
             self._state.mark_dead(node)
             self._state.notice(node)
 
@@ -449,12 +454,20 @@ class EmbeddedCluster:
             )
         )
 
-    def _close_listener(self, node: int) -> None:
+    def _end_listener(self, node: int) -> None:
         if not controls.find_node(self._state, node).alive:
             raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
-        self._listeners[node].close()
-        if (kept := keep_port(self._host, self._listeners[node].port)) is not None:
+        listener = self._close_listener(node)
+        if (kept := keep_port(self._host, listener.port)) is not None:
             self._kept_ports[node] = kept
+
+    def _close_listener(self, node: int) -> Listener:
+        """Close a broker's listener; `_stop` waits for what it has accepted."""
+        self._closing = [one for one in self._closing if not one.is_closed]
+        listener = self._listeners.pop(node)
+        listener.close()
+        self._closing.append(listener)
+        return listener
 
     def _release_port(self, node_id: int) -> None:
         if (kept := self._kept_ports.pop(node_id, None)) is not None:

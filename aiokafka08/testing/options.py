@@ -2,7 +2,7 @@
 
 Invariant: an invalid value of a parameter of `check_options` raises a ValueError that names the
 option, its value and what is expected. The pytest plugin and the command line show this text to
-their users. `host`, `advertised_host`, `clock` and `group_min_session_timeout_ms` aren't checked.
+their users.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.state import valid_topic_name
 
 _HIGHEST_PORT: Final = 65535
+_HIGHEST_MS: Final = 2**31 - 1
 
 
 def check_options(
@@ -29,9 +30,13 @@ def check_options(
     segment_bytes: object,
     retention_bytes: object,
     retention_ms: object,
+    group_min_session_timeout_ms: object,
     max_buffered_bytes: object,
+    host: object,
     port: object,
+    advertised_host: object,
     advertised_port: object,
+    clock: object,
     sasl: object,
 ) -> None:
     """Check the options; their meaning is documented at `EmbeddedCluster`.
@@ -55,7 +60,14 @@ def check_options(
         check_integer("retention_bytes", retention_bytes, 0)
     if retention_ms is not None:
         check_integer("retention_ms", retention_ms, 0)
+    check_integer("group_min_session_timeout_ms", group_min_session_timeout_ms, 0, _HIGHEST_MS)
     check_integer("max_buffered_bytes", max_buffered_bytes, 1)
+    if not isinstance(host, str) or not host:
+        raise invalid("host", host, 'an address, such as "127.0.0.1"')
+    if advertised_host is not None and not (isinstance(advertised_host, str) and advertised_host):
+        raise invalid("advertised_host", advertised_host, "a host, or None")
+    if clock is not None and not callable(clock):
+        raise invalid("clock", clock, "a function that returns seconds, or None")
     check_integer("port", port, 0, _HIGHEST_PORT + 1 - count)
     if advertised_port is not None:
         check_integer("advertised_port", advertised_port, 1, _HIGHEST_PORT + 1 - count)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from aiokafka08.admin import NewTopic
+from aiokafka08.admin import NewPartitions, NewTopic
 from aiokafka08.admin.new_topic import assign_replicas
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -48,6 +49,25 @@ def test_more_replicas_than_live_brokers_raises() -> None:
         InvalidReplicationFactorError, match="=3; expected 1 to 2, the number of live"
     ):
         assign_replicas(NewTopic("t", 1, 3), {0, 1}, 0)
+
+
+def test_more_partitions_than_zookeeper_stores_raise() -> None:
+    """Before an assignment is computed, which would take all memory."""
+    with pytest.raises(InvalidPartitionsError, match=r"num_partitions=1099511627776; expected 1 "):
+        assign_replicas(NewTopic("t", 2**40, 1), [0], 0)
+
+
+@pytest.mark.parametrize("wrong", [b"x", "x", ["x"], 5])
+def test_configs_that_are_no_mapping_raise(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="topic_configs=.*expected a mapping"):
+        NewTopic("t", 1, 1, topic_configs=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["1", None, 0.5, float("nan")])
+def test_counts_that_are_no_integers_raise(wrong: Any) -> None:
+    for make in (lambda: NewTopic("t", wrong, 1), lambda: NewPartitions(wrong)):
+        with pytest.raises(IllegalArgumentError, match="expected an integer"):
+            make()
 
 
 def test_zero_partitions_raises() -> None:

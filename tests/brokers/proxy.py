@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.brokers.ports import free_port
+from tests.support.stream_server import StreamServer
 
 _CHUNK = 64 * 1024
 _QUEUED_CHUNKS = 256  # delayed chunks per direction before the proxy stops reading
@@ -38,9 +39,9 @@ class TcpProxy:
         self.bytes_up = 0
         self.bytes_down = 0
         self._random = random.Random(seed)
-        self._server: asyncio.Server | None = None
+        self._server = StreamServer(self._accepted, port=self.port)
+        self._listens = False
         self._links: set[_Link] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay_up = 0.0
@@ -48,7 +49,7 @@ class TcpProxy:
         self._cut: _Cut | None = None
 
     def __repr__(self) -> str:
-        state = "listening" if self._server else "refusing"
+        state = "listening" if self._listens else "refusing"
         if not self._flowing.is_set():
             state += ", black hole"
         return f"<TcpProxy {self.port} -> {self.upstream} {state} connections={self.connections}>"
@@ -77,21 +78,19 @@ class TcpProxy:
 
     async def start(self) -> None:
         """Listen. Does nothing while the proxy listens."""
-        if self._server is None:
-            self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        if not self._listens:
+            self._server.open()
+            self._listens = True
 
     async def close(self) -> None:
         """Stop listening and close all connections; no task is left in the event loop."""
         self.refuse()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.close()
 
     def refuse(self) -> None:
         """Refuse new connections. Open ones stay open."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._server.refuse()
+        self._listens = False
 
     def close_all(self, *, reset: bool = False) -> int:
         """Close all connections now, with an RST if ``reset``; return their number."""
@@ -130,17 +129,8 @@ class TcpProxy:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
         self.accepted += 1
-        try:
-            await self._serve((reader, writer), task)
-        except (OSError, asyncio.CancelledError):
-            pass  # no upstream, or a cut: the client sees a closed connection
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
-
-    async def _serve(self, near: _Stream, task: asyncio.Task[None]) -> None:
+        near = (reader, writer)
         if self.upstream is None:
             return
         host, _, port = self.upstream.rpartition(":")

@@ -12,6 +12,7 @@ from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.proxy import TcpProxy
 from tests.brokers.wire import fetch, metadata, produce
 from tests.support.full import in_full
+from tests.support.stream_server import StreamServer
 from tests.support.waiting import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -22,18 +23,12 @@ async def echo() -> AsyncIterator[str]:
     """A server that sends back what it receives, and closes when its client closes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
+    async with StreamServer(serve) as server:
+        yield server.address
 
 
 @pytest.fixture

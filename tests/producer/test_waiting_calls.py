@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka08 import AIOKafkaProducer
-from aiokafka08.errors import KafkaTimeoutError
+from aiokafka08.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Hang
@@ -66,6 +66,26 @@ def test_topic_is_looked_up_no_longer_than_max_block_ms() -> None:
 
     with simulate(1, brokers=1, topics={"t": 1}) as world:
         assert world.run(scenario, world) == pytest.approx(0.3, abs=0.05)
+
+
+def test_partition_that_was_missing_is_looked_up_no_longer_than_max_block_ms() -> None:
+    """A moment ago the brokers didn't have it; now they don't respond."""
+
+    async def scenario(world: World) -> float:
+        async with AIOKafkaProducer(
+            bootstrap_servers=world.cluster.bootstrap_servers, max_block_ms=5000
+        ) as producer:
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await producer.send("t", b"v", partition=7)
+            world.cluster.fault(MetadataRequest, then=Hang(), times=None)
+            await asyncio.sleep(1)
+            begin = world.virtual_s
+            with pytest.raises(KafkaTimeoutError, match="no metadata within 5000 ms"):
+                await producer.send("t", b"v", partition=7)
+            return world.virtual_s - begin
+
+    with simulate(1, brokers=1, topics={"t": 1}) as world:
+        assert world.run(scenario, world) == pytest.approx(5, abs=0.05)
 
 
 def test_memory_is_waited_for_within_the_delivery_timeout() -> None:

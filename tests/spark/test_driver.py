@@ -237,6 +237,20 @@ def test_by_time_scans_past_messages_up_to_the_limit(limit: str) -> None:
             driver.close()
 
 
+def test_end_below_a_known_offset_looks_for_another_leader(cluster: EmbeddedCluster) -> None:
+    """A former leader that doesn't know yet that it is one answers with an older end."""
+    driver = DriverClient(batch_options(cluster, fetchOffset__retryIntervalMs="300"))
+    try:
+        partitions = driver.partitions()
+        before = len(cluster.history)
+        assert driver.latest(partitions, {T0: 5})[T0] < 5
+        asked = [type(one.request) for one in cluster.history[before:]]
+        first, *_, last = [at for at, one in enumerate(asked) if one is ListOffsetsRequest]
+        assert MetadataRequest in asked[first:last]
+    finally:
+        driver.close()
+
+
 # --- TLS ------------------------------------------------------------------------------------------
 
 

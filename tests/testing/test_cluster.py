@@ -42,6 +42,7 @@ from tests.conformance.contract.wire.requests import (
     produce_request,
 )
 from tests.conformance.contract.wire.wire_client import LONG_MS, WireClient
+from tests.support.stream_server import connecting, is_ended, until_accepted
 
 pytestmark = pytest.mark.fast
 
@@ -348,6 +349,20 @@ def test_dead_broker_keeps_its_port(solo: EmbeddedCluster) -> None:
     solo.restart(0, port=0)
     with socket.create_server(moved):
         pass
+
+
+@pytest.mark.parametrize("iterations", range(5))
+async def test_connection_to_a_killed_broker_ends_with_the_cluster(iterations: int) -> None:
+    """At whatever moment of its beginning; a restart doesn't forget it."""
+    async with EmbeddedCluster() as cluster:
+        with connecting(*address(cluster)) as client:
+            await until_accepted()
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            cluster.kill(0)
+            cluster.restart(0)
+            await cluster.__aexit__(None, None, None)
+            assert is_ended(client)
 
 
 def test_kill_moves_leaders_and_restart_rejoins(three: EmbeddedCluster) -> None:

@@ -361,7 +361,12 @@ def as_number(value: object) -> float | None:
     if isinstance(value, float):
         return value
     number = as_integer(value)
-    return float(value) if number is None and isinstance(value, numbers.Real) else number
+    if number is not None or not isinstance(value, numbers.Real):
+        return number
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def check_positive(option: str, value: object) -> int:

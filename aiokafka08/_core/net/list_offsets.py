@@ -334,26 +334,33 @@ async def _find_on_leader(
     timestamps_ms: Mapping[TopicPartition, int],
     timeout_s: float,
 ) -> PartitionResults[ListedOffsets | None]:
-    """Search by timestamp on one leader; None for partitions that it can't search."""
+    """Search by timestamp on one leader; None for partitions that it can't search.
+
+    In requests as those of `list_offsets_of_leader`.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
+    results: PartitionResults[ListedOffsets | None] = {}
+    wanted = list(tps)
     try:
         connection = await router.connection(leader, Lane.CONTROL, timeout_s=timeout_s)
         if not connection.version.supports(ListOffsetsRequest, 1):
-            return dict.fromkeys(tps)
-        request = _request(tps, timestamps_ms)
-        left_s = max(deadline - loop.time(), 0)
-        with _refreshes_if_overdue(router):
-            response = await connection.request(request, version=1, timeout_s=left_s)
+            return dict.fromkeys(wanted)
+        for at in range(0, len(wanted), _REQUEST_PARTITIONS):
+            some = wanted[at : at + _REQUEST_PARTITIONS]
+            left_s = max(deadline - loop.time(), 0.0)
+            with _refreshes_if_overdue(router):
+                response = await connection.request(
+                    _request(some, timestamps_ms), version=1, timeout_s=left_s
+                )
+            for tp, result in _results(leader, some, response).items():
+                results[tp] = None if isinstance(result, _NOT_SUPPORTED) else result
     except KafkaTimeoutError:
         # Without a time index, a search may take long. Don't repeat it: treat it as not supported.
-        return dict.fromkeys(tps)
+        return {tp: results.get(tp) for tp in wanted}
     except KafkaError as error:
-        return dict.fromkeys(tps, error)
-    return {
-        tp: None if isinstance(result, _NOT_SUPPORTED) else result
-        for tp, result in _results(leader, tps, response).items()
-    }
+        return {tp: results.get(tp, error) for tp in wanted}
+    return results
 
 
 def _refreshes_if_overdue(router: Router) -> ResponseWatchdog:

@@ -30,6 +30,7 @@ from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_fetcher import MetadataFetcher, MetadataReply
 from aiokafka08._core.net.node_registry import NodeRegistry
 from aiokafka08._core.net.retry import is_final, retry
+from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import check_topic_name
 from aiokafka08.errors import (
@@ -71,6 +72,7 @@ class Metadata:
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
         self._callers: set[asyncio.Timeout] = set()  # the limits of those that wait for a refresh
+        self._stagger = Stagger()  # of the running refresh
         self._started_refreshes = 0
         self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
         self._order = MergeOrder()
@@ -140,9 +142,9 @@ class Metadata:
         may be older than the error that the caller has met (NotLeaderForPartition, say).
 
         Args:
-            timeout_s: how long the caller waits; None: until the refresh has ended. The refresh
-                leaves other brokers a part of this time if one hangs. When the time is over, the
-                refresh goes on for other callers.
+            timeout_s: how long the caller waits; None: until the refresh has ended. The refresh,
+                and one that is running, leaves other brokers a part of this time if one hangs. When
+                the time is over, the refresh goes on for other callers.
 
         Raises:
             TimeoutError: it hasn't ended within `timeout_s`.
@@ -156,6 +158,8 @@ class Metadata:
         """Wait for a refresh that begins after this call; start it if necessary."""
         async with asyncio.timeout(timeout_s) as limit:
             self._callers.add(limit)
+            if timeout_s is not None:
+                self._stagger.shorten(timeout_s / 4)  # this caller waits for the running one too
             try:
                 await self._wait_for_refresh(self._started_refreshes + 1)
             finally:
@@ -409,6 +413,7 @@ class Metadata:
         needed = self._topics | self._waiting.keys()
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
+        self._stagger = Stagger()
         soonest = min(
             (when for limit in self._callers if (when := limit.when()) is not None),
             default=math.inf,
@@ -416,9 +421,13 @@ class Metadata:
         try:
             if self.all_topics:
                 by_name = self._waiting if self.may_create_topics else ()
-                replies = await self._fetcher.all_topics(by_name, soonest=soonest)
+                replies = await self._fetcher.all_topics(
+                    by_name, soonest=soonest, stagger=self._stagger
+                )
             else:
-                replies = await self._fetcher.topics(topics, needed, soonest=soonest)
+                replies = await self._fetcher.topics(
+                    topics, needed, soonest=soonest, stagger=self._stagger
+                )
         except KafkaError as error:
             self._failure = error
             self._telemetry.emit(MetadataFailed(str(error)))

@@ -25,6 +25,7 @@ from aiokafka08._core.net.cluster import has_only_errors, is_failed_by_one_topic
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.node_registry import NodeRegistry
+from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.topic_names import may_be_new
 from aiokafka08.errors import InvalidTopicError
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse, TopicState
@@ -42,6 +43,7 @@ class _Deadlines(NamedTuple):
 
     own: float
     soonest: float
+    stagger: Stagger
 
 
 class MetadataFetcher:
@@ -53,18 +55,23 @@ class MetadataFetcher:
         self._isolated: set[str] = set()  # bad topics, to be requested alone
 
     async def all_topics(
-        self, by_name: Collection[str] = (), *, soonest: float = math.inf
+        self,
+        by_name: Collection[str] = (),
+        *,
+        soonest: float = math.inf,
+        stagger: Stagger | None = None,
     ) -> list[MetadataReply]:
         """Request all topics, and then by name those of `by_name` that the brokers don't list.
 
         Args:
             by_name: names of topics.
             soonest: loop time until which a caller waits; a broker that hangs takes a share of it.
+            stagger: as of `NodeRegistry.request_any()`, for all requests of this call.
 
         Raises:
             NoBrokersAvailable: no broker responded.
         """
-        deadlines = self._deadlines(soonest)
+        deadlines = self._deadlines(soonest, stagger)
         listing = await self._request_any([], True, deadlines)
         replies = [MetadataReply(listing, True)]
         # The listing creates no topic, and may lack one that was just created.
@@ -78,20 +85,25 @@ class MetadataFetcher:
         return replies
 
     async def topics(
-        self, topics: list[str], needed: Collection[str], *, soonest: float = math.inf
+        self,
+        topics: list[str],
+        needed: Collection[str],
+        *,
+        soonest: float = math.inf,
+        stagger: Stagger | None = None,
     ) -> list[MetadataReply]:
         """Request these topics: in one request, or one by one if one of them is bad.
 
         Args:
             topics: their names.
             needed: all topics that the client needs now; forget the other bad ones.
-            soonest: as for `all_topics()`.
+            soonest: as for `all_topics()`, as is `stagger`.
 
         Raises:
             NoBrokersAvailable: no broker responded.
         """
         self._isolated.intersection_update(needed)
-        deadlines = self._deadlines(soonest)
+        deadlines = self._deadlines(soonest, stagger)
         too_long = [topic for topic in topics if not may_be_new(topic)]
         if not too_long:
             return await self._request_topics(topics, deadlines)
@@ -123,9 +135,9 @@ class MetadataFetcher:
                 self._isolated.discard(topic)
         return replies
 
-    def _deadlines(self, soonest: float) -> _Deadlines:
+    def _deadlines(self, soonest: float, stagger: Stagger | None) -> _Deadlines:
         now = asyncio.get_running_loop().time()
-        return _Deadlines(now + self._config.request_timeout_s, soonest)
+        return _Deadlines(now + self._config.request_timeout_s, soonest, stagger or Stagger())
 
     async def _request_any(
         self, topics: list[str], all_topics: bool, deadlines: _Deadlines
@@ -136,6 +148,7 @@ class MetadataFetcher:
             lambda node, limit_s: self._request(node, topics, all_topics, min(attempt_s, limit_s)),
             deadlines.own - now,
             caller_s=max(deadlines.soonest - now, 0.0),
+            stagger=deadlines.stagger,
         )
 
     async def _request(

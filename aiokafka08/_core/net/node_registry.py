@@ -27,6 +27,7 @@ from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.raw_stream import WrongPortError
 from aiokafka08._core.net.staggered_race import (
     AllAttemptsFailedError,
+    Stagger,
     stagger_delay,
     staggered_race,
 )
@@ -136,6 +137,7 @@ class NodeRegistry:
         *,
         caller_s: float = math.inf,
         delay_s: float | None = None,
+        stagger: Stagger | None = None,
     ) -> T:
         """Send a request to one broker after another, and return the first response.
 
@@ -149,6 +151,7 @@ class NodeRegistry:
             caller_s: how long a caller waits, if that is shorter: one broker takes a share of it.
             delay_s: how long one broker may take before the next one gets the request too; by
                 default `NetLimits.unresponsive_s`. At most a quarter of the caller's time.
+            stagger: gets this delay; a caller with less time that joins may shorten it.
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
@@ -177,10 +180,12 @@ class NodeRegistry:
                     node.close_if_abandoned(Lane.CONTROL)
             return await attempt(node, math.inf)
 
+        stagger = stagger or Stagger()
+        stagger.shorten(min(limits.unresponsive_s if delay_s is None else delay_s, caller_s / 4))
         try:
             return await staggered_race(
                 {node: partial(attempts, node) for node in self.candidates()},
-                delay_s=min(limits.unresponsive_s if delay_s is None else delay_s, caller_s / 4),
+                delay_s=stagger,
                 expected=(KafkaError,),
             )
         except AllAttemptsFailedError as failed:

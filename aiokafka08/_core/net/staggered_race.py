@@ -11,7 +11,8 @@ attempts have ended, and every result but the returned one was passed to `discar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+import math
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -29,6 +30,33 @@ def stagger_delay(limit_s: float, count: int) -> float:
     return min(STAGGER_DELAY_S, limit_s / 2 / max(count, 1))
 
 
+class Stagger:
+    """The delay between two starts, which may be shortened while the race runs.
+
+    Args:
+        delay_s: the maximum number of seconds between two starts.
+    """
+
+    __slots__ = ("_shortened", "delay_s")
+
+    def __init__(self, delay_s: float = math.inf) -> None:
+        self.delay_s = delay_s
+        self._shortened: asyncio.Future[None] | None = None
+
+    def shorten(self, delay_s: float) -> None:
+        """Start the next attempt earlier, if `delay_s` is less than now."""
+        if delay_s < self.delay_s:
+            self.delay_s = delay_s
+            if self._shortened is not None and not self._shortened.done():
+                self._shortened.set_result(None)
+
+    def shortened(self) -> asyncio.Future[None]:
+        """Return a future that is done when the delay is shortened."""
+        if self._shortened is None or self._shortened.done():
+            self._shortened = asyncio.get_running_loop().create_future()
+        return self._shortened
+
+
 class AllAttemptsFailedError(Exception, Generic[K]):
     """Every attempt failed; `errors` holds their errors, in the order of the attempts."""
 
@@ -40,7 +68,7 @@ class AllAttemptsFailedError(Exception, Generic[K]):
 async def staggered_race(
     attempts: Mapping[K, Callable[[], Coroutine[Any, Any, T]]],
     *,
-    delay_s: float,
+    delay_s: float | Stagger,
     expected: tuple[type[Exception], ...],
     discard: Callable[[T], object] = lambda result: None,
     again: Callable[[Exception], bool] = lambda error: False,
@@ -50,7 +78,7 @@ async def staggered_race(
     Args:
         attempts: started in this order. The next one starts as soon as a running one fails, and at
             the latest `delay_s` after the last start.
-        delay_s: the maximum number of seconds between two starts.
+        delay_s: the maximum number of seconds between two starts; a `Stagger` may be shortened.
         expected: the exceptions of an attempt that count as its failure. Any other exception is
             raised at once.
         discard: called with each further result, if several attempts succeed.
@@ -64,16 +92,13 @@ async def staggered_race(
     running: dict[asyncio.Task[T], K] = {}
     errors: dict[K, Exception] = {}
     results: list[T] = []
+    stagger = delay_s if isinstance(delay_s, Stagger) else Stagger(delay_s)
     try:
         while (waiting or running) and not results:
             if waiting:
                 key, attempt = waiting.pop(0)
                 running[asyncio.get_running_loop().create_task(attempt())] = key
-            done, _ = await asyncio.wait(
-                running,
-                timeout=delay_s if waiting else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            done = await _wait(running, stagger if waiting else None)
             for task in sorted(done, key=list(running).index):
                 key = running.pop(task)
                 error = task.exception()
@@ -96,6 +121,27 @@ async def staggered_race(
     if results:
         return results[0]
     raise AllAttemptsFailedError({key: errors[key] for key in attempts})
+
+
+async def _wait(
+    running: Collection[asyncio.Task[T]], stagger: Stagger | None
+) -> set[asyncio.Task[T]]:
+    """Wait until an attempt has ended, or it is time for the next one; return those that ended."""
+    if stagger is None:
+        return (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while True:
+        shortened = stagger.shortened()
+        awaited: set[asyncio.Future[Any]] = {*running, shortened}
+        done, _ = await asyncio.wait(
+            awaited,
+            timeout=max(began + stagger.delay_s - clock(), 0.0),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        ended = {task for task in running if task in done}
+        if ended or shortened not in done:
+            return ended
 
 
 async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:

@@ -48,6 +48,15 @@ class Listener:
         self._all_closed = asyncio.Event()
         self._listening: Listening | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close()` was called, and no socket or connection is left."""
+        return (
+            self._closed
+            and not self.connections
+            and (self._listening is None or self._listening.is_closed)
+        )
+
     def open(self, host: str, port: int) -> None:
         """Listen on a port, or on any free port if that is 0.
 

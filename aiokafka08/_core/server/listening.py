@@ -34,6 +34,10 @@ class Listening(Protocol):
 
     port: int
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close()` was called, and each accepted connection has called its protocol."""
+
     def close(self) -> None:
         """Accept no more connections; those that exist go on. Safe to call twice."""
 
@@ -145,9 +149,18 @@ class SocketListening:
                     self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen)
                 return  # or no more clients are there, or this one has gone
             accepted.setblocking(False)
-            task = loop.create_task(loop.connect_accepted_socket(self._factory, accepted))
+            task = loop.create_task(self._connect(accepted))
             self._accepting[task] = None
             task.add_done_callback(self._accepting.pop)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        """Give an accepted socket its transport and protocol."""
+        await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
+
+    @property
+    def is_closed(self) -> bool:
+        """See `Listening.is_closed`."""
+        return self._socket.fileno() < 0 and not self._accepting
 
     def close(self) -> None:
         """See `Listening.close`."""

@@ -514,14 +514,17 @@ class BrokerGroup:
                     self._coordinator.group,
                     error,
                 )
+        # The session runs, and no heartbeat extends it before the assignment is sent.
+        limit_s = min(self._attempt_s(), self._config.session_timeout_s / 2)
         try:
-            await metadata.refresh()
-        except KafkaError as error:  # retried in the background; `on_change` compares the result
+            await metadata.refresh(limit_s)
+        except (KafkaError, TimeoutError) as error:
+            # Retried in the background; `on_change` compares the result.
             _log.info(
                 "%s: group %r: assigning with old metadata: %s",
                 self._router.config.client_id,
                 self._coordinator.group,
-                error,
+                error if isinstance(error, KafkaError) else f"no response within {limit_s:.1f} s",
             )
         self._assigned = self._partitions(topics)
         return assign_members(self._assignors[joined.protocol], members, self._assigned)

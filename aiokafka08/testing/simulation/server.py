@@ -38,19 +38,19 @@ class SimulatedListening:
         self.context = context
         self._factory = factory
         self._closed = closed
-        self._is_closed = False
+        self.is_closed = False
 
     def accept(self, transport: SimulatedTransport) -> None:
         """Give a connection its protocol."""
-        if self._is_closed:
+        if self.is_closed:
             transport.reset()
         else:
             transport.start(self._factory())
 
     def close(self) -> None:
         """See `Listening.close`."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self._closed()
 
     async def wait_closed(self) -> None:

@@ -22,6 +22,7 @@ from aiokafka08.protocol.requests.fetch import FetchResponse
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataResponse, PartitionState, TopicState
 from tests.protocol.decoding import Envelope, decode_request
+from tests.support.stream_server import StreamServer
 
 
 class PeerConnection:
@@ -30,8 +31,6 @@ class PeerConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.closed = asyncio.Event()
-        """Set when the client has closed the connection; only a peer that reads notices."""
 
     async def read(self) -> Envelope:
         """Read the next request."""
@@ -88,11 +87,14 @@ class Peer:
         async with asyncio.timeout(10):
             return await self._new.get()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> PeerConnection:
         self.accepted += 1
         link = PeerConnection(reader, writer)
         self.links.append(link)
         self._new.put_nowait(link)
+        return link
 
 
 Serve = Callable[[PeerConnection], Awaitable[Any]]
@@ -112,44 +114,20 @@ async def listening(
     Without `serve`, the test reads and responds itself. `receive_buffer`: a small SO_RCVBUF, so
     that a peer that doesn't read blocks the client soon.
     """
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def run(link: PeerConnection) -> None:
-        assert serve is not None
-        try:
+    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = peer._connected(reader, writer)
+        if serve is None:
+            await asyncio.Event().wait()
+        else:
             await serve(link)
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # the client has gone
-        finally:
-            link.writer.transport.abort()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer._connected(reader, writer)
-        if serve is not None:
-            task = asyncio.get_running_loop().create_task(run(peer.links[-1]))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if receive_buffer is not None:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    listener.bind((host, port))
     # The stream's limit stops asyncio from reading ahead; then the kernel's buffer fills.
-    server = await asyncio.start_server(connected, sock=listener, ssl=tls, limit=1024)
-    peer = Peer(server.sockets[0].getsockname()[:2])
-    try:
+    async with StreamServer(
+        run, host=host, port=port, tls=tls, receive_buffer=receive_buffer, limit=1024
+    ) as server:
+        peer = Peer((host, server.port))
         yield peer
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for link in peer.links:
-            link.writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await link.writer.wait_closed()
 
 
 class ScriptedPeer:

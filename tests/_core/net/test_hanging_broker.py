@@ -99,6 +99,23 @@ async def test_a_caller_that_joins_a_hanging_refresh_has_time_left(connect: Conn
         await router.metadata.wait_for_topic("new", timeout_s=3)
 
 
+async def test_a_caller_that_joins_a_refresh_hurries_it(connect: Connect) -> None:
+    """Two brokers of four hang, each for a share of the time of the one who joins."""
+    async with EmbeddedCluster(brokers=4, topics={"t": 1}) as cluster, connect(cluster) as router:
+        faults = [
+            cluster.fault(MetadataRequest, then=Hang(), node=node, times=None) for node in (0, 1)
+        ]
+        nodes = [router.nodes.get(node) for node in range(4)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(router.nodes, "candidates", lambda: nodes)
+            router.metadata.request_refresh()
+            await until(lambda: faults[0].hits, "the refresh hangs")
+            began = asyncio.get_running_loop().time()
+            await router.metadata.refresh(1.8)
+            assert asyncio.get_running_loop().time() - began < 1.8
+        assert faults[1].hits
+
+
 async def test_the_start_goes_on_with_another_broker(
     make_config: MakeConfig, telemetry: Recorder
 ) -> None:

@@ -286,3 +286,22 @@ async def test_a_topic_stored_in_format_0_is_left_out(started: Started) -> None:
         }
         cluster.fault(ListOffsetsRequest, then=Answer(6), node=0)
         assert await find_first_messages(router, {T0: 0}) == {T0: OffsetAndTimestamp(0, 1000)}
+
+
+async def test_searches_in_many_partitions_are_several_requests(started: Started) -> None:
+    """A request of all would take long to encode, and heartbeats wait behind it."""
+    tps = [TopicPartition("many", number) for number in range(1200)]
+    topics = {"many": len(tps)}
+    async with EmbeddedCluster(version="0.10", topics=topics, clock=lambda: 20.0) as cluster:
+        for number in (0, 700, 1199):
+            cluster.append("many", number, [b"x"], timestamp_ms=1000)
+        router = await started(cluster)
+        await router.metadata.wait_for_topic("many", timeout_s=5)
+        found = await find_first_messages(router, dict.fromkeys(tps, 500))
+        assert [tp.partition for tp, one in found.items() if one] == [0, 700, 1199]
+        asked = [one for one in cluster.requests(ListOffsetsRequest) if one.topics]
+        assert [len(one.topics[0].partitions) for one in asked] == [500, 500, 200]
+        # Those that the leader doesn't search in time are left out; the others aren't.
+        cluster.fault(ListOffsetsRequest, then=Hang(), nth=2)
+        found = await find_first_messages(router, dict.fromkeys(tps, 500))
+        assert list(found) == tps[:500]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.net.staggered_race import AllAttemptsFailedError, staggered_race
+from aiokafka08._core.net.staggered_race import AllAttemptsFailedError, Stagger, staggered_race
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -54,6 +54,24 @@ async def test_no_further_attempt_starts_after_a_success() -> None:
     ways = Ways()
     assert await race({"a": ways.way("a", 1), "b": ways.way("b", 2)}) == 1
     assert ways.log == ["a begins"]
+
+
+async def test_a_shortened_delay_starts_the_next_attempt_earlier() -> None:
+    ways = Ways()
+    attempts = {
+        "a": ways.way("a", 1, waits=True),
+        "b": ways.way("b", 2, waits=True),
+        "c": ways.way("c", 3),
+    }
+    stagger = Stagger(LONG)
+    racing = asyncio.create_task(staggered_race(attempts, delay_s=stagger, expected=(OSError,)))
+    await until(lambda: ways.log == ["a begins"], "the first")
+    stagger.shorten(2 * LONG)
+    await asyncio.sleep(0.05)
+    assert ways.log == ["a begins"]
+    stagger.shorten(0.01)
+    assert await asyncio.wait_for(racing, 5) == 3
+    assert ways.log[:3] == ["a begins", "b begins", "c begins"]
 
 
 async def test_the_next_attempt_starts_at_once_after_a_failure() -> None:

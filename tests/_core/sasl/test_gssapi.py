@@ -24,6 +24,7 @@ from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.kdc import REALM, Kdc
 from tests.support.debian_tools import skipped_if_missing
 from tests.support.gssapi_wheel import require_gssapi
+from tests.support.stream_server import StreamServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -206,11 +207,10 @@ async def test_missing_kdc_may_pass(kdc: Kdc) -> None:
 async def test_hanging_kdc_is_a_timeout_and_holds_neither_loop_nor_stop(kdc: Kdc) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+    async with StreamServer(serve) as server:
         producer = AIOKafkaProducer(
-            bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            bootstrap_servers=server.address,
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="GSSAPI",
             sasl_kerberos_keytab=str(kdc.keytab("client")),

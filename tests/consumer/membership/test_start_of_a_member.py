@@ -27,6 +27,7 @@ from aiokafka08.protocol.requests.groups import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import Answer, Close, Delay, Hang
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.clients import OpenConsumer
@@ -292,3 +293,24 @@ def test_group_of_another_kind_is_named(world: World) -> None:
             assert "partition_assignment_strategy" not in str(error)
 
     world.run(scenario)
+
+
+def test_metadata_that_does_not_come_keeps_no_assignment_back() -> None:
+    """The leader of a group assigns what it knows: its session would end while it waits."""
+
+    async def scenario(world: World) -> float:
+        def lose_metadata(joined: Any) -> None:
+            coordinator = joined.result().node
+            world.cluster.fault(MetadataRequest, then=Close(), node=coordinator, times=None)
+            world.cluster.fault(MetadataRequest, then=Hang(), node=1 - coordinator, times=None)
+
+        world.cluster.next_request(JoinGroupRequest).add_done_callback(lose_metadata)
+        begin = asyncio.get_running_loop().time()
+        async with new_member(
+            world, api_version="0.9", start_timeout_ms=60_000, session_timeout_ms=6000
+        ) as member:
+            assert len(member.assignment()) == 1
+            return asyncio.get_running_loop().time() - begin
+
+    with simulate(1, version="0.9", brokers=2, topics={"t": 1}) as world:
+        assert world.run(scenario, world) < 10

@@ -20,6 +20,7 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
 )
 from tests.brokers import RealCluster
+from tests.brokers.proxy import TcpProxy
 from tests.consumer.membership.group_harness import PARTITIONS, eventually, kill_and_pause, produce
 from tests.consumer.membership.worker_process import Worker
 from tests.consumer.membership.zookeeper.group_state import (
@@ -97,56 +98,11 @@ async def test_session_end_during_backoff_is_noticed(
         await consumer.commit({tp: 1})
 
 
-class Proxy:
-    """A TCP proxy in front of ZooKeeper that can stop forwarding without closing a connection."""
-
-    def __init__(self, target: str) -> None:
-        self._host, _, port = target.partition(":")
-        self._port = int(port)
-        self._passes = asyncio.Event()
-        self._passes.set()
-        self._writers: list[asyncio.StreamWriter] = []
-        self._serving: set[asyncio.Task[Any] | None] = set()
-
-    async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        self._passes.set()
-        for writer in self._writers:
-            writer.close()
-        await asyncio.gather(*filter(None, self._serving))
-
-    @property
-    def connect(self) -> str:
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def cut(self) -> None:
-        self._passes.clear()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving.add(asyncio.current_task())
-        self._writers.append(writer)
-        await self._passes.wait()
-        there, back = await asyncio.open_connection(self._host, self._port)
-        self._writers.append(back)
-        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                await self._passes.wait()
-                writer.write(data)
-        writer.close()
-
-
 async def test_disconnected_member_drops_partitions_in_time(
     cluster: RealCluster, group: Group
 ) -> None:
-    async with Proxy(cluster.zookeeper_connect) as proxy:
-        options = {"session_timeout_ms": 8000, "zookeeper_connect": proxy.connect}
+    async with TcpProxy(cluster.zookeeper_connect) as proxy:
+        options = {"session_timeout_ms": 8000, "zookeeper_connect": proxy.address}
         async with (
             new_member(cluster, group, **options) as cut_off,
             new_member(cluster, group) as other,
@@ -158,7 +114,7 @@ async def test_disconnected_member_drops_partitions_in_time(
                 ),
                 "reading",
             )
-            proxy.cut()
+            proxy.black_hole()
             both: set[object] = set()
 
             def taken_over() -> bool:
