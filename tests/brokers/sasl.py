@@ -1,9 +1,10 @@
 """SASL for the brokers of one cluster: their JAAS file, properties, users, and an authorizer.
 
 ``RealCluster(..., sasl=SaslUsers(...))`` adds a SASL_PLAINTEXT listener, and with ``ssl=True`` a
-SASL_SSL one, with each mechanism that the version has. Principals in ``refused`` authenticate and
-may do nothing; all others may do all. The plain listeners stay, for the harness and between
-brokers.
+SASL_SSL one, with each mechanism that the version has. From 2.2 on the SASL_SSL listener has
+OAUTHBEARER too, and ends sessions of GSSAPI after ``REAUTHENTICATION_MS``. Principals in
+``refused`` authenticate and may do nothing; all others may do all. The plain listeners stay, for
+the harness and between brokers.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ PASSWORDS = {"alice": "alice-secret", "mallory": "mallory-secret"}
 PRINCIPALS = (f"{SERVICE}/{HOST_NAME}", "client", "guest")
 REFUSED = ("mallory", "guest")
 """The users of the clusters that tests share; of PLAIN and SCRAM, and of GSSAPI."""
+
+REAUTHENTICATION_MS = 3000
+"""How long sessions of GSSAPI on the SASL_SSL listener last, from 2.2 on."""
+SCOPE = "kafka"
+"""Without it a token of OAUTHBEARER is refused."""
 
 _ITERATIONS = 4096
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -77,6 +83,13 @@ class SaslUsers:
         properties: dict[str, object] = {"sasl.enabled.mechanisms": ",".join(enabled)}
         if self.kdc is not None:
             properties["sasl.kerberos.service.name"] = SERVICE
+        if version.number >= (2, 2):
+            listener = "listener.name.sasl_ssl"
+            properties |= {
+                f"{listener}.gssapi.connections.max.reauth.ms": REAUTHENTICATION_MS,
+                f"{listener}.sasl.enabled.mechanisms": ",".join([*enabled, "OAUTHBEARER"]),
+                f"{listener}.oauthbearer.sasl.jaas.config": oauth_module(SERVICE),
+            }
         if self.refused:
             allowed = ("ANONYMOUS", SERVICE, *self._known)
             properties |= {
@@ -199,6 +212,15 @@ def client_module(mechanism: str, user: str, password: str = "", kdc: Kdc | None
         return _krb5_module(kdc.keytab(user), f"{user}@{REALM}")
     kind = "scram.Scram" if mechanism in _HASHES else "plain.Plain"
     return f'{_MODULES}.{kind}LoginModule required username="{user}" password="{password}";'
+
+
+def oauth_module(user: str) -> str:
+    """Return the JAAS module of OAUTHBEARER with tokens that nobody has signed."""
+    return (
+        f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required"
+        f' unsecuredLoginStringClaim_sub="{user}" unsecuredLoginListClaim_scope=",{SCOPE}"'
+        f' unsecuredValidatorRequiredScope="{SCOPE}";'
+    )
 
 
 def _krb5_module(keytab: Path, principal: str) -> str:
