@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
 from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.brokers.kdc import Kdc
+from tests.brokers.ports import free_port
 from tests.brokers.sasl import SaslUsers, java_client
-from tests.brokers.wire import fetch
+from tests.brokers.wire import fetch, metadata
 from tests.support.debian_tools import skipped_if_missing
 from tests.support.full import in_full
 
@@ -69,6 +71,20 @@ def test_kdc_gives_tickets_except_in_an_outage(kdc: Kdc, tmp_path: Path) -> None
 def test_failed_query_raises(kdc: Kdc) -> None:
     with pytest.raises(HarnessError, match="already exists"):
         kdc.add_principal("client")
+
+
+@pytest.mark.full
+def test_port_of_a_further_listener_that_is_taken_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers of 0.9 then go on running, without a listener."""
+    require_real_brokers()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([free_port(), taken.getsockname()[1]])
+        monkeypatch.setattr("tests.brokers.broker.free_port", lambda: next(ports, 0) or free_port())
+        with RealCluster("0.9.0.1", ssl=True) as cluster:
+            assert next(ports, None) is None
+            metadata(cluster.port(0))
 
 
 def test_sasl_of_a_line_without_it_is_refused() -> None:

@@ -234,7 +234,8 @@ class _Conversation:
         response = await self._request(SaslAuthenticateRequest(token), version)
         if response.error_code:
             reason = response.error_message or for_code(response.error_code).__name__
-            raise self._failed(f"the broker refuses: {reason[:500]}")
+            hint = self._mechanism.refusal_hint
+            raise self._failed(f"the broker refuses: {reason[:500]}{hint}")
         self._lifetime_ms = response.session_lifetime_ms
         return bytes(response.auth_bytes)
 

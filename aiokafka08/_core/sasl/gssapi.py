@@ -53,6 +53,12 @@ _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
+_CHECK: Final = (
+    "that the clocks of client and broker agree, and that the broker maps this principal "
+    "(sasl.kerberos.principal.to.local.rules)"
+)
+"""Brokers give the same reason, or none, for all this."""
+
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
     -1765328377: "the KDC doesn't know the broker's principal. Check sasl_kerberos_service_name, "
@@ -63,6 +69,8 @@ _CAUSES: Final = {
         (-1765328360, -1765328353), "the keytab's key isn't the KDC's. Export it again"
     ),
     _TICKET_EXPIRED: "the ticket has expired. Run kinit, or set sasl_kerberos_keytab",
+    -1765328351: "the ticket isn't valid yet: the clock of this machine is behind the KDC's. "
+    "Synchronize them",
     -1765328347: "the clocks of client and KDC differ too much. Synchronize them",
     -1765328230: "krb5.conf doesn't know the realm. Check its sections realms and domain_realm, "
     "and KRB5_CONFIG",
@@ -259,10 +267,9 @@ class Gssapi(Mechanism):
         who = "" if principal is None else f" as {principal!r}"
         self.description = f"GSSAPI{who} from {source}"
         self.hint = (
-            "that the port is a SASL listener with GSSAPI in sasl.enabled.mechanisms, that the "
-            "clocks of client and broker agree, and that the broker maps this principal "
-            "(sasl.kerberos.principal.to.local.rules)"
+            f"that the port is a SASL listener with GSSAPI in sasl.enabled.mechanisms, {_CHECK}"
         )
+        self.refusal_hint = f". Check {_CHECK}"
         self._credentials = _Credentials(gssapi, keytab, principal, self.description)
         if keytab is not None:
             key = (principal, keytab, _identity(keytab))

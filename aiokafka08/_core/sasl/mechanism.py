@@ -27,6 +27,7 @@ class Mechanism(ABC):
         thread: runs the steps, which may take long; None: they don't.
         wait: what a timeout says while the client's next token isn't ready.
         hint: what to check if the broker refuses without a reason.
+        refusal_hint: what follows the broker's reason, if that says little.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Mechanism(ABC):
     thread: DaemonThread | None = None
     wait: str = "the client's token isn't ready"
     hint: str
+    refusal_hint: str = ""
 
     @abstractmethod
     async def begin(self, host: str) -> Steps:
