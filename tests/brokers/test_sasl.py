@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
-from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.kdc import Kdc
 from tests.brokers.ports import free_port
-from tests.brokers.sasl import SaslUsers, java_client
-from tests.brokers.wire import fetch, metadata
+from tests.brokers.sasl import SaslUsers
+from tests.brokers.wire import metadata
 from tests.support.debian_tools import skipped_if_missing
-from tests.support.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
-
-
-@pytest.mark.parametrize(
-    ("version", "mechanism"),
-    [
-        ("0.9.0.1", "GSSAPI"),
-        ("3.9.1", "SCRAM-SHA-256"),
-        *in_full(
-            ("0.10.2.2", "GSSAPI"),
-            ("0.10.2.2", "PLAIN"),
-            ("0.10.2.2", "SCRAM-SHA-512"),
-            ("3.9.1", "GSSAPI"),
-            ("3.9.1", "PLAIN"),
-        ),
-    ],
-)
-def test_java_client_authenticates(
-    version: str,
-    mechanism: str,
-    broker_clusters: BrokerClusters,
-    unique_topic: Callable[[], str],
-) -> None:
-    cluster = broker_clusters.get(version, sasl=True)
-    topic = unique_topic()
-    cluster.create_topic(topic)
-    done = java_client(cluster, "kafka.tools.ConsoleProducer", mechanism, topic, input="one\n")
-    assert done.returncode == 0, done
-    assert [message.value for message in fetch(cluster.port(0), topic, 0)] == [b"one"]
 
 
 @pytest.fixture(scope="module")
