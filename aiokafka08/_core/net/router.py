@@ -108,10 +108,16 @@ class Router:
                 raise IllegalStateError("the client was stopped during its start") from error
             raise
 
-    def _start_tasks(self) -> None:
-        self.metadata.start()
+    def check_credentials(self) -> None:
+        """Renew the credentials if it is time: for an event loop that doesn't always run."""
+        if self._renewals is not None:
+            self._renewals.cancel()
         if self.config.sasl is not None:
             self._renewals = asyncio.create_task(renew_credentials(self.config.sasl))
+
+    def _start_tasks(self) -> None:
+        self.metadata.start()
+        self.check_credentials()
 
     def _no_metadata(self, node: Node) -> NoBrokersAvailable:
         # With a version that the user pins, nothing but the connection is known of the peer.

@@ -133,17 +133,21 @@ class _Credentials:
         self._brokers.add(broker)
         return begun
 
+    def due_s(self) -> float:
+        """Return the seconds until `renew()` has something to do."""
+        if self._current is None:
+            return _RENEW_AGAIN_S  # the first connection gets them
+        return max(self._renew_at - environment.monotonic(), 0.0)
+
     def renew(self) -> float:
-        """Get new credentials if it is time; return the seconds until the next time; may block."""
+        """Get new credentials if it is time; return `due_s()` of the next time; may block."""
         with self._lock:
-            now = environment.monotonic()
-            if self._current is None:
-                return _RENEW_AGAIN_S  # the first connection gets them
-            if now >= self._renew_at:
+            if not self.due_s():  # else another client has done it
                 try:
                     self._acquire()
                     self._is_overdue = False
                 except KafkaError as error:
+                    now = environment.monotonic()
                     left = max(self._expires - now, 0.0)
                     self._renew_at = now + max(left * _RENEW_AGAIN_AT, _RENEW_AGAIN_S)
                     if not self._is_overdue:
@@ -153,7 +157,7 @@ class _Credentials:
                             level, "%s. The present ticket expires in %.0f s", error.text, left
                         )
                         self._is_overdue = True
-            return max(self._renew_at - environment.monotonic(), 0.0)
+            return self.due_s()
 
     def error(self, what: str, error: Any) -> KafkaError:
         """Return the error for one of the library's, whose text names principals, no secrets."""
@@ -290,7 +294,8 @@ class Gssapi(Mechanism):
 
     async def renew(self) -> float:
         """Renew the credentials if it is time."""
-        return await self._credentials.thread.run(self._credentials.renew)
+        credentials = self._credentials
+        return credentials.due_s() or await credentials.thread.run(credentials.renew)
 
     def _steps(self, broker: str) -> Steps:
         context, token = self._credentials.begin(broker)
