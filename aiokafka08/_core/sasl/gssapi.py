@@ -121,13 +121,15 @@ class _Credentials:
             AuthenticationFailedError: there are no credentials, or the KDC refuses them.
             KafkaConnectionError: the same, but another attempt may succeed.
         """
-        if not self._is_valid():
+        credentials = self._valid()
+        if credentials is None:
             with self._lock:
-                if not self._is_valid():  # else a renewal has just ended
+                credentials = self._valid()  # of a renewal that has just ended
+                if credentials is None:
                     self._current = None
-                    self._acquire()
+                    credentials = self._acquire()
         try:
-            begun = self._begin(self._current, broker)
+            begun = self._begin(credentials, broker)
         except self._gssapi.exceptions.GSSError as error:
             raise self.error(f"the broker is {broker.removesuffix('@')!r}", error) from None
         self._brokers.add(broker)
@@ -176,8 +178,8 @@ class _Credentials:
             f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
         )
 
-    def _acquire(self) -> None:
-        """Get credentials, and the tickets for the brokers that were begun with.
+    def _acquire(self) -> Any:
+        """Get and return credentials, with the tickets for the brokers that were begun with.
 
         For a keytab they are in a cache of their own, in memory: connections use the old one until
         this one is complete, and MIT Kerberos says why the KDC gave none only if it is empty.
@@ -206,6 +208,7 @@ class _Credentials:
         self._current, self._expires = found, expires
         now = environment.monotonic()
         self._renew_at = now + RENEW_AT * (expires - now)
+        return found
 
     def _get_ticket(self, credentials: Any, broker: str) -> None:
         try:
@@ -224,14 +227,15 @@ class _Credentials:
         )
         return context, context.step() or b""
 
-    def _is_valid(self) -> bool:
-        if self._current is None:
-            return False
+    def _valid(self) -> Any:
+        """Return the credentials, or None if they have expired or were never got."""
+        current = self._current
         try:
-            lifetime = self._current.lifetime
+            if current is not None and current.lifetime != 0:  # None: they never expire
+                return current
         except self._gssapi.exceptions.GSSError:
-            return False
-        return lifetime is None or lifetime > 0
+            pass
+        return None
 
     def _name(self, principal: str) -> Any:
         return self._gssapi.Name(principal, self._gssapi.NameType.kerberos_principal)
