@@ -77,15 +77,18 @@ def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a client, with the keytab's path on this machine.
 
     A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in a
-    folder that Spark names.
+    folder that Spark names. To the driver's process of a stream it names one below that, which
+    isn't there.
     """
     keytab = network.get("sasl_kerberos_keytab")
     if keytab is None or os.path.exists(keytab):
         return dict(network)
     from pyspark import SparkFiles
 
-    shipped = os.path.join(SparkFiles.getRootDirectory(), os.path.basename(keytab))
-    return {**network, "sasl_kerberos_keytab": shipped if os.path.exists(shipped) else keytab}
+    named = SparkFiles.getRootDirectory()
+    folders = (named, os.path.dirname(named))
+    shipped = (os.path.join(folder, os.path.basename(keytab)) for folder in folders)
+    return {**network, "sasl_kerberos_keytab": next(filter(os.path.exists, shipped), keytab)}
 
 
 def network_config(client: ClientProperties) -> NetConfig:
@@ -176,7 +179,11 @@ class BlockingClient:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop and return its result."""
-        return self._runner.run(work)
+        return self._runner.run(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        self.router.check_credentials()
+        return await work
 
 
 class DriverClient:

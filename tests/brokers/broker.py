@@ -53,6 +53,7 @@ class Broker:
         self._advertised_host = advertised_host
         self._java_options = java_options
         self._process: JavaProcess | None = None
+        self._log_length = 0  # at the last start
         self.listeners = self._choose_ports(port)
 
     def __repr__(self) -> str:
@@ -92,8 +93,11 @@ class Broker:
 
     @property
     def port_clash(self) -> bool:
-        """True if it ended because another process had its port."""
-        return not self.running and "already in use" in self.process.log_tail(200)
+        """True if its last start failed because another process had a port.
+
+        With several listeners brokers up to 0.10 at least may go on running then, without any.
+        """
+        return "already in use" in self.process.stderr()[self._log_length :]
 
     def move(self, port: int | None = None) -> None:
         """Choose other ports for the next start; ``port`` for the plain listener."""
@@ -125,6 +129,7 @@ class Broker:
         if self.running:
             raise HarnessError(f"broker {self.node_id}: already running. Stop it first")
         self.write_settings()
+        self._log_length = len(self._process.stderr()) if self._process else 0
         self._process = JavaProcess(
             f"broker {self.node_id} of Kafka {self._version.name}",
             java_argv(

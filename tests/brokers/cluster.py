@@ -459,12 +459,13 @@ class RealCluster:
         """Wait until a broker responds and is registered; after a port clash try other ports."""
         for attempt in range(_START_ATTEMPTS):
             wait_for(
-                lambda: not broker.running or self._is_ready(broker),
+                lambda: not broker.running or self._is_ready(broker) or broker.port_clash,
                 self._start_timeout,
                 lambda: f"broker {broker.node_id} responds; its log:\n{broker.process.log_tail()}",
             )
-            if broker.running:
+            if broker.running and not broker.port_clash:
                 return
+            broker.process.kill()
             if not (may_move and broker.port_clash) or attempt + 1 == _START_ATTEMPTS:
                 break
             broker.move()

@@ -62,6 +62,8 @@ _KDC_CONF = """\
   }}
 [dbmodules]
   db_module_dir = {libraries}/krb5/plugins/kdb
+[logging]
+  kdc = STDERR
 """
 
 
@@ -128,6 +130,13 @@ class Kdc:
                 return
             self._choose_port()
         raise HarnessError(f"KDC: ended at its start:\n{process.log_tail()}")
+
+    def tickets(self, name: str, service: str = f"krbtgt/{REALM}") -> int:
+        """Return how many tickets for a service a principal has got since the last start."""
+        assert self._process is not None
+        text = f", {name}@{REALM} for {service}@{REALM}"
+        lines = self._process.stderr().splitlines()
+        return sum("ISSUE: " in line and text in line for line in lines)
 
     def stop(self) -> None:
         """Kill the KDC, as in an outage."""

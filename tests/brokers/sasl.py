@@ -1,9 +1,10 @@
 """SASL for the brokers of one cluster: their JAAS file, properties, users, and an authorizer.
 
 ``RealCluster(..., sasl=SaslUsers(...))`` adds a SASL_PLAINTEXT listener, and with ``ssl=True`` a
-SASL_SSL one, with each mechanism that the version has. Principals in ``refused`` authenticate and
-may do nothing; all others may do all. The plain listeners stay, for the harness and between
-brokers.
+SASL_SSL one, with each mechanism that the version has. From 2.2 on the SASL_SSL listener has
+OAUTHBEARER too, and ends sessions of GSSAPI after ``REAUTHENTICATION_MS``. Principals in
+``refused`` authenticate and may do nothing; all others may do all. The plain listeners stay, for
+the harness and between brokers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.brokers.errors import HarnessError
 from tests.brokers.kdc import REALM, Kdc
-from tests.brokers.tools import JavaResult
-from tests.brokers.versions import BrokerVersion
+from tests.brokers.versions import BrokerVersion, find_version
 
 if TYPE_CHECKING:
     from tests.brokers.cluster import RealCluster
@@ -33,6 +34,11 @@ PASSWORDS = {"alice": "alice-secret", "mallory": "mallory-secret"}
 PRINCIPALS = (f"{SERVICE}/{HOST_NAME}", "client", "guest")
 REFUSED = ("mallory", "guest")
 """The users of the clusters that tests share; of PLAIN and SCRAM, and of GSSAPI."""
+
+REAUTHENTICATION_MS = 3000
+"""How long sessions of GSSAPI on the SASL_SSL listener last, from 2.2 on."""
+SCOPE = "kafka"
+"""Without it a token of OAUTHBEARER is refused."""
 
 _ITERATIONS = 4096
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -77,6 +83,13 @@ class SaslUsers:
         properties: dict[str, object] = {"sasl.enabled.mechanisms": ",".join(enabled)}
         if self.kdc is not None:
             properties["sasl.kerberos.service.name"] = SERVICE
+        if version.number >= (2, 2):
+            listener = "listener.name.sasl_ssl"
+            properties |= {
+                f"{listener}.gssapi.connections.max.reauth.ms": REAUTHENTICATION_MS,
+                f"{listener}.sasl.enabled.mechanisms": ",".join([*enabled, "OAUTHBEARER"]),
+                f"{listener}.oauthbearer.sasl.jaas.config": oauth_module(SERVICE),
+            }
         if self.refused:
             allowed = ("ANONYMOUS", SERVICE, *self._known)
             properties |= {
@@ -156,49 +169,65 @@ def jaas_options(file: Path, section: str, modules: Sequence[str], kdc: Kdc | No
     return options
 
 
-def java_client(
-    cluster: RealCluster,
-    main_class: str,
-    mechanism: str,
-    topic: str,
-    *arguments: str,
-    user: str | None = None,
-    password: str | None = None,
-    input: str | None = None,
-) -> JavaResult:
-    """Run a console client of the cluster's line through SASL; by default it may do all."""
-    user = user or ("client" if mechanism == "GSSAPI" else "alice")
-    module = client_module(mechanism, user, password or PASSWORDS.get(user, ""), cluster.sasl.kdc)
-    name = f"{main_class.rpartition('.')[2]}-{mechanism}-{user}"
+def java_reads(
+    cluster: RealCluster, mechanism: str, topic: str, count: int, *, tls: bool = False
+) -> list[str]:
+    """Return the first messages of a topic, as the Java client of the cluster's line reads them.
+
+    With ``tls`` from 2.7 on, which reads a CA in PEM.
+    """
+    number = find_version(cluster.version).number
+    name = f"java-{mechanism}-{tls}"
     settings = cluster.folder / f"{name}.properties"
-    settings.write_text(
-        "security.protocol=SASL_PLAINTEXT\n"
-        f"sasl.mechanism={mechanism}\n"
-        f"sasl.kerberos.service.name={SERVICE}\n"
-    )
-    produces = "Producer" in main_class
-    servers = "broker-list" if produces and cluster.version < "3" else "bootstrap-server"
-    return cluster.run_java(
-        main_class,
-        f"--{servers}={cluster.sasl_bootstrap_servers}",
+    lines = [
+        f"security.protocol={'SASL_SSL' if tls else 'SASL_PLAINTEXT'}",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.kerberos.service.name={SERVICE}",
+    ]
+    if tls:
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={cluster.ca_path}"]
+    settings.write_text("".join(f"{line}\n" for line in lines))
+    servers = cluster.sasl_ssl_bootstrap_servers if tls else cluster.sasl_bootstrap_servers
+    package = "org.apache.kafka.tools.consumer" if number >= (3, 9) else "kafka.tools"
+    done = cluster.run_java(
+        f"{package}.ConsoleConsumer",
+        f"--bootstrap-server={servers}",
         f"--topic={topic}",
-        f"--{'producer' if produces else 'consumer'}.config={settings}",
-        *(("--request-required-acks=1",) if produces else ()),  # its default is 0 up to 0.9
-        *arguments,
-        input=input,
+        f"--consumer.config={settings}",
+        "--from-beginning",
+        f"--max-messages={count}",
+        *(("--new-consumer",) if number < (0, 10) else ()),
         java_options=jaas_options(
-            cluster.folder / f"{name}.conf", "KafkaClient", [module], cluster.sasl.kdc
+            cluster.folder / f"{name}.conf",
+            "KafkaClient",
+            [client_module(mechanism, cluster.sasl.kdc)],
+            cluster.sasl.kdc,
         ),
     )
+    if done.returncode:
+        raise HarnessError(f"{mechanism}: the Java client fails: {done.stderr[-3000:]}")
+    return done.stdout.splitlines()
 
 
-def client_module(mechanism: str, user: str, password: str = "", kdc: Kdc | None = None) -> str:
-    """Return the JAAS module with which a Java client authenticates."""
+def client_module(mechanism: str, kdc: Kdc | None = None) -> str:
+    """Return the JAAS module with which a Java client authenticates; it may do all."""
     if mechanism == "GSSAPI":
         assert kdc is not None
-        return _krb5_module(kdc.keytab(user), f"{user}@{REALM}")
+        return _krb5_module(kdc.keytab("client"), f"client@{REALM}")
+    if mechanism == "OAUTHBEARER":
+        return oauth_module("alice")
     kind = "scram.Scram" if mechanism in _HASHES else "plain.Plain"
-    return f'{_MODULES}.{kind}LoginModule required username="{user}" password="{password}";'
+    password = PASSWORDS["alice"]
+    return f'{_MODULES}.{kind}LoginModule required username="alice" password="{password}";'
+
+
+def oauth_module(user: str) -> str:
+    """Return the JAAS module of OAUTHBEARER with tokens that nobody has signed."""
+    return (
+        f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required"
+        f' unsecuredLoginStringClaim_sub="{user}" unsecuredLoginListClaim_scope=",{SCOPE}"'
+        f' unsecuredValidatorRequiredScope="{SCOPE}";'
+    )
 
 
 def _krb5_module(keytab: Path, principal: str) -> str:

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import HarnessError, UnsupportedByBrokerError
-from tests.brokers.fixtures import BrokerClusters, require_real_brokers
+from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.kdc import Kdc
-from tests.brokers.sasl import SaslUsers, java_client
-from tests.brokers.wire import fetch
+from tests.brokers.ports import free_port
+from tests.brokers.sasl import SaslUsers
+from tests.brokers.wire import metadata
 from tests.support.debian_tools import skipped_if_missing
-from tests.support.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
-
-
-@pytest.mark.parametrize(
-    ("version", "mechanism"),
-    [
-        ("0.9.0.1", "GSSAPI"),
-        ("3.9.1", "SCRAM-SHA-256"),
-        *in_full(
-            ("0.10.2.2", "GSSAPI"),
-            ("0.10.2.2", "PLAIN"),
-            ("0.10.2.2", "SCRAM-SHA-512"),
-            ("3.9.1", "GSSAPI"),
-            ("3.9.1", "PLAIN"),
-        ),
-    ],
-)
-def test_java_client_authenticates(
-    version: str,
-    mechanism: str,
-    broker_clusters: BrokerClusters,
-    unique_topic: Callable[[], str],
-) -> None:
-    cluster = broker_clusters.get(version, sasl=True)
-    topic = unique_topic()
-    cluster.create_topic(topic)
-    done = java_client(cluster, "kafka.tools.ConsoleProducer", mechanism, topic, input="one\n")
-    assert done.returncode == 0, done
-    assert [message.value for message in fetch(cluster.port(0), topic, 0)] == [b"one"]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +42,20 @@ def test_kdc_gives_tickets_except_in_an_outage(kdc: Kdc, tmp_path: Path) -> None
 def test_failed_query_raises(kdc: Kdc) -> None:
     with pytest.raises(HarnessError, match="already exists"):
         kdc.add_principal("client")
+
+
+@pytest.mark.full
+def test_port_of_a_further_listener_that_is_taken_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers of 0.9 then go on running, without a listener."""
+    require_real_brokers()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([free_port(), taken.getsockname()[1]])
+        monkeypatch.setattr("tests.brokers.broker.free_port", lambda: next(ports, 0) or free_port())
+        with RealCluster("0.9.0.1", ssl=True) as cluster:
+            assert next(ports, None) is None
+            metadata(cluster.port(0))
 
 
 def test_sasl_of_a_line_without_it_is_refused() -> None:

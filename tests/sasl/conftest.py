@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from aiokafka08.errors import KafkaError
 from aiokafka08.helpers import create_ssl_context
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -15,6 +18,7 @@ from tests.brokers.sasl import PASSWORDS
 from tests.support.gssapi_wheel import require_gssapi
 
 REQUEST_TIMEOUT_S = 10.0
+SECRETS = ("alice-secret", "wrong-secret", "mallory-secret")
 
 Options = dict[str, Any]
 StartCluster = Callable[[str], RealCluster]
@@ -56,6 +60,17 @@ def options_of(
             "sasl_kerberos_keytab": str(kdc.keytab("client")),
             "sasl_kerberos_principal": "client",
         }
-    else:
+    elif mechanism != "OAUTHBEARER":
         options |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORDS["alice"]}
     return options | others
+
+
+@contextmanager
+def raises_in_time(error: type[KafkaError], cause: str, *secrets: str) -> Iterator[None]:
+    """Expect one error, within the request timeout, whose text has the cause and no secret."""
+    began = time.monotonic()
+    with pytest.raises(error, match=cause) as caught:
+        yield
+    assert time.monotonic() - began < REQUEST_TIMEOUT_S
+    assert type(caught.value) is error
+    assert not any(secret in str(caught.value) for secret in (*SECRETS, *secrets))

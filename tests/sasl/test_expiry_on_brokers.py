@@ -1,11 +1,12 @@
 """Tickets and sessions that expire while messages flow, on 3.9.1; the short forms run in `tests`.
 
-The broker ends each session after 3 s, so each of them needs a valid ticket for its next one.
+The SASL_SSL listener ends each session of GSSAPI after 3 s, and then needs a ticket for the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,14 +15,13 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.structs import RecordMetadata
-from tests.brokers import RealCluster
+from aiokafka08.telemetry import Connected, ConnectFailed, Event
 from tests.brokers.kdc import Kdc
-from tests.brokers.sasl import PASSWORDS, REFUSED, SaslUsers
-from tests.sasl.conftest import Options, options_of
+from tests.brokers.sasl import HOST_NAME, REAUTHENTICATION_MS, SERVICE
+from tests.sasl.conftest import Options, StartCluster, options_of
 from tests.support.waiting import until
 
 VERSION = "3.9.1"
-REAUTHENTICATION_MS = 3000
 PAUSE_S = 0.01
 
 pytestmark = pytest.mark.release(VERSION)
@@ -30,18 +30,12 @@ UniqueTopic = Callable[..., str]
 
 
 @asynccontextmanager
-async def short_sessions(kdc: Kdc) -> AsyncIterator[RealCluster]:
-    """Run a broker that ends sessions."""
-    cluster = RealCluster(
-        VERSION,
-        properties={"connections.max.reauth.ms": REAUTHENTICATION_MS},
-        sasl=SaslUsers(PASSWORDS, kdc, REFUSED),
-    )
-    await asyncio.to_thread(cluster.start)
+async def outage(kdc: Kdc) -> AsyncIterator[None]:
+    await asyncio.to_thread(kdc.stop)
     try:
-        yield cluster
+        yield
     finally:
-        await asyncio.to_thread(cluster.close)
+        await asyncio.to_thread(kdc.start)
 
 
 @asynccontextmanager
@@ -90,31 +84,78 @@ async def flowing(options: Options, topic: str) -> AsyncIterator[Counter[str]]:
 @pytest.mark.parametrize(
     ("ticket_s", "seconds", "outage_s"),
     [
-        pytest.param(4, 14, 6, marks=pytest.mark.timeout(180)),
+        pytest.param(3, 7, 4, marks=pytest.mark.timeout(180)),
         pytest.param(60, 600, 0, marks=[pytest.mark.full, pytest.mark.timeout(900)]),
-        pytest.param(60, 300, 120, marks=[pytest.mark.full, pytest.mark.timeout(600)]),
+        pytest.param(60, 240, 120, marks=[pytest.mark.full, pytest.mark.timeout(600)]),
     ],
 )
 async def test_tickets_and_sessions_expire_while_messages_flow(
-    ticket_s: int, seconds: int, outage_s: int, kdc: Kdc, unique_topic: UniqueTopic
+    ticket_s: int,
+    seconds: int,
+    outage_s: int,
+    kdc: Kdc,
+    sasl_cluster: StartCluster,
+    unique_topic: UniqueTopic,
 ) -> None:
     """During the outage of the KDC the last ticket expires, and messages wait for the next one."""
-    principal = f"short-{ticket_s}-{seconds}"
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    principal = f"client/short-{ticket_s}-{seconds}"  # may do what client may
     keytab = await asyncio.to_thread(kdc.add_principal, principal, ticket_s=ticket_s)
     topic = unique_topic()
-    async with short_sessions(kdc) as cluster:
-        await asyncio.to_thread(cluster.create_topic, topic)
-        options = options_of(
-            cluster, "GSSAPI", sasl_kerberos_keytab=str(keytab), sasl_kerberos_principal=principal
-        )
-        async with flowing(options, topic) as events:
-            if outage_s:
-                await asyncio.sleep(ticket_s)
-                await asyncio.to_thread(kdc.stop)
-                try:
-                    await asyncio.sleep(outage_s)
-                finally:
-                    await asyncio.to_thread(kdc.start)
-            await asyncio.sleep(seconds - outage_s)
-        # Two clients, each with a session that lasts at most three seconds.
-        assert events["Connected"] > 2 * (seconds - outage_s) * 1000 / REAUTHENTICATION_MS
+    await asyncio.to_thread(cluster.create_topic, topic)
+    options = options_of(
+        cluster,
+        "GSSAPI",
+        tls=True,
+        sasl_kerberos_keytab=str(keytab),
+        sasl_kerberos_principal=principal,
+    )
+    async with flowing(options, topic) as events:
+        await asyncio.sleep(ticket_s)  # the test's length
+        if outage_s:
+            async with outage(kdc):
+                await asyncio.sleep(outage_s)
+        await asyncio.sleep(seconds - ticket_s)
+    # Two clients, each with a session that lasts at most three seconds.
+    assert events["Connected"] > 2 * seconds * 1000 / REAUTHENTICATION_MS
+
+
+@pytest.mark.parametrize(
+    ("ticket_s", "outage_s"),
+    [(6, 2), pytest.param(200, 120, marks=[pytest.mark.full, pytest.mark.timeout(400)])],
+)
+async def test_client_outlives_an_outage_of_the_kdc_in_which_its_ticket_ends(
+    ticket_s: int,
+    outage_s: int,
+    kdc: Kdc,
+    sasl_cluster: StartCluster,
+    unique_topic: UniqueTopic,
+) -> None:
+    """It has renewed the ticket before, though it made no connection then."""
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    principal = f"client/long-lived-{ticket_s}"
+    keytab = await asyncio.to_thread(kdc.add_principal, principal, ticket_s=ticket_s)
+    topic = unique_topic()
+    await asyncio.to_thread(cluster.create_topic, topic)
+    events: list[Event] = []
+    options = options_of(
+        cluster,
+        "GSSAPI",
+        sasl_kerberos_keytab=str(keytab),
+        sasl_kerberos_principal=principal,
+        connections_max_idle_ms=500,
+        on_event=events.append,
+    )
+    async with AIOKafkaProducer(**options) as producer:
+        await producer.send_and_wait(topic, b"tea")
+        ends = time.monotonic() + ticket_s
+        service = f"{SERVICE}/{HOST_NAME}"
+        await until(lambda: kdc.tickets(principal, service) == 2, "it is renewed", ticket_s)
+        assert kdc.tickets(principal) == 2
+        async with outage(kdc):
+            await asyncio.sleep(ends + 0.25 * outage_s - time.monotonic())
+            events.clear()
+            await producer.send_and_wait(topic, b"milk")
+            assert any(isinstance(event, Connected) for event in events)
+            await asyncio.sleep(max(ends + 0.5 * outage_s - time.monotonic(), 0))
+    assert not [event for event in events if isinstance(event, ConnectFailed)]

@@ -12,6 +12,7 @@ another attempt.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -50,6 +51,9 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
+_LONGEST_SLEEP_S: Final = 3600.0
+"""A machine that was suspended has lost no more than that of the time to renew."""
+
 
 class AuthenticatedStream(NamedTuple):
     """An authenticated connection.
@@ -61,6 +65,15 @@ class AuthenticatedStream(NamedTuple):
 
     stream: RawStream
     lifetime_s: float
+
+
+async def renew_credentials(mechanism: Mechanism) -> None:
+    """Renew the credentials of a client, whenever it is time, until it is cancelled."""
+    while True:
+        due_s = await mechanism.renew()
+        if due_s == math.inf:
+            return
+        await asyncio.sleep(min(due_s, _LONGEST_SLEEP_S))
 
 
 class _ClosedByBrokerError(Exception):
@@ -181,8 +194,11 @@ class _Conversation:
         send: Callable[[bytes], Awaitable[bytes]],
         send_last: Callable[[bytes], Awaitable[object]],
     ) -> None:
-        self._progress("the client's credentials aren't ready")
-        steps = await self._mechanism.begin(self._host)
+        self._progress(f"{self._mechanism.description}: {self._mechanism.wait}")
+        try:
+            steps = await self._mechanism.begin(self._host)
+        except AuthenticationFailedError as error:
+            raise self._failed(error.text, error) from error.__cause__
         challenge: bytes | None = None
         for _ in range(MAX_TOKENS):
             token, is_last = await self._next_token(steps, challenge)
@@ -198,7 +214,7 @@ class _Conversation:
         try:
             if self._mechanism.thread is None:
                 return step()
-            self._progress(f"{self._mechanism.description}: no KDC of the realm has responded")
+            self._progress(f"{self._mechanism.description}: {self._mechanism.wait}")
             return await self._mechanism.thread.run(step)
         except AuthenticationFailedError as error:
             raise self._failed(error.text, error) from error.__cause__
@@ -218,7 +234,8 @@ class _Conversation:
         response = await self._request(SaslAuthenticateRequest(token), version)
         if response.error_code:
             reason = response.error_message or for_code(response.error_code).__name__
-            raise self._failed(f"the broker refuses: {reason[:500]}")
+            hint = self._mechanism.refusal_hint
+            raise self._failed(f"the broker refuses: {reason[:500]}{hint}")
         self._lifetime_ms = response.session_lifetime_ms
         return bytes(response.auth_bytes)
 

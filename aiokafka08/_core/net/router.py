@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
+from aiokafka08._core.net.authentication import renew_credentials
 from aiokafka08._core.net.cluster import PartitionLeaders
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.metadata_cache import Metadata
@@ -61,6 +62,7 @@ class Router:
         self.metadata = Metadata(self.nodes, config, telemetry)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
+        self._renewals: asyncio.Task[None] | None = None
 
     async def start(
         self, leaders: PartitionLeaders | None = None, *, keep_connected: bool = False
@@ -86,7 +88,7 @@ class Router:
             self.metadata.adopt(leaders.snapshot())
             for node_id, version in leaders.versions.items():
                 self._node(node_id).adopt_version(version)
-            self.metadata.start()
+            self._start_tasks()
             return
         deadline = self._loop.time() + self.config.start_timeout_s
         try:
@@ -98,13 +100,24 @@ class Router:
                 timed_out=lambda last: last or self._no_metadata(node),
                 is_final=lambda error: is_final(error) or is_for_the_user(error),
             )
-            self.metadata.start()
+            self._start_tasks()
         except BaseException as error:
             stopped = self._stopped
             await self.stop()
             if stopped and isinstance(error, KafkaError):
                 raise IllegalStateError("the client was stopped during its start") from error
             raise
+
+    def check_credentials(self) -> None:
+        """Renew the credentials if it is time: for an event loop that doesn't always run."""
+        if self._renewals is not None:
+            self._renewals.cancel()
+        if self.config.sasl is not None:
+            self._renewals = asyncio.create_task(renew_credentials(self.config.sasl))
+
+    def _start_tasks(self) -> None:
+        self.metadata.start()
+        self.check_credentials()
 
     def _no_metadata(self, node: Node) -> NoBrokersAvailable:
         # With a version that the user pins, nothing but the connection is known of the peer.
@@ -124,6 +137,9 @@ class Router:
         self._stopped = True
         self.metadata.close()
         self.nodes.close()
+        if self._renewals is not None:
+            self._renewals.cancel()
+            await asyncio.wait((self._renewals,))
         await self.metadata.stop()
         await self.nodes.stop()
 

@@ -3,16 +3,18 @@
 The extra `kerberos` (gssapi). No subprocess is run, and no host name is looked up: the broker's
 principal has the host name that the client connects to, or `sasl_kerberos_domain_name`.
 
-Invariant: credentials are renewed when 80 % of their life is over. While that fails, the old ones
-are used until they expire. All steps of a client run one after another, so a connection that is
-made during a renewal waits for it.
+Invariant: when 80 % of the life of credentials is over, they are replaced by new ones, with a
+ticket for each broker. So a connection that is made later needs no KDC. While that lasts, or fails,
+connections use the old ones, and wait for new ones only if these have expired.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import os
+import threading
 from typing import Any, Final
 
 from aiokafka08 import environment
@@ -24,14 +26,19 @@ RENEW_AT: Final = 0.8
 """The share of a ticket's life after which it is renewed."""
 
 _RENEW_AGAIN_S: Final = 10.0
-"""After a renewal that failed, the next attempt isn't sooner while the old ticket is valid: a KDC
-that is silent takes seconds each time."""
+"""After a renewal that failed, the next attempt isn't sooner: a KDC that is silent takes seconds
+each time, and one may lock a principal whose key is wrong."""
+
+_RENEW_AGAIN_AT: Final = 0.1
+"""The share of a ticket's remaining life after which it isn't sooner, either."""
 
 _NO_LAYER: Final = 1
 """Bit of "authentication only" in the broker's offer. Brokers refuse the other layers."""
 
 _ANSWER: Final = bytes((_NO_LAYER, 0, 0, 0))
 """No layer, and so no size of its messages; no authorization id, which brokers ignore."""
+
+_log: Final = logging.getLogger("aiokafka08.net")
 
 _cache_numbers = itertools.count(1)
 
@@ -46,6 +53,12 @@ _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
+_CHECK: Final = (
+    "that the clocks of client and broker agree, and that the broker maps this principal "
+    "(sasl.kerberos.principal.to.local.rules)"
+)
+"""Brokers give the same reason, or none, for all this."""
+
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
     -1765328377: "the KDC doesn't know the broker's principal. Check sasl_kerberos_service_name, "
@@ -56,6 +69,8 @@ _CAUSES: Final = {
         (-1765328360, -1765328353), "the keytab's key isn't the KDC's. Export it again"
     ),
     _TICKET_EXPIRED: "the ticket has expired. Run kinit, or set sasl_kerberos_keytab",
+    -1765328351: "the ticket isn't valid yet: the clock of this machine is behind the KDC's. "
+    "Synchronize them",
     -1765328347: "the clocks of client and KDC differ too much. Synchronize them",
     -1765328230: "krb5.conf doesn't know the realm. Check its sections realms and domain_realm, "
     "and KRB5_CONFIG",
@@ -71,11 +86,173 @@ _CAUSES: Final = {
 """Codes of MIT Kerberos (krb5.h), with the cause and what to do."""
 
 
+class _Credentials:
+    """Credentials from a keytab, for all clients of the process, or from a ticket cache.
+
+    Args:
+        gssapi: the module.
+        keytab: None: the ticket cache.
+        principal: None: the first one of the keytab, or that of the cache.
+        description: where errors say they come from.
+
+    Attributes:
+        thread: for `renew()`, so that no connection waits behind it.
+    """
+
+    def __init__(
+        self, gssapi: Any, keytab: str | None, principal: str | None, description: str
+    ) -> None:
+        self.thread = DaemonThread()
+        self._gssapi = gssapi
+        self._keytab = keytab
+        self._principal = principal
+        self._description = description
+        self._new_cache = _cache_name()
+        self._brokers: set[str] = set()
+        self._lock = threading.Lock()  # of the attempt to get new ones, and of what follows
+        self._current: Any = None
+        self._expires = self._renew_at = -math.inf
+        self._is_overdue = False
+
+    def begin(self, broker: str) -> tuple[Any, bytes]:
+        """Return a context for the broker with this principal, and its first token; may block.
+
+        Raises:
+            AuthenticationFailedError: there are no credentials, or the KDC refuses them.
+            KafkaConnectionError: the same, but another attempt may succeed.
+        """
+        credentials = self._valid()
+        if credentials is None:
+            with self._lock:
+                credentials = self._valid()  # of a renewal that has just ended
+                if credentials is None:
+                    self._current = None
+                    credentials = self._acquire()
+        try:
+            begun = self._begin(credentials, broker)
+        except self._gssapi.exceptions.GSSError as error:
+            raise self.error(f"the broker is {broker.removesuffix('@')!r}", error) from None
+        self._brokers.add(broker)
+        return begun
+
+    def due_s(self) -> float:
+        """Return the seconds until `renew()` has something to do."""
+        if self._current is None:
+            return _RENEW_AGAIN_S  # the first connection gets them
+        return max(self._renew_at - environment.monotonic(), 0.0)
+
+    def renew(self) -> float:
+        """Get new credentials if it is time; return `due_s()` of the next time; may block."""
+        with self._lock:
+            if not self.due_s():  # else another client has done it
+                try:
+                    self._acquire()
+                    self._is_overdue = False
+                except KafkaError as error:
+                    now = environment.monotonic()
+                    left = max(self._expires - now, 0.0)
+                    self._renew_at = now + max(left * _RENEW_AGAIN_AT, _RENEW_AGAIN_S)
+                    if not self._is_overdue:
+                        # The process that fills a cache may do that later than at 80 %.
+                        level = logging.INFO if self._keytab is None else logging.WARNING
+                        _log.log(
+                            level, "%s. The present ticket expires in %.0f s", error.text, left
+                        )
+                        self._is_overdue = True
+            return self.due_s()
+
+    def error(self, what: str, error: Any) -> KafkaError:
+        """Return the error for one of the library's, whose text names principals, no secrets."""
+        minor = int.from_bytes(
+            getattr(error, "min_code", 0).to_bytes(8, "big", signed=True)[4:], "big", signed=True
+        )
+        text = f"{self._description}: {what}: "
+        if minor in _TRANSIENT:
+            return KafkaConnectionError(f"{text}{_TRANSIENT[minor]} ({error.gen_message()})")
+        if isinstance(error, self._gssapi.exceptions.ExpiredCredentialsError):
+            minor = _TICKET_EXPIRED
+        if minor in _NO_TICKET and self._keytab is not None:
+            minor = _NO_KEY
+        cause = _CAUSES.get(minor)
+        return AuthenticationFailedError(
+            f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
+        )
+
+    def _acquire(self) -> Any:
+        """Get and return credentials, with the tickets for the brokers that were begun with.
+
+        For a keytab they are in a cache of their own, in memory: connections use the old one until
+        this one is complete, and MIT Kerberos says why the KDC gave none only if it is empty.
+        """
+        store = None
+        if self._keytab is not None:
+            # For MIT Kerberos a missing file is a keytab without this principal.
+            if not os.access(self._keytab, os.R_OK):
+                raise AuthenticationFailedError(f"{self._description}: {_CAUSES[_NO_KEYTAB]}")
+            store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._new_cache}
+        try:
+            name = None if self._principal is None else self._name(self._principal)
+            # By default each mechanism asks the KDC, SPNEGO too.
+            found = self._gssapi.Credentials(
+                name=name, mechs=[self._gssapi.MechType.kerberos], usage="initiate", store=store
+            )
+            lifetime = found.lifetime
+            expires = environment.monotonic() + (math.inf if lifetime is None else lifetime)
+            if self._current is not None and expires < self._expires + 1:
+                raise AuthenticationFailedError(f"{self._description}: there is no newer ticket")
+            self._new_cache = _cache_name()
+            for broker in tuple(self._brokers):
+                self._get_ticket(found, broker)
+        except self._gssapi.exceptions.GSSError as error:
+            raise self.error("no credentials", error) from None
+        self._current, self._expires = found, expires
+        now = environment.monotonic()
+        self._renew_at = now + RENEW_AT * (expires - now)
+        return found
+
+    def _get_ticket(self, credentials: Any, broker: str) -> None:
+        try:
+            self._begin(credentials, broker)
+        except self._gssapi.exceptions.GSSError as error:
+            if isinstance(self.error(broker, error), KafkaConnectionError):
+                raise
+            self._brokers.discard(broker)  # it may have left the cluster
+
+    def _begin(self, credentials: Any, broker: str) -> tuple[Any, bytes]:
+        context = self._gssapi.SecurityContext(
+            name=self._name(broker),
+            creds=credentials,
+            usage="initiate",
+            mech=self._gssapi.MechType.kerberos,
+        )
+        return context, context.step() or b""
+
+    def _valid(self) -> Any:
+        """Return the credentials, or None if they have expired or were never got."""
+        current = self._current
+        try:
+            if current is not None and current.lifetime != 0:  # None: they never expire
+                return current
+        except self._gssapi.exceptions.GSSError:
+            pass
+        return None
+
+    def _name(self, principal: str) -> Any:
+        return self._gssapi.Name(principal, self._gssapi.NameType.kerberos_principal)
+
+
+_of_process: Final[dict[object, _Credentials]] = {}
+"""Credentials by keytab and principal: clients that follow each other, as in Spark's workers, use
+the same tickets."""
+os.register_at_fork(after_in_child=_of_process.clear)
+
+
 class Gssapi(Mechanism):
     """See `Mechanism`."""
 
     name = "GSSAPI"
     starts_raw = True
+    wait = "no KDC of the realm has responded"
 
     def __init__(
         self, service: str, domain: str | None, keytab: str | None, principal: str | None
@@ -94,20 +271,17 @@ class Gssapi(Mechanism):
         self.thread = DaemonThread()  # for the KDC
         self._service = service
         self._domain = domain
-        self._keytab = keytab
-        self._principal = principal
-        # Only in memory: the cache that kinit fills stays as it is.
-        self._cache = _new_cache()
-        self._credentials: Any = None
-        self._renew_at = -math.inf
         source = "the ticket cache" if keytab is None else f"keytab {keytab!r}"
         who = "" if principal is None else f" as {principal!r}"
         self.description = f"GSSAPI{who} from {source}"
         self.hint = (
-            "that the port is a SASL listener with GSSAPI in sasl.enabled.mechanisms, that the "
-            "clocks of client and broker agree, and that the broker maps this principal "
-            "(sasl.kerberos.principal.to.local.rules)"
+            f"that the port is a SASL listener with GSSAPI in sasl.enabled.mechanisms, {_CHECK}"
         )
+        self.refusal_hint = f". Check {_CHECK}"
+        self._credentials = _Credentials(gssapi, keytab, principal, self.description)
+        if keytab is not None:
+            key = (principal, keytab, _identity(keytab))
+            self._credentials = _of_process.setdefault(key, self._credentials)
 
     def broker_principal(self, host: str) -> str:
         """Return the principal of the broker at `host`.
@@ -120,68 +294,19 @@ class Gssapi(Mechanism):
 
     async def begin(self, host: str) -> Steps:
         """Begin: usually two tokens, the broker's offer of layers, and the choice of none."""
-        return self._steps(host)
+        return self._steps(self.broker_principal(host))
 
-    def acquire(self) -> float:
-        """Get credentials if there are none, or if they are to be renewed; may block.
+    async def renew(self) -> float:
+        """Renew the credentials if it is time."""
+        credentials = self._credentials
+        return credentials.due_s() or await credentials.thread.run(credentials.renew)
 
-        Returns:
-            Seconds until they expire.
-
-        Raises:
-            AuthenticationFailedError: there are none.
-            KafkaConnectionError: there are none, but another attempt may get some.
-        """
-        if self._credentials is not None and environment.monotonic() < self._renew_at:
-            return float(self._credentials.lifetime or 0)
-        if self._keytab is not None and self._credentials is not None and not self._is_valid():
-            # For MIT Kerberos the cause would be the expired ticket in the cache, not the KDC that
-            # gave no new one, which may pass.
-            self._credentials, self._cache = None, _new_cache()
+    def _steps(self, broker: str) -> Steps:
+        context, token = self._credentials.begin(broker)
         try:
-            name = None if self._principal is None else self._name(self._principal)
-            store = None
-            if self._keytab is not None:
-                # For MIT Kerberos a missing file is a keytab without this principal.
-                if not os.access(self._keytab, os.R_OK):
-                    raise AuthenticationFailedError(f"{self.description}: {_CAUSES[_NO_KEYTAB]}")
-                store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._cache}
-            credentials = self._gssapi.Credentials(name=name, usage="initiate", store=store)
-            lifetime = credentials.lifetime
-        except self._gssapi.exceptions.GSSError as error:
-            if self._credentials is not None and self._is_valid():
-                self._renew_at = environment.monotonic() + _RENEW_AGAIN_S
-                return 0.0
-            raise self._error("no credentials", error) from None
-        self._credentials = credentials
-        seconds = math.inf if lifetime is None else float(lifetime)
-        self._renew_at = environment.monotonic() + RENEW_AT * seconds
-        return seconds
-
-    def _is_valid(self) -> bool:
-        try:
-            lifetime = self._credentials.lifetime
-        except self._gssapi.exceptions.GSSError:
-            return False
-        return lifetime is None or lifetime > 0
-
-    def _name(self, principal: str) -> Any:
-        return self._gssapi.Name(principal, self._gssapi.NameType.kerberos_principal)
-
-    def _steps(self, host: str) -> Steps:
-        self.acquire()
-        target = self.broker_principal(host)
-        try:
-            context = self._gssapi.SecurityContext(
-                name=self._name(target),
-                creds=self._credentials,
-                usage="initiate",
-                mech=self._gssapi.MechType.kerberos,
-            )
-            token = context.step()
             while not context.complete:
-                token = context.step((yield token or b""))
-            offer = context.unwrap((yield token or b"")).message
+                token = context.step((yield token)) or b""
+            offer = context.unwrap((yield token)).message
             if len(offer) != 4 or not offer[0] & _NO_LAYER:
                 raise AuthenticationFailedError(
                     f"{self.description}: the broker's offer of layers is {offer[:8].hex()!r}; "
@@ -189,26 +314,19 @@ class Gssapi(Mechanism):
                 )
             wrapped: bytes = context.wrap(_ANSWER, False).message
         except self._gssapi.exceptions.GSSError as error:
-            raise self._error(f"the broker is {target.removesuffix('@')!r}", error) from None
+            what = f"the broker is {broker.removesuffix('@')!r}"
+            raise self._credentials.error(what, error) from None
         return wrapped
 
-    def _error(self, what: str, error: Any) -> KafkaError:
-        """Return the error for one of the library's, whose text names principals, no secrets."""
-        minor = int.from_bytes(
-            getattr(error, "min_code", 0).to_bytes(8, "big", signed=True)[4:], "big", signed=True
-        )
-        text = f"{self.description}: {what}: "
-        if minor in _TRANSIENT:
-            return KafkaConnectionError(f"{text}{_TRANSIENT[minor]} ({error.gen_message()})")
-        if isinstance(error, self._gssapi.exceptions.ExpiredCredentialsError):
-            minor = _TICKET_EXPIRED
-        if minor in _NO_TICKET and self._keytab is not None:
-            minor = _NO_KEY
-        cause = _CAUSES.get(minor)
-        return AuthenticationFailedError(
-            f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
-        )
 
-
-def _new_cache() -> str:
+def _cache_name() -> str:
     return f"MEMORY:aiokafka08-{os.getpid()}-{next(_cache_numbers)}"
+
+
+def _identity(file: str) -> object:
+    """Return what tells a file from one that replaces it."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

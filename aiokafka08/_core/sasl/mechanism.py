@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 
@@ -24,18 +25,26 @@ class Mechanism(ABC):
         description: who authenticates, for errors; without secrets.
         starts_raw: brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake.
         thread: runs the steps, which may take long; None: they don't.
+        wait: what a timeout says while the client's next token isn't ready.
         hint: what to check if the broker refuses without a reason.
+        refusal_hint: what follows the broker's reason, if that says little.
     """
 
     name: str
     description: str
     starts_raw: bool
     thread: DaemonThread | None = None
+    wait: str = "the client's token isn't ready"
     hint: str
+    refusal_hint: str = ""
 
     @abstractmethod
     async def begin(self, host: str) -> Steps:
         """Begin the authentication on a connection to the broker at `host`."""
+
+    async def renew(self) -> float:
+        """Renew credentials if it is time; return the seconds until the next time."""
+        return math.inf
 
 
 def missing_extra(

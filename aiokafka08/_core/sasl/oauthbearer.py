@@ -19,6 +19,8 @@ class OAuthBearer(Mechanism):
     name = "OAUTHBEARER"
     description = "OAUTHBEARER"
     starts_raw = False
+    refusal_hint = ". Check the token: its expiry, scope and signature"
+    wait = "sasl_oauth_token_provider hasn't returned a token"
     hint = "the token, and that OAUTHBEARER is in the broker's sasl.enabled.mechanisms"
 
     def __init__(self, provider: Any) -> None:

@@ -348,7 +348,7 @@ async def test_wrong_token_of_a_provider_is_an_error_without_it(wrong: Any) -> N
 
 async def test_connection_is_replaced_before_its_session_ends() -> None:
     """The broker closes a session at its first request after the lifetime, as 2.2 and later do."""
-    lifetime_ms = 400
+    lifetime_ms = 600
     loop = asyncio.get_running_loop()
     opened: list[float] = []
 
@@ -360,7 +360,7 @@ async def test_connection_is_replaced_before_its_session_ends() -> None:
             return SaslHandshakeResponse(0, [])
         if not isinstance(request, HeartbeatRequest):
             return None
-        is_late = (loop.time() - opened[-1]) * 1000 > 2 * lifetime_ms  # for a busy machine
+        is_late = (loop.time() - opened[-1]) * 1000 > 4 * lifetime_ms  # for a busy machine
         return None if is_late else HeartbeatRequest.response(0)
 
     events: list[Event] = []
@@ -372,13 +372,12 @@ async def test_connection_is_replaced_before_its_session_ends() -> None:
         try:
             await node.connection(Lane.CONTROL)
             probed = len(opened)
-            deadline = loop.time() + 2
-            while loop.time() < deadline:
-                await node.request(HeartbeatRequest("g", 1, "m"))
-                await asyncio.sleep(0)
+            async with asyncio.timeout(30):
+                while len(opened) < probed + 3:
+                    await node.request(HeartbeatRequest("g", 1, "m"))
+                    await asyncio.sleep(0)
         finally:
             await node.stop()
-    assert len(opened) - probed >= 4
     reasons = {one.reason for one in events if isinstance(one, Disconnected)}
     assert reasons - {"closed by the client"} == {"the SASL session ends"}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaProducer
+from aiokafka08 import AIOKafkaProducer, environment
 from aiokafka08._core.sasl.gssapi import Gssapi
 from aiokafka08.errors import (
     AuthenticationFailedError,
     KafkaConnectionError,
-    KafkaError,
     NoBrokersAvailable,
 )
 from tests.brokers.fixtures import require_real_brokers
@@ -25,6 +26,7 @@ from tests.brokers.kdc import REALM, Kdc
 from tests.support.debian_tools import skipped_if_missing
 from tests.support.gssapi_wheel import require_gssapi
 from tests.support.stream_server import StreamServer
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -40,7 +42,7 @@ def realm() -> Iterator[Kdc]:
     with skipped_if_missing("MIT Kerberos", "krb5-kdc krb5-user"), Kdc() as running:
         running.add_principal(BROKER)
         running.add_principal("client")
-        running.add_principal("short", ticket_s=10)
+        running.add_principal("short", ticket_s=6)
         yield running
 
 
@@ -172,20 +174,99 @@ async def test_wrong_token_is_a_typed_error(kdc: Kdc, token: bytes) -> None:
         steps.send(token)
 
 
-async def test_ticket_is_renewed_at_80_percent_of_its_life(kdc: Kdc) -> None:
-    """Before that, a connection needs no KDC; in its outage the old ticket is used."""
+async def test_renewal_gets_tickets_that_outlive_an_outage_of_the_kdc(kdc: Kdc) -> None:
+    """It comes at 80 % of the ticket's life, and has a ticket for the broker, too."""
     mechanism = client(kdc, "short")
     assert await authenticate(mechanism, BrokerSide(kdc))
     began = time.monotonic()
+    due_s = await mechanism.renew()
+    assert 3 < due_s <= 4.8
+    await asyncio.sleep(due_s)  # the life of the ticket
+    assert 3 < await mechanism.renew() <= 4.8
     with outage(kdc):
+        await asyncio.sleep(began + 6.5 - time.monotonic())
         assert await authenticate(mechanism, BrokerSide(kdc))
-        time.sleep(max(began + 8.2 - time.monotonic(), 0))  # 80 % of the ticket's 10 s are over
-        assert await authenticate(mechanism, BrokerSide(kdc))
-        time.sleep(max(began + 10.5 - time.monotonic(), 0))
-        with pytest.raises(KafkaError):
-            await authenticate(mechanism, BrokerSide(kdc))
-    assert mechanism.acquire() > 8
+        assert await authenticate(client(kdc, "short"), BrokerSide(kdc))  # of the same process
+
+
+class Clock:
+    """Time goes on, and makes leaps."""
+
+    leaps_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.leaps_s
+
+
+def is_calling() -> bool:
+    return any(thread.name == "aiokafka08-call" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(environment, "monotonic", clock)
+    return clock
+
+
+async def test_new_connection_waits_for_no_renewal_while_its_ticket_lasts(
+    kdc: Kdc, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    mechanism = client(kdc, keytab=str(kdc.add_principal("waiting")))
     assert await authenticate(mechanism, BrokerSide(kdc))
+    clock.leaps_s += await mechanism.renew()
+    kdc.pause()
+    try:
+        renewal = asyncio.create_task(mechanism.renew())
+        await until(is_calling, "the KDC is asked")
+        assert await authenticate(mechanism, BrokerSide(kdc))
+        assert not renewal.done()
+    finally:
+        kdc.resume()
+    assert await renewal > 60_000
+    assert not caplog.records
+
+
+async def test_renewal_that_fails_is_logged_once_and_tried_again(
+    kdc: Kdc, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    keytab = kdc.add_principal("hopeful", ticket_s=1000)
+    mechanism = client(kdc, keytab=str(keytab))
+    assert await authenticate(mechanism, BrokerSide(kdc))
+    due_s = await mechanism.renew()
+    assert 790 < due_s <= 800
+    clock.leaps_s += due_s
+    with outage(kdc):
+        for expected_s in (20, 18):  # a tenth of what is left
+            due_s = await mechanism.renew()
+            assert expected_s - 1.5 < due_s <= expected_s
+            clock.leaps_s += due_s
+    text = "no KDC of the realm responds.* The present ticket expires in (199|200) s"
+    assert re.search(text, caplog.text, re.DOTALL)
+    assert len(caplog.records) == 1
+    assert 790 < await mechanism.renew() <= 800
+    clock.leaps_s += 800
+    keytab.unlink()
+    assert 18.5 < await mechanism.renew() <= 20
+    assert "keytab doesn't exist" in caplog.records[1].getMessage()
+
+
+async def test_renewal_of_the_cache_waits_for_kinit(
+    kdc: Kdc, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KRB5CCNAME", str(cache))
+    kdc.kinit("client", cache, "-l", "1000s")
+    mechanism = client(kdc, keytab=None)
+    assert await authenticate(mechanism, BrokerSide(kdc))
+    clock.leaps_s += await mechanism.renew()
+    kdc.kinit("client", cache, "-l", "200s")  # what is left of the old one
+    assert 18 < await mechanism.renew() <= 20
+    kdc.kinit("client", cache, "-l", "2000s")
+    clock.leaps_s += 20
+    assert 1500 < await mechanism.renew() <= 1600
+    with outage(kdc):  # the renewal has put the broker's ticket into the new cache
+        assert await authenticate(mechanism, BrokerSide(kdc))
 
 
 @contextlib.contextmanager
@@ -199,12 +280,15 @@ def outage(kdc: Kdc) -> Iterator[None]:
 
 
 async def test_missing_kdc_may_pass(kdc: Kdc) -> None:
+    keytab = str(kdc.add_principal("early"))  # no other client has a ticket of it
     with outage(kdc), pytest.raises(KafkaConnectionError, match="no KDC of the realm") as caught:
-        await authenticate(client(kdc), BrokerSide(kdc))
+        await authenticate(client(kdc, keytab=keytab), BrokerSide(kdc))
     assert caught.value.retriable
 
 
 async def test_hanging_kdc_is_a_timeout_and_holds_neither_loop_nor_stop(kdc: Kdc) -> None:
+    keytab = kdc.add_principal("unlucky")  # no other client has a ticket of it
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -213,7 +297,7 @@ async def test_hanging_kdc_is_a_timeout_and_holds_neither_loop_nor_stop(kdc: Kdc
             bootstrap_servers=server.address,
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="GSSAPI",
-            sasl_kerberos_keytab=str(kdc.keytab("client")),
+            sasl_kerberos_keytab=str(keytab),
             request_timeout_ms=1000,
         )
         kdc.pause()
