@@ -558,6 +558,14 @@ class ClusterAuthorizationFailedError(BrokerResponseError):
     )
 
 
+AUTHORIZATION_ERRORS: Final = (
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+)
+"""An authorizer doesn't let the client's principal do this."""
+
+
 class InvalidTimestampError(BrokerResponseError):
     errno = 32
     message = "INVALID_TIMESTAMP"

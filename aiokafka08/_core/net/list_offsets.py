@@ -322,7 +322,7 @@ async def list_offsets_of_leader(
                 )
         except KafkaError as error:
             return results | dict.fromkeys(wanted[at:], error)
-        for tp, result in _results(leader, some, response).items():
+        for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else result.offsets or []
     return results
 
@@ -352,7 +352,7 @@ async def _find_on_leader(
         return dict.fromkeys(tps, error)
     return {
         tp: None if isinstance(result, _NOT_SUPPORTED) else result
-        for tp, result in _results(leader, tps, response).items()
+        for tp, result in _results(router, leader, tps, response).items()
     }
 
 
@@ -373,7 +373,7 @@ def _request(
 
 
 def _results(
-    leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
+    router: Router, leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
 ) -> PartitionResults[ListedOffsets]:
     results: PartitionResults[ListedOffsets] = {}
     for topic in response.topics:
@@ -381,7 +381,9 @@ def _results(
             tp = TopicPartition(topic.topic, partition.partition)
             where = f"ListOffsets of {tp.topic}/{tp.partition}"
             results[tp] = (
-                broker_error(partition.error_code, where) if partition.error_code else partition
+                router.config.named(broker_error(partition.error_code, where))
+                if partition.error_code
+                else partition
             )
     missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
     return {tp: results.get(tp, missing) for tp in tps}

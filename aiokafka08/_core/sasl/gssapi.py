@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps, missing_extra
 from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
@@ -45,6 +46,16 @@ _TICKET_EXPIRED: Final = -1765328352
 _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
+
+_KINDS: Final = {
+    **dict.fromkeys((-1765328378, -1765328361), FailureKind.CLIENT_PRINCIPAL),
+    -1765328377: FailureKind.BROKER_PRINCIPAL,
+    **dict.fromkeys((-1765328360, -1765328353, _NO_KEY, _NO_KEYTAB), FailureKind.KEYTAB),
+    **dict.fromkeys((*_NO_TICKET, _TICKET_EXPIRED), FailureKind.TICKET),
+    -1765328347: FailureKind.CLOCK,
+    -1765328230: FailureKind.REALM,
+}
+"""The same codes by what is missing; any other is a refusal."""
 
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
@@ -109,6 +120,14 @@ class Gssapi(Mechanism):
             "(sasl.kerberos.principal.to.local.rules)"
         )
 
+    @property
+    def principal(self) -> str | None:
+        """The ticket's principal, or before there is a ticket the one that was given."""
+        try:
+            return self._principal if self._credentials is None else str(self._credentials.name)
+        except self._gssapi.exceptions.GSSError:  # the ticket has expired
+            return self._principal
+
     def broker_principal(self, host: str) -> str:
         """Return the principal of the broker at `host`.
 
@@ -144,7 +163,7 @@ class Gssapi(Mechanism):
             if self._keytab is not None:
                 # For MIT Kerberos a missing file is a keytab without this principal.
                 if not os.access(self._keytab, os.R_OK):
-                    raise AuthenticationFailedError(f"{self.description}: {_CAUSES[_NO_KEYTAB]}")
+                    raise _failed(f"{self.description}: ", _NO_KEYTAB)
                 store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._cache}
             credentials = self._gssapi.Credentials(name=name, usage="initiate", store=store)
             lifetime = credentials.lifetime
@@ -199,15 +218,22 @@ class Gssapi(Mechanism):
         )
         text = f"{self.description}: {what}: "
         if minor in _TRANSIENT:
-            return KafkaConnectionError(f"{text}{_TRANSIENT[minor]} ({error.gen_message()})")
+            return KafkaConnectionError(
+                f"{text}{_TRANSIENT[minor]} ({error.gen_message()})", SaslFailure(FailureKind.KDC)
+            )
         if isinstance(error, self._gssapi.exceptions.ExpiredCredentialsError):
             minor = _TICKET_EXPIRED
         if minor in _NO_TICKET and self._keytab is not None:
             minor = _NO_KEY
-        cause = _CAUSES.get(minor)
-        return AuthenticationFailedError(
-            f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
-        )
+        return _failed(text, minor, error.gen_message())
+
+
+def _failed(text: str, code: int, message: str = "") -> AuthenticationFailedError:
+    """Return the error for a code of MIT Kerberos; without a cause, it has the library's text."""
+    cause = _CAUSES.get(code, message)
+    remedy = cause.partition(". ")[2] if code in _CAUSES else ""
+    failure = SaslFailure(_KINDS.get(code, FailureKind.REFUSED), remedy)
+    return AuthenticationFailedError(f"{text}{cause}", failure)
 
 
 def _new_cache() -> str:

@@ -33,6 +33,11 @@ class Mechanism(ABC):
     thread: DaemonThread | None = None
     hint: str
 
+    @property
+    def principal(self) -> str | None:
+        """Who the broker takes the client for, as far as the client knows."""
+        return None
+
     @abstractmethod
     async def begin(self, host: str) -> Steps:
         """Begin the authentication on a connection to the broker at `host`."""

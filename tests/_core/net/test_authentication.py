@@ -113,7 +113,7 @@ async def test_plain_listener_is_named() -> None:
             request_timeout_ms=1000,
             **SASL,  # type: ignore[arg-type]
         )
-        with pytest.raises(NoBrokersAvailable, match="doesn't respond to ApiVersions"):
+        with pytest.raises(AuthenticationFailedError, match="the port isn't a SASL listener"):
             await producer.start()
         await producer.stop()
 
