@@ -94,7 +94,7 @@ class KafkaConnectionError(KafkaError):
 
 
 class CertificateError(KafkaConnectionError):
-    """The broker's TLS certificate isn't trusted, has expired, or is for another host name."""
+    """The TLS certificate of a broker or of ZooKeeper isn't trusted, or is for another host."""
 
     retriable = False
 
