@@ -373,7 +373,11 @@ def _add(
             argument, parse = table[name]
             arguments[kind][argument] = parse(property_.name, property_.text)
             return
-    if name in (_ZOOKEEPER, _ZOOKEEPER_CHECK, *ZOOKEEPER_SECURITY):
+    if name in (_ZOOKEEPER, _ZOOKEEPER_CHECK):
+        return
+    if name in ZOOKEEPER_SECURITY:
+        if _ZOOKEEPER not in texts:
+            notes.append(f"{hide_value(property_.name)} has no effect: there is no {_ZOOKEEPER}")
         return
     if name in property_names.REFUSED:
         raise IllegalArgumentError(f"{shown} is not supported: {property_names.REFUSED[name]}")

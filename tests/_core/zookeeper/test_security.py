@@ -170,6 +170,10 @@ def test_command_line_knows_the_properties_and_shows_no_password() -> None:
     )
     assert found.zookeeper_options == DIGEST
     assert SECRET not in repr(found)
+    properties = {"bootstrap.servers": "k:1", "zookeeper.password": SECRET}
+    alone = settings([Source("file", properties)])
+    assert alone.zookeeper_options is None
+    assert alone.notes == ("zookeeper.password=… has no effect: there is no zookeeper.connect",)
 
 
 def test_bridge_has_them_as_properties_of_its_source() -> None:
