@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -192,6 +193,29 @@ async def test_command_line_uses_the_identity_of_its_file(
     file.write_text(f"zookeeper.username=alice\nzookeeper.password={SECRET}\n")
     done = await asyncio.to_thread(cli, *command)
     assert done.code == 0, done.err
+
+
+async def test_doctor_names_the_node_that_it_may_not_read(
+    cluster: RealCluster, unique_topic: UniqueTopic, cli: RunCommand, tmp_path: Path
+) -> None:
+    path = f"/consumers/{unique_topic('g')}/offsets"
+    with kazoo(cluster, auth_data=[ALICE]) as client:
+        client.ensure_path(path)
+        client.set_acls(path, CREATOR_ALL_ACL)
+    file = tmp_path / "client.properties"
+    at = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+
+    def refusals() -> list[dict[str, str]]:
+        done = cli("doctor", *at, "-F", str(file), "--format", "json")
+        found = json.loads(done.out)["findings"]
+        return [one for one in found if path in one["why"]]
+
+    file.write_text("")
+    [finding] = await asyncio.to_thread(refusals)
+    assert finding["code"] == "no-permission"
+    assert "zookeeper.username" in finding["action"]
+    file.write_text(f"zookeeper.username=alice\nzookeeper.password={SECRET}\n")
+    assert await asyncio.to_thread(refusals) == []
 
 
 # --- SASL and TLS ---------------------------------------------------------------------------------
