@@ -198,9 +198,12 @@ class ClusterSampler:
     async def _read_groups(
         self, topics: Iterable[TopicDescription], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
-        if not self._has_zookeeper and not _has_offsets_topic(topics):
-            await self._find_hidden_groups(gaps)
-            return ()
+        if not _has_offsets_topic(topics):
+            are_hidden = await self._are_groups_hidden(gaps)
+            if not self._has_zookeeper:
+                if not are_hidden:
+                    gaps.hints.append(_NO_GROUPS)
+                return ()
         in_kafka, in_zookeeper = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
         )
@@ -230,8 +233,8 @@ class ClusterSampler:
             samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
 
-    async def _find_hidden_groups(self, gaps: _Gaps) -> None:
-        """Add why there are no groups: none, or an authorizer hides the offsets topic."""
+    async def _are_groups_hidden(self, gaps: _Gaps) -> bool:
+        """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
         versions = (await self._admin.ping_brokers()).values()
         known = [version for version in versions if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
@@ -243,8 +246,7 @@ class ClusterSampler:
             )
             gaps.texts.append(text)
             gaps.rights[text] = "Describe on topic '__consumer_offsets'"
-        else:
-            gaps.hints.append(_NO_GROUPS)
+        return bool(groups)
 
     async def _listed(self, store: GroupStore, gaps: _Gaps) -> list[StoredGroup]:
         """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
