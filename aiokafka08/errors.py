@@ -94,7 +94,7 @@ class KafkaConnectionError(KafkaError):
 
 
 class CertificateError(KafkaConnectionError):
-    """The broker's TLS certificate isn't trusted, has expired, or is for another host name."""
+    """The TLS certificate of a broker or of ZooKeeper isn't trusted, or is for another host."""
 
     retriable = False
 
@@ -556,6 +556,14 @@ class ClusterAuthorizationFailedError(BrokerResponseError):
         "the client is not authorized to do this on the cluster: its principal needs Describe to "
         "list groups, Create to create topics"
     )
+
+
+AUTHORIZATION_ERRORS: Final = (
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+)
+"""An authorizer doesn't let the client's principal do this."""
 
 
 class InvalidTimestampError(BrokerResponseError):

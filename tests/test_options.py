@@ -36,7 +36,7 @@ CLIENTS: Mapping[type, tuple[tuple[Callable[..., Any], ...], set[str]]] = {
     ),
     AIOKafkaAdminClient: (
         (net_config,),
-        {"loop", "zookeeper_connect", "zookeeper_check", "on_event"},
+        {"loop", "zookeeper_connect", "zookeeper_check", "zookeeper_options", "on_event"},
     ),
 }
 """The functions that check a client's options, and the options that the client checks itself."""

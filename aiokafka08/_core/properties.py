@@ -68,15 +68,16 @@ def parse_boolean(option: str, text: str) -> bool:
 
 
 def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
-    """Return the value of a keyword, in any case.
+    """Return the value of a keyword, in any case; errors list the keywords as `values` has them.
 
     Raises:
         IllegalArgumentError: `text` is none of the keywords.
     """
-    try:
-        return values[text.strip().lower()]
-    except KeyError:
-        raise wrong_value(option, text, "", expected_one_of(values)) from None
+    given = text.strip().lower()
+    for keyword, value in values.items():
+        if keyword.lower() == given:
+            return value
+    raise wrong_value(option, text, "", expected_one_of(values))
 
 
 def expected_one_of(names: Iterable[str]) -> str:
@@ -231,7 +232,7 @@ def _no_idempotence(option: str, text: str) -> bool:
 
 def _security_protocol(option: str, text: str) -> str:
     names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXTSASL")
-    protocol: str = choice(option, text, {name.lower(): name for name in names})
+    protocol: str = choice(option, text, {name: name for name in names})
     return protocol
 
 

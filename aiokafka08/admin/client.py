@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from aiokafka08._core.net.config import (
     ApiVersion,
@@ -32,6 +32,7 @@ from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.security import parse_security
 from aiokafka08._core.zookeeper.topic_states import ClusterNodes
 from aiokafka08.admin.cluster_calls import ClusterCalls
 from aiokafka08.admin.cluster_description import ClusterDescription, TopicDescription
@@ -115,6 +116,12 @@ class AIOKafkaAdminClient:
             before anything is read or written there. "warn": log a warning, for addresses that are
             translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
             without topics. None: "refuse" (default None).
+        zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
+            `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
+            DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
+            `ca`, `certfile`, `keyfile`, `keyfile_password`, `verify_certs` and `check_hostname`
+            (default True, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
+            zookeeper.set.acl does: the creator may change them, all may read (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
@@ -146,6 +153,7 @@ class AIOKafkaAdminClient:
         sasl_kerberos_principal: str | None = None,
         zookeeper_connect: str | None = None,
         zookeeper_check: ZookeeperCheck | None = None,
+        zookeeper_options: Mapping[str, Any] | None = None,
         start_timeout_ms: int | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
@@ -177,9 +185,10 @@ class AIOKafkaAdminClient:
         zookeeper_connect = default_of("zookeeper_connect", zookeeper_connect)
         check = default_of("zookeeper_check", zookeeper_check)
         check_one_of("zookeeper_check", check, [None, "refuse", "warn"])
+        security = parse_security(zookeeper_options, zookeeper_connect)
         zookeeper = None
         if zookeeper_connect is not None:
-            zookeeper = ClusterZookeeper(self._router, zookeeper_connect, check)
+            zookeeper = ClusterZookeeper(self._router, zookeeper_connect, check, security)
         self._connection = connection = AdminConnection(
             self._router, self._lifecycle, request_timeout_ms, zookeeper
         )

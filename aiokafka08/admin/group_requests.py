@@ -118,8 +118,13 @@ async def delete_group(router: Router, coordinator: CoordinatorLookup) -> bool |
 
 async def _retry(router: Router, attempt: Callable[[float], Awaitable[T | KafkaError]]) -> T:
     limit_s = router.config.request_timeout_s
+
+    async def named_attempt(timeout_s: float) -> T | KafkaError:
+        result = await attempt(timeout_s)
+        return router.config.named(result) if isinstance(result, KafkaError) else result
+
     return await retry(
-        attempt,
+        named_attempt,
         deadline=asyncio.get_running_loop().time() + limit_s,
         backoff=router.config.backoff(at_least_s=0.01),
         timed_out=lambda last: last or KafkaTimeoutError("no response"),

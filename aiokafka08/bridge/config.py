@@ -45,6 +45,8 @@ from aiokafka08._core.properties import (
     tls_options,
 )
 from aiokafka08._core.sasl.java_properties import SASL, is_sasl, sasl_options
+from aiokafka08._core.zookeeper.security import PROPERTIES as ZOOKEEPER_SECURITY
+from aiokafka08._core.zookeeper.security import options_of_properties
 from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
@@ -63,7 +65,7 @@ class SourceConfig:
     """The cluster to copy from.
 
     `bootstrap` and `zookeeper` are addresses (`zookeeper` None: groups and topics in ZooKeeper are
-    out of reach); `zookeeper_check` is "refuse" or "warn", as the clients' option; `network` are
+    out of reach); `zookeeper_check` and `zookeeper_options` are the clients' options; `network` are
     arguments of each client of this package, without the address; `alias` names the cluster in
     MirrorMaker 2's topics. `properties` are what `network` and `tls` were read from, by Java's
     names.
@@ -76,6 +78,7 @@ class SourceConfig:
     network: Mapping[str, Any]
     tls: TlsOptions | None
     properties: Mapping[str, str] = field(repr=False)
+    zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,8 +489,14 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
                 f"{hide_value(option)}: has no effect; expected security.protocol=SASL_PLAINTEXT "
                 "or SASL_SSL beside it"
             )
-        elif name not in (*TLS, *SASL):
-            known = sorted({*NETWORK, *TLS, *SASL} - {"bootstrap.servers", "client.id"})
+        elif name in ZOOKEEPER_SECURITY and values["zookeeper"] is None:
+            raise IllegalArgumentError(
+                f"{hide_value(option)}: has no effect; expected source.zookeeper too"
+            )
+        elif name not in (*TLS, *SASL, *ZOOKEEPER_SECURITY):
+            known = sorted(
+                {*NETWORK, *TLS, *SASL, *ZOOKEEPER_SECURITY} - {"bootstrap.servers", "client.id"}
+            )
             raise IllegalArgumentError(
                 f"{show_option(option, text)}: expected {expected_one_of(known)}"
             )
@@ -499,6 +508,7 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
         network=network | sasl_options(properties, "source.properties."),
         tls=tls_options(properties) if is_tls(properties) else None,
         properties=properties,
+        zookeeper_options=options_of_properties(properties, "source.properties."),
     )
 
 

@@ -7,9 +7,9 @@ that needs a newer protocol raises `UnsupportedVersionError`, which names the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aiokafka08._core.net.config import (
     callable_or_none,
@@ -23,6 +23,9 @@ from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
 from aiokafka08.embedded_headers import headers_mode
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from aiokafka08._core.zookeeper.security import ZookeeperSecurity
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 
@@ -62,6 +65,7 @@ class ConsumerConfig:
     offsets_storage: str | None
     zookeeper_connect: str | None
     zookeeper_check: str | None
+    zookeeper_security: ZookeeperSecurity | None
 
 
 def consumer_config(
@@ -93,6 +97,7 @@ def consumer_config(
     offsets_storage: str | None,
     zookeeper_connect: str | None,
     zookeeper_check: str | None,
+    zookeeper_options: Mapping[str, Any] | None,
     headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
@@ -142,6 +147,11 @@ def consumer_config(
         raise IllegalArgumentError(
             f"zookeeper_connect={zookeeper_connect!r}: expected 'host:port,host:port/chroot'"
         )
+    security = None
+    if zookeeper_options is not None:
+        from aiokafka08._core.zookeeper.security import parse_security  # few programs need it
+
+        security = parse_security(zookeeper_options, zookeeper_connect)
     if offsets_storage in ("zookeeper", "dual") and group_id is None:
         raise IllegalArgumentError(
             f"offsets_storage={offsets_storage!r}: only a group has committed offsets. Set "
@@ -190,6 +200,7 @@ def consumer_config(
         offsets_storage=offsets_storage,
         zookeeper_connect=zookeeper_connect,
         zookeeper_check=zookeeper_check,
+        zookeeper_security=security,
     )
 
 

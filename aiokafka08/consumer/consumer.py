@@ -206,6 +206,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             before anything is read or written there. "warn": log a warning, for addresses that are
             translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
             without topics. None: "refuse" (default None).
+        zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
+            `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
+            DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
+            `ca`, `certfile`, `keyfile`, `keyfile_password`, `verify_certs` and `check_hostname`
+            (default True, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
+            zookeeper.set.acl does: the creator may change them, all may read (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
             on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In
@@ -276,6 +282,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         offsets_storage: OffsetsStorage | None = None,
         zookeeper_connect: str | None = None,
         zookeeper_check: ZookeeperCheck | None = None,
+        zookeeper_options: Mapping[str, Any] | None = None,
         rebalance_backoff_ms: int = 2000,
         rebalance_max_retries: int = 4,
         start_timeout_ms: int | None = None,
@@ -337,6 +344,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             offsets_storage=offsets_storage,
             zookeeper_connect=zookeeper_connect,
             zookeeper_check=zookeeper_check,
+            zookeeper_options=zookeeper_options,
             headers=headers,
         )
         largest = self._config.fetch_max_bytes + self._config.max_partition_fetch_bytes

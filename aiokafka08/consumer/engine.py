@@ -163,9 +163,13 @@ class ConsumerEngine:
         zookeeper = None
         if coordinator is not None and self.config.zookeeper_connect is not None:
             from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+            from aiokafka08._core.zookeeper.security import OPEN
 
             zookeeper = ClusterZookeeper(
-                router, self.config.zookeeper_connect, self.config.zookeeper_check
+                router,
+                self.config.zookeeper_connect,
+                self.config.zookeeper_check,
+                self.config.zookeeper_security or OPEN,
             )
         store = await choose_offset_store(
             router,

@@ -495,6 +495,8 @@ class Fetcher:
             case FetchResult.EMPTY | FetchResult.STALE:
                 pass  # nothing that a call waits for
             case FetchResult.ERROR:
+                if isinstance(cursor.error, KafkaError):
+                    self._router.config.named(cursor.error)
                 self._emit_failure(cursor, cursor.error)
                 self._observer.messages_fetched(cursor)
             case FetchResult.OFFSET_REFUSED:

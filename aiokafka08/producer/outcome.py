@@ -254,7 +254,7 @@ class BatchResolver:
         elif decision.outcome is Outcome.RETRY:
             self.retry(batch, decision.error, now, may_be_stored=decision.may_be_stored)
         else:
-            self.fail(batch, decision.error, now)
+            self.fail(batch, self._config.named(decision.error), now)
 
     def retry(self, batch: Batch, error: KafkaError, now: float, *, may_be_stored: bool) -> None:
         """Put a batch in flight back into its queue, to be sent again after a backoff.

@@ -34,7 +34,7 @@ from tests.brokers.topics import NewTopic, Topics
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
-from tests.brokers.zookeeper import ZooKeeperServer
+from tests.brokers.zookeeper import ZooKeeperSecurity, ZooKeeperServer
 
 _START_ATTEMPTS = 5
 
@@ -48,7 +48,8 @@ class RealCluster:
     ``planned_address``. All brokers advertise ``advertised_host``. ``java_options`` override those
     of the harness. By default brokers run without the optimising compiler; a benchmark turns it on
     with ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``. ``sasl`` adds SASL listeners, which advertise
-    ``localhost``.
+    ``localhost``. ``zookeeper_users`` lets ZooKeeper authenticate these users by DIGEST-MD5, and
+    with ``ssl`` gives it a port for TLS.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class RealCluster:
         advertised_host: str = HOST,
         java_options: Sequence[str] = (),
         sasl: SaslUsers | None = None,
+        zookeeper_users: Mapping[str, str] | None = None,
         start_timeout: float = 90.0,
     ) -> None:
         self._version = find_version(version)
@@ -72,6 +74,7 @@ class RealCluster:
         self._advertised_host = advertised_host
         self._java_options = list(java_options)
         self._sasl = sasl
+        self._zookeeper_users = zookeeper_users
         self._start_timeout = start_timeout
         self._folder: Path | None = None
         self._zookeeper: ZooKeeperServer | None = None
@@ -130,7 +133,10 @@ class RealCluster:
             if self._ssl:
                 self._identity = make_identity(self._folder)
             if self._version.needs_zookeeper:
-                self._zookeeper = ZooKeeperServer(self._version, self._folder)
+                security = None
+                if self._zookeeper_users is not None:
+                    security = ZooKeeperSecurity(self._zookeeper_users, self._identity)
+                self._zookeeper = ZooKeeperServer(self._version, self._folder, security)
                 self._zookeeper.start(self._start_timeout)
                 self._registry_or_none = Registry(self._zookeeper.connect)
                 if self._sasl is not None:
@@ -231,6 +237,11 @@ class RealCluster:
     def zookeeper_connect(self) -> str:
         """ZooKeeper's address; 4.x has none."""
         return self._require_zookeeper().connect
+
+    @property
+    def zookeeper_tls_connect(self) -> str:
+        """ZooKeeper's address for TLS, with ``ssl`` and ``zookeeper_users``, from 3.5 on."""
+        return self._require_zookeeper().tls_connect
 
     @property
     def nodes(self) -> dict[int, str]:

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.brokers.errors import HarnessError
 from tests.brokers.java_process import JavaProcess, java_argv
 from tests.brokers.ports import free_port
 from tests.brokers.properties import HOST, render, zookeeper_properties
+from tests.brokers.tls import ServerIdentity
 from tests.brokers.versions import BrokerVersion
 from tests.brokers.waiting import wait_for
 
@@ -34,13 +37,52 @@ def _serves(port: int) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class ZooKeeperSecurity:
+    """What a server asks for: users of DIGEST-MD5, and an identity for a port of TLS (from 3.5 on).
+
+    Clients that don't authenticate are let in, too; ACLs of nodes decide what they may do.
+    """
+
+    users: Mapping[str, str]
+    identity: ServerIdentity | None = None
+
+    def server_properties(self) -> dict[str, object]:
+        """Return the settings of the server."""
+        properties: dict[str, object] = {
+            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        }
+        if self.identity is not None:
+            of_broker = self.identity.server_properties()
+            properties |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": of_broker["ssl.keystore.location"],
+                "ssl.keyStore.password": of_broker["ssl.keystore.password"],
+                "ssl.keyStore.type": of_broker["ssl.keystore.type"],
+                "ssl.clientAuth": "none",
+            }
+        return properties
+
+    def java_options(self, folder: Path) -> list[str]:
+        """Write the JAAS file of the server, and return the option with which it reads it."""
+        file = folder / "zookeeper-jaas.conf"
+        users = " ".join(f'user_{user}="{password}"' for user, password in self.users.items())
+        module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+        file.write_text(f"Server {{\n  {module} required {users};\n}};\n")
+        return [f"-Djava.security.auth.login.config={file}"]
+
+
 class ZooKeeperServer:
     """A stand-alone server, which keeps its data and its port from one start to the next."""
 
-    def __init__(self, version: BrokerVersion, folder: Path) -> None:
+    def __init__(
+        self, version: BrokerVersion, folder: Path, security: ZooKeeperSecurity | None = None
+    ) -> None:
         self._version = version
         self._folder = folder
+        self._security = security
         self._port: int | None = None
+        self._tls_port: int | None = None
         self._process: JavaProcess | None = None
 
     @property
@@ -49,6 +91,13 @@ class ZooKeeperServer:
         if self._port is None:
             raise HarnessError("ZooKeeper: never started. Call start() first")
         return f"{HOST}:{self._port}"
+
+    @property
+    def tls_connect(self) -> str:
+        """The address of the port for TLS."""
+        if self._tls_port is None:
+            raise HarnessError("ZooKeeper: no port for TLS; expected an identity, and 3.5 or newer")
+        return f"{HOST}:{self._tls_port}"
 
     @property
     def process(self) -> JavaProcess:
@@ -97,11 +146,24 @@ class ZooKeeperServer:
         data_dir = self._folder / "zookeeper"
         data_dir.mkdir(exist_ok=True)
         file = self._folder / "zookeeper.properties"
-        file.write_text(render(zookeeper_properties(data_dir, port)))
+        properties = zookeeper_properties(data_dir, port)
+        java_options: list[str] = []
+        if (security := self._security) is not None:
+            properties |= security.server_properties()
+            java_options = security.java_options(self._folder)
+            if security.identity is not None:
+                properties["secureClientPort"] = self._tls_port = self._tls_port or free_port()
+        file.write_text(render(properties))
         self._process = JavaProcess(
             "ZooKeeper",
             java_argv(
-                self._version, self._folder, _MAIN_CLASS, str(file), heap="256m", logging="server"
+                self._version,
+                self._folder,
+                _MAIN_CLASS,
+                str(file),
+                heap="256m",
+                java_options=java_options,
+                logging="server",
             ),
             self._folder / "zookeeper.log",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,11 +94,7 @@ async def test_sasl_to_a_listener_without_it(
     cluster = await asyncio.to_thread(sasl_cluster, version)
     servers = cluster.bootstrap_servers.replace("127.0.0.1", HOST_NAME)
     options = options_of(cluster, mechanism, bootstrap_servers=servers)
-    if version == OLDEST:  # it stays silent: docs/brokers.md 14.6
-        with raises_in_time(NoBrokersAvailable, "doesn't respond to"):
-            await start(options | {"start_timeout_ms": 2500})
-        return
-    with raises_in_time(AuthenticationFailedError, "listener"):
+    with raises_in_time(AuthenticationFailedError, "SASL listener"):
         await start(options)
 
 
@@ -264,17 +261,20 @@ async def test_user_without_rights(
     topic, group = unique_topic(), unique_topic("g")
     await asyncio.to_thread(cluster.create_topic, topic)
     options = refused_options(cluster, version)
+    principal = "(principal 'guest@" if version == OLDEST else "(principal 'mallory')"
     async with AIOKafkaProducer(**options, delivery_timeout_ms=2000) as producer:
         with pytest.raises(KafkaError, match=topic) as refused:
             await producer.send_and_wait(topic, b"tea")
         if version != "0.10.2.2":  # there the topic looks like one that doesn't exist
             assert isinstance(refused.value, TopicAuthorizationFailedError)
+            assert principal in str(refused.value)
     async with AIOKafkaAdminClient(**options) as admin:
         assert topic not in await admin.list_topics()
         if version == "3.9.1":  # it leaves out the groups that the user may not describe
             assert group not in {one[0] for one in await admin.list_consumer_groups()}
         else:
-            with raises_in_time(ClusterAuthorizationFailedError, "authorized"):
+            cause = f"authorized.*{re.escape(principal)}"
+            with raises_in_time(ClusterAuthorizationFailedError, cause):
                 await admin.list_consumer_groups()
-    with raises_in_time(GroupAuthorizationFailedError, group):
+    with raises_in_time(GroupAuthorizationFailedError, f"{group}.*{re.escape(principal)}"):
         await read_committed(options, topic, group)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.security import OPEN
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -22,7 +23,8 @@ class UncheckedZookeeper(ClusterZookeeper):
     """
 
     def __init__(self, connect: str) -> None:
-        self.connect = connect
+        self.connect = self.shown = connect
+        self.security = OPEN
 
     async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Run the work: there are no brokers to learn."""

@@ -19,8 +19,10 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.connect import Wait, joined_details
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._core.net.versions import BrokerVersion, alive_request
+from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
 from aiokafka08.errors import (
     AuthenticationFailedError,
@@ -86,7 +88,7 @@ async def open_authenticated(
     config: NetConfig,
     mechanism: Mechanism,
     version: BrokerVersion | None,
-    progress: Callable[[str], object],
+    progress: Callable[[Wait], object],
 ) -> AuthenticatedStream:
     """Connect and authenticate.
 
@@ -96,7 +98,7 @@ async def open_authenticated(
         config: the options of the network layer.
         mechanism: the mechanism with its credentials.
         version: what the broker supports, if that is known.
-        progress: called with a text that describes the current wait.
+        progress: called with the current wait.
 
     Raises:
         AuthenticationFailedError: the broker refuses, or the client lacks what it needs.
@@ -124,9 +126,10 @@ async def open_authenticated(
     too_old = ""
     if "ApiVersions" in closed_at and not mechanism.starts_raw:
         too_old = f", and that the broker is of 0.10 or later: before, there is no {mechanism.name}"
+    failure = SaslFailure(FailureKind.REFUSED, f"Check {mechanism.hint}{too_old}")
+    text = failure.described(f"the broker closed the connection on {steps}, without a reason")
     raise AuthenticationFailedError(
-        f"{address_text(address)}: {mechanism.description}: the broker closed the connection on "
-        f"{steps}, without a reason. Check {mechanism.hint}{too_old}"
+        f"{address_text(address)}: {mechanism.description}: {text}", failure
     )
 
 
@@ -139,7 +142,7 @@ class _Conversation:
         address: Address,
         config: NetConfig,
         mechanism: Mechanism,
-        progress: Callable[[str], object],
+        progress: Callable[[Wait], object],
     ) -> None:
         self._stream = stream
         self._host = address[0]
@@ -169,15 +172,18 @@ class _Conversation:
             SaslHandshakeRequest(self._mechanism.name), 0 if authenticate is None else 1
         )
         if handshake.error_code == UnsupportedSaslMechanismError.errno:
-            raise AuthenticationMethodNotSupported(
-                f"{self._where}: the broker doesn't offer the mechanism {self._mechanism.name}; it "
-                f"offers {', '.join(handshake.mechanisms) or 'none'}"
+            failure = SaslFailure(
+                FailureKind.MECHANISM,
+                "Set sasl_mechanism to one of them, or add it to the brokers' "
+                "sasl.enabled.mechanisms",
             )
+            text = failure.described(
+                f"the broker doesn't offer the mechanism {self._mechanism.name}; it offers "
+                f"{', '.join(handshake.mechanisms) or 'none'}"
+            )
+            raise AuthenticationMethodNotSupported(f"{self._where}: {text}", failure)
         if handshake.error_code == IllegalSaslStateError.errno:
-            raise self._failed(
-                "the port isn't a SASL listener. Set security_protocol to 'PLAINTEXT' or 'SSL', or "
-                "use the port of a SASL listener"
-            )
+            raise not_sasl(self._where, self._mechanism)
         if handshake.error_code:
             raise self._failed(f"SaslHandshake: {for_code(handshake.error_code).__name__}")
         if authenticate is None:
@@ -194,7 +200,7 @@ class _Conversation:
         send: Callable[[bytes], Awaitable[bytes]],
         send_last: Callable[[bytes], Awaitable[object]],
     ) -> None:
-        self._progress(f"{self._mechanism.description}: {self._mechanism.wait}")
+        self._progress(self._wait())
         try:
             steps = await self._mechanism.begin(self._host)
         except AuthenticationFailedError as error:
@@ -214,14 +220,19 @@ class _Conversation:
         try:
             if self._mechanism.thread is None:
                 return step()
-            self._progress(f"{self._mechanism.description}: {self._mechanism.wait}")
+            self._progress(self._wait())
             return await self._mechanism.thread.run(step)
         except AuthenticationFailedError as error:
             raise self._failed(error.text, error) from error.__cause__
 
+    def _wait(self) -> Wait:
+        text = f"{self._mechanism.description}: {self._mechanism.wait}"
+        kind = self._mechanism.wait_kind
+        return Wait(text, detail=None if kind is None else SaslFailure(kind))
+
     async def _send_frame(self, token: bytes) -> bytes:
         await self._send_last_frame(token)
-        self._progress("accepts connections but doesn't respond to a SASL token")
+        self._progress(Wait.for_response("a SASL token"))
         frame = await self._stream.read_frame(0, MAX_FRAME_BYTES)
         if frame is None:
             raise _ClosedByBrokerError("a SASL token")
@@ -241,7 +252,7 @@ class _Conversation:
 
     async def _request(self, request: Request[R], version: int, shown: str = "") -> R:
         name = shown or type(request).__name__.removesuffix("Request")
-        self._progress(f"accepts connections but doesn't respond to {name}")
+        self._progress(Wait.for_response(name))
         self._stream.write(
             b"".join(encode_request(request, version, _CORRELATION_ID, self._client_id))
         )
@@ -261,7 +272,18 @@ class _Conversation:
         error_class = AuthenticationFailedError if error is None else type(error)
         who = self._mechanism.description
         text = text if text.startswith(who) else f"{who}: {text}"
-        return error_class(f"{self._where}: {text}")
+        details = [SaslFailure(FailureKind.REFUSED)] if error is None else joined_details((error,))
+        return error_class(f"{self._where}: {text}", *details)
+
+
+def not_sasl(where: str, mechanism: Mechanism) -> AuthenticationFailedError:
+    """Return the error about a listener that serves clients without SASL."""
+    failure = SaslFailure(
+        FailureKind.LISTENER,
+        "Set security_protocol to 'PLAINTEXT' or 'SSL', or use the port of a SASL listener",
+    )
+    text = failure.described("the port isn't a SASL listener")
+    return AuthenticationFailedError(f"{where}: {mechanism.description}: {text}", failure)
 
 
 def _next_step(steps: Steps, challenge: bytes | None) -> tuple[bytes | None, bool]:

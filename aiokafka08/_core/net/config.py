@@ -19,18 +19,25 @@ import ssl
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.topic_names import shortened
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.errors import (
+    AUTHORIZATION_ERRORS,
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+)
 from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from aiokafka08._core.sasl.mechanism import Mechanism
+
+E = TypeVar("E", bound=KafkaError)
 
 DEFAULT_PORT: Final = 9092
 RETRY_BACKOFF_MAX_MS: Final = 1000
@@ -116,6 +123,16 @@ class NetConfig:
         return Backoff(
             max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
         )
+
+    def named(self, error: E) -> E:
+        """Return an error; one about a missing right names the principal, as far as it is known."""
+        if isinstance(error, AUTHORIZATION_ERRORS) and self.sasl is not None:
+            principal = self.sasl.principal
+            note = f" (principal {principal!r})"
+            if principal is not None and note not in error.text:
+                others = (arg for arg in error.args if not isinstance(arg, str))
+                error.args = (f"{error.text or error.description}{note}", *others)
+        return error
 
 
 def net_config(

@@ -17,8 +17,8 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.staggered_race import (
@@ -34,6 +34,37 @@ from aiokafka08.errors import (
 )
 
 T = TypeVar("T")
+
+
+class Wait(NamedTuple):
+    """What an attempt to connect waits for; the error of a timeout says it.
+
+    Attributes:
+        text: what hasn't happened yet.
+        is_for_peer: whether the peer has accepted the connection and owes a response; then it may
+            be something else than a broker. Otherwise the client waits for itself or for a KDC.
+        detail: a value for the `args` of the error.
+    """
+
+    text: str
+    is_for_peer: bool = False
+    detail: object = None
+
+    @classmethod
+    def for_response(cls, name: str) -> Wait:
+        """Return the wait for the response to a request."""
+        return cls(f"accepts connections but doesn't respond to {name}", is_for_peer=True)
+
+    @property
+    def progress(self) -> str:
+        """The text, as a sentence about the peer if it is one."""
+        return f"it {self.text}" if self.is_for_peer else self.text
+
+    def timeout_error(self, prefix: str, suffix: str = "") -> KafkaTimeoutError:
+        """Return the error of a timeout in this wait, with the detail in its `args`."""
+        details = () if self.detail is None else (self.detail,)
+        return KafkaTimeoutError(f"{prefix}{self.text}{suffix}", *details)
+
 
 CONNECT_ERRORS: Final = (OSError, UnicodeError, OverflowError)
 """What connecting may raise; the last two for impossible names and ports."""
@@ -115,8 +146,16 @@ async def connect_to_any_ip(
     classes = {type(raised[ip]) for ip in listening}
     error_class = classes.pop() if len(classes) == 1 else KafkaConnectionError
     cause = errors[listening[0]]
-    raise error_class(_joined(address, raised)) from (
+    details = joined_details(raised[ip] for ip in listening)
+    raise error_class(_joined(address, raised), *details) from (
         cause.__cause__ if isinstance(cause, KafkaError) else cause
+    )
+
+
+def joined_details(errors: Iterable[KafkaError]) -> list[object]:
+    """Return what the `args` of errors have beside their texts, for one error about them all."""
+    return list(
+        dict.fromkeys(arg for error in errors for arg in error.args if not isinstance(arg, str))
     )
 
 

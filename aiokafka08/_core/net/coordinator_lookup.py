@@ -165,7 +165,8 @@ class CoordinatorLookup:
             GroupCoordinatorRequest(self.group), timeout_s=timeout_s
         )
         if response.error_code:
-            return broker_error(response.error_code, f"the coordinator of group {self.group!r}")
+            where = f"the coordinator of group {self.group!r}"
+            return self._router.config.named(broker_error(response.error_code, where))
         _check(response)
         address = (response.host, response.port)
         self._router.register_broker(response.node_id, address)

@@ -322,7 +322,7 @@ async def list_offsets_of_leader(
                 )
         except KafkaError as error:
             return results | dict.fromkeys(wanted[at:], error)
-        for tp, result in _results(leader, some, response).items():
+        for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else result.offsets or []
     return results
 
@@ -353,7 +353,7 @@ async def _find_on_leader(
                 response = await connection.request(
                     _request(some, timestamps_ms), version=1, timeout_s=left_s
                 )
-            for tp, result in _results(leader, some, response).items():
+            for tp, result in _results(router, leader, some, response).items():
                 results[tp] = None if isinstance(result, _NOT_SUPPORTED) else result
     except KafkaTimeoutError:
         # Without a time index, a search may take long. Don't repeat it: treat it as not supported.
@@ -380,7 +380,7 @@ def _request(
 
 
 def _results(
-    leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
+    router: Router, leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
 ) -> PartitionResults[ListedOffsets]:
     results: PartitionResults[ListedOffsets] = {}
     for topic in response.topics:
@@ -388,7 +388,9 @@ def _results(
             tp = TopicPartition(topic.topic, partition.partition)
             where = f"ListOffsets of {tp.topic}/{tp.partition}"
             results[tp] = (
-                broker_error(partition.error_code, where) if partition.error_code else partition
+                router.config.named(broker_error(partition.error_code, where))
+                if partition.error_code
+                else partition
             )
     missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
     return {tp: results.get(tp, missing) for tp in tps}

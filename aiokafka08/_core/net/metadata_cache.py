@@ -388,7 +388,7 @@ class Metadata:
 
     def _unusable_error(self, info: TopicInfo) -> KafkaError:
         if info.error_code:
-            return info.error
+            return self._config.named(info.error)
         leaderless = [
             partition.partition
             for partition in info.partitions.values()

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.config import Address, NetConfig, address_text, advertised_address
+from aiokafka08._core.net.connect import joined_details
 from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.raw_stream import WrongPortError
 from aiokafka08._core.net.staggered_race import (
@@ -243,7 +244,8 @@ class NodeRegistry:
         if all(isinstance(error, AuthenticationFailedError) for error in errors):
             raise errors[0]
         raise NoBrokersAvailable(
-            "no broker among bootstrap_servers: " + "; ".join(error.text for error in errors)
+            "no broker among bootstrap_servers: " + "; ".join(error.text for error in errors),
+            *joined_details(errors),
         )
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
@@ -355,7 +357,9 @@ class NodeRegistry:
             if isinstance(error, KafkaTimeoutError) and earlier is not None:
                 if node.is_backing_off or isinstance(earlier, KafkaTimeoutError):
                     raise earlier from None
-                raise KafkaTimeoutError(f"{error.text}; before that: {earlier.text}") from None
+                raise KafkaTimeoutError(
+                    f"{error.text}; before that: {earlier.text}", *joined_details((earlier,))
+                ) from None
             failures[node] = error
             raise
         if connection.close_reason is not None:

@@ -18,13 +18,14 @@ from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
+    Wait,
     connect_to_any_ip,
     ip_addresses,
     timeout_text,
 )
 from aiokafka08._core.net.raw_stream import RawStream, WrongPortError, connect_raw
-from aiokafka08._core.net.versions import BrokerVersion, Probe, detect_version
-from aiokafka08.errors import KafkaProtocolError, KafkaTimeoutError
+from aiokafka08._core.net.versions import BrokerVersion, Probe, alive_request, detect_version
+from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
 _CORRELATION_ID: Final = 1
@@ -78,18 +79,20 @@ async def probe_version(
     ips = await ip_addresses(address, config, limit_s)
 
     async def probe(ip: str) -> tuple[str, BrokerVersion]:
-        probing = _ProbeConnection(ip, address, config, progress, responded)
+        doubt_s = min(limit_s / 2, config.limits.unresponsive_s)
+        probing = _ProbeConnection(ip, address, config, progress, responded, doubt_s)
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 return ip, await _detect(probing, exact)
         except TimeoutError:
             if not limit.expired():
                 raise  # the system's
-            raise KafkaTimeoutError(
-                timeout_text(address, config, limit_s)
-                if probing.timeout_reason is None
-                else f"{address_text(address)}: {probing.timeout_reason} within "
-                f"{limit_s * 1000:.0f} ms{probing.advice}"
+            wait = probing.wait
+            if wait is None:
+                raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
+            advice = ". Check that it is a Kafka broker" if wait.is_for_peer else ""
+            raise wait.timeout_error(
+                f"{address_text(address)}: ", f" within {limit_s * 1000:.0f} ms{advice}"
             ) from None
         finally:
             await probing.close()
@@ -129,44 +132,73 @@ class _ProbeConnection:
         config: NetConfig,
         progress: Callable[[str], object],
         responded: Callable[[float], object],
+        doubt_s: float,
     ) -> None:
         self._ip = ip
         self._address = address
         self._config = config
         self._progress = progress
         self._responded = responded
+        self._doubt_s = doubt_s  # how long a peer may be silent to SASL, before it is tried without
         self._time = asyncio.get_running_loop().time
         self._stream: RawStream | None = None
         self._has_responded = False
-        self.timeout_reason: str | None = None
-        """Why the probe fails if it times out now, as text; None while connecting."""
+        self._peer_waits = 0  # on the current connection
+        self.wait: Wait | None = None
+        """What the probe waits for; None while connecting."""
 
     async def _connect(self) -> RawStream:
         await self.close()
-        self.timeout_reason = None
+        self.wait = None
+        self._peer_waits = 0
         self._progress("connecting")
         self._stream = await connect_raw(self._ip, self._address, self._config)
         return self._stream
 
     async def _connect_authenticated(self) -> RawStream:
-        if self._config.sasl is None:
+        mechanism = self._config.sasl
+        if mechanism is None:
             return await self._connect()
-        from aiokafka08._core.net.authentication import open_authenticated
+        from aiokafka08._core.net.authentication import not_sasl, open_authenticated
 
-        session = await open_authenticated(
-            self._connect, self._address, self._config, self._config.sasl, None, self._waiting
+        opening = asyncio.ensure_future(
+            open_authenticated(
+                self._connect, self._address, self._config, mechanism, None, self._waiting
+            )
         )
-        return session.stream
+        try:
+            while not (await asyncio.wait((opening,), timeout=self._doubt_s))[0]:
+                if self._peer_waits == 1:  # it hasn't responded to anything on this connection
+                    if await self._serves_without_sasl():
+                        raise not_sasl(address_text(self._address), mechanism)
+                    break
+            return (await opening).stream
+        finally:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
 
-    @property
-    def advice(self) -> str:
-        """What to do about `timeout_reason`, unless that is the client's own wait for a KDC."""
-        accepts = (self.timeout_reason or "").startswith("accepts")
-        return ". Check that it is a Kafka broker" if accepts else ""
+    async def _serves_without_sasl(self) -> bool:
+        """Return whether the peer answers a client that doesn't authenticate.
 
-    def _waiting(self, reason: str) -> None:
-        self.timeout_reason = reason
-        self._progress(reason)
+        A listener of 0.9 without SASL neither answers nor closes on what begins an authentication
+        (docs/brokers.md 14.6). One with SASL closes on this request.
+        """
+        request = encode_request(alive_request(), 0, _CORRELATION_ID, self._config.client_id)
+        try:
+            stream = await connect_raw(self._ip, self._address, self._config)
+            try:
+                stream.write(b"".join(request))
+                read = await stream.read_frame(4, self._config.max_frame_bytes)
+            finally:
+                await stream.close()
+        except (OSError, KafkaError):
+            return False  # the authentication goes on, and its own error says more
+        return read is not None and decode_correlation_id(memoryview(read)) == _CORRELATION_ID
+
+    def _waiting(self, wait: Wait) -> None:
+        self.wait = wait
+        self._peer_waits += wait.is_for_peer
+        self._progress(wait.progress)
 
     async def request(self, probe: Probe) -> memoryview | None:
         """Return the frame of the response, or None if the peer closed the connection instead."""
@@ -175,8 +207,7 @@ class _ProbeConnection:
         else:
             stream = self._stream
         name = type(probe.request).__name__
-        self.timeout_reason = f"accepts connections but doesn't respond to {name}"
-        self._progress(f"it {self.timeout_reason}")
+        self._waiting(Wait.for_response(name))
         sent_at = self._time()
         stream.write(
             b"".join(

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
+    Wait,
     certificate_host,
     connect_to_any_ip,
     describe_error,
@@ -465,7 +466,7 @@ async def open_connection(
     ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
-        waits: list[str] = []  # what the authentication has waited for
+        waits: list[Wait] = []  # of the authentication
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 if config.sasl is None:
@@ -493,8 +494,10 @@ async def open_connection(
         except TimeoutError:
             if not limit.expired():
                 raise  # the system's
-            waited = f": {waits[-1]}" if waits else ""
-            raise KafkaTimeoutError(f"{timeout_text(address, config, limit_s)}{waited}") from None
+            text = timeout_text(address, config, limit_s)
+            if not waits:
+                raise KafkaTimeoutError(text) from None
+            raise waits[-1].timeout_error(f"{text}: ") from None
         if len(ips) > 1:
             try:
                 await connection.request(

@@ -67,6 +67,7 @@ async def fetch_group_offsets(
         except KafkaError as error:
             result = error
         if isinstance(result, KafkaError):
+            router.config.named(result)
             is_moved = (
                 isinstance(result, BrokerResponseError) and result.action is Action.COORDINATOR
             )

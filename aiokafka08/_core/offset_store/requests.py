@@ -173,7 +173,9 @@ async def _complete(
         for tp, result in results.items():
             if not isinstance(result, KafkaError):
                 succeeded[tp] = result
-            elif (
+                continue
+            router.config.named(result)
+            if (
                 isinstance(result, FENCED)
                 or is_final(result)
                 or (gives_up and isinstance(result, UnknownError) and unknown[tp] + 1 >= _PATIENCE)

@@ -65,7 +65,7 @@ class ZookeeperOffsetStore:
         config: NetConfig,
         check_session: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connect = zookeeper.connect
+        self._connect = zookeeper.shown
         self._group = group
         self._line = line
         self._config = config

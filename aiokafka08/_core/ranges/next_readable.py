@@ -77,7 +77,7 @@ async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int
             break
         error = fetch_error(tp, offset, fetched.error_code)
         if not isinstance(error, UnknownError):
-            raise error
+            raise router.config.named(error)
         if not tries_left:
             return False
         await asyncio.sleep(backoff.next())

@@ -335,7 +335,8 @@ class _RangeReader:
 
     def _raise_error_code(self, fetched: FetchedPartition, offset: int) -> None:
         if fetched.error_code:
-            raise fetch_error(self._tp, offset, fetched.error_code)
+            error = fetch_error(self._tp, offset, fetched.error_code)
+            raise self._router.config.named(error)
 
     def _apply_response(
         self, fetch: _RangeFetch, fetched: FetchedPartition, elapsed_s: float

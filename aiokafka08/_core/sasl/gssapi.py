@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps, missing_extra
 from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
@@ -58,6 +59,16 @@ _CHECK: Final = (
     "(sasl.kerberos.principal.to.local.rules)"
 )
 """Brokers give the same reason, or none, for all this."""
+
+_KINDS: Final = {
+    **dict.fromkeys((-1765328378, -1765328361), FailureKind.CLIENT_PRINCIPAL),
+    -1765328377: FailureKind.BROKER_PRINCIPAL,
+    **dict.fromkeys((-1765328360, -1765328353, _NO_KEY, _NO_KEYTAB), FailureKind.KEYTAB),
+    **dict.fromkeys((*_NO_TICKET, _TICKET_EXPIRED), FailureKind.TICKET),
+    **dict.fromkeys((-1765328347, -1765328351), FailureKind.CLOCK),
+    -1765328230: FailureKind.REALM,
+}
+"""The same codes by what is missing; any other is a refusal."""
 
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
@@ -135,6 +146,14 @@ class _Credentials:
         self._brokers.add(broker)
         return begun
 
+    @property
+    def principal(self) -> str | None:
+        """The ticket's principal, or without a valid ticket the one that was given."""
+        try:
+            return self._principal if self._current is None else str(self._current.name)
+        except self._gssapi.exceptions.GSSError:  # the ticket has expired
+            return self._principal
+
     def due_s(self) -> float:
         """Return the seconds until `renew()` has something to do."""
         if self._current is None:
@@ -168,15 +187,14 @@ class _Credentials:
         )
         text = f"{self._description}: {what}: "
         if minor in _TRANSIENT:
-            return KafkaConnectionError(f"{text}{_TRANSIENT[minor]} ({error.gen_message()})")
+            return KafkaConnectionError(
+                f"{text}{_TRANSIENT[minor]} ({error.gen_message()})", SaslFailure(FailureKind.KDC)
+            )
         if isinstance(error, self._gssapi.exceptions.ExpiredCredentialsError):
             minor = _TICKET_EXPIRED
         if minor in _NO_TICKET and self._keytab is not None:
             minor = _NO_KEY
-        cause = _CAUSES.get(minor)
-        return AuthenticationFailedError(
-            f"{text}{error.gen_message()}" if cause is None else f"{text}{cause}"
-        )
+        return _failed(text, minor, error.gen_message())
 
     def _acquire(self) -> Any:
         """Get and return credentials, with the tickets for the brokers that were begun with.
@@ -188,7 +206,7 @@ class _Credentials:
         if self._keytab is not None:
             # For MIT Kerberos a missing file is a keytab without this principal.
             if not os.access(self._keytab, os.R_OK):
-                raise AuthenticationFailedError(f"{self._description}: {_CAUSES[_NO_KEYTAB]}")
+                raise _failed(f"{self._description}: ", _NO_KEYTAB)
             store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._new_cache}
         try:
             name = None if self._principal is None else self._name(self._principal)
@@ -253,6 +271,7 @@ class Gssapi(Mechanism):
     name = "GSSAPI"
     starts_raw = True
     wait = "no KDC of the realm has responded"
+    wait_kind = FailureKind.KDC
 
     def __init__(
         self, service: str, domain: str | None, keytab: str | None, principal: str | None
@@ -282,6 +301,11 @@ class Gssapi(Mechanism):
         if keytab is not None:
             key = (principal, keytab, _identity(keytab))
             self._credentials = _of_process.setdefault(key, self._credentials)
+
+    @property
+    def principal(self) -> str | None:
+        """The ticket's principal, or before there is a ticket the one that was given."""
+        return self._credentials.principal
 
     def broker_principal(self, host: str) -> str:
         """Return the principal of the broker at `host`.
@@ -317,6 +341,14 @@ class Gssapi(Mechanism):
             what = f"the broker is {broker.removesuffix('@')!r}"
             raise self._credentials.error(what, error) from None
         return wrapped
+
+
+def _failed(text: str, code: int, message: str = "") -> AuthenticationFailedError:
+    """Return the error for a code of MIT Kerberos; without a cause, it has the library's text."""
+    cause = _CAUSES.get(code, message)
+    remedy = cause.partition(". ")[2] if code in _CAUSES else ""
+    failure = SaslFailure(_KINDS.get(code, FailureKind.REFUSED), remedy)
+    return AuthenticationFailedError(f"{text}{cause}", failure)
 
 
 def _cache_name() -> str:

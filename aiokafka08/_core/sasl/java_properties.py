@@ -92,7 +92,7 @@ def sasl_options(properties: Mapping[str, str], prefix: str = "") -> dict[str, A
     if "sasl_plain_password" in found:
         found["sasl_plain_password"] = Secret(found["sasl_plain_password"])
     mechanism = properties.get("sasl.mechanism", default)
-    names = {name.lower(): name for name in _MECHANISMS}
+    names = {name: name for name in _MECHANISMS}
     return {"sasl_mechanism": choice(f"{prefix}sasl.mechanism", mechanism, names), **found}
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08._core.sasl.failure import FailureKind
 from aiokafka08.errors import KafkaConfigurationError
 
 Steps = Generator[bytes, bytes, bytes | None]
@@ -26,6 +27,7 @@ class Mechanism(ABC):
         starts_raw: brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake.
         thread: runs the steps, which may take long; None: they don't.
         wait: what a timeout says while the client's next token isn't ready.
+        wait_kind: the same by what is missing; None: that is the program's.
         hint: what to check if the broker refuses without a reason.
         refusal_hint: what follows the broker's reason, if that says little.
     """
@@ -35,8 +37,14 @@ class Mechanism(ABC):
     starts_raw: bool
     thread: DaemonThread | None = None
     wait: str = "the client's token isn't ready"
+    wait_kind: FailureKind | None = None
     hint: str
     refusal_hint: str = ""
+
+    @property
+    def principal(self) -> str | None:
+        """Who the broker takes the client for, as far as the client knows."""
+        return None
 
     @abstractmethod
     async def begin(self, host: str) -> Steps:

@@ -14,7 +14,13 @@ class Plain(Mechanism):
 
     def __init__(self, username: str, password: str) -> None:
         self.description = f"PLAIN as user {username!r}"
+        self._username = username
         self._token = f"\0{username}\0{password}".encode()
+
+    @property
+    def principal(self) -> str:
+        """The user name."""
+        return self._username
 
     async def begin(self, host: str) -> Steps:
         """Begin: one token, and the broker responds with an empty one."""

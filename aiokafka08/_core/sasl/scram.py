@@ -45,6 +45,11 @@ class Scram(Mechanism):
                 "sasl_plain_username or sasl_plain_password: a character isn't allowed in SCRAM"
             ) from None
 
+    @property
+    def principal(self) -> str:
+        """The user name."""
+        return self._username
+
     async def begin(self, host: str) -> Steps:
         """Begin: the client's nonce, its proof, and the check of the broker's."""
         return self._steps()

@@ -33,6 +33,7 @@ from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object
 from aiokafka08._core.zookeeper.results import results_of
+from aiokafka08._core.zookeeper.security import OPEN, ZookeeperSecurity
 from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -195,21 +196,20 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
     }
     results = results_of(requests, deadline)
     names = [name for name in results.get(_BROKERS, ()) if NUMBER.fullmatch(name)]
-    nodes = results_of(
-        {int(name): client.get_async(f"{_BROKERS}/{name}") for name in names}, deadline
-    )
+    paths = [f"{_BROKERS}/{name}" for name in names]
+    nodes = results_of({path: client.get_async(path) for path in paths}, deadline)
     cluster_id: str | KafkaError | None = None
     if _CLUSTER_ID in results:
         data = results[_CLUSTER_ID][0]
         cluster_id = decode_node(connect, _CLUSTER_ID, data, parse_cluster_id, "an id")
     brokers: dict[int, frozenset[Address]] = {}
     unread = []
-    for node_id, (data, _) in nodes.items():
-        found = decode_node(connect, f"{_BROKERS}/{node_id}", data, parse_endpoints, BROKER)
+    for path, (data, _) in nodes.items():
+        found = decode_node(connect, path, data, parse_endpoints, BROKER)
         if isinstance(found, KafkaError):
             unread.append(found)
         else:
-            brokers[node_id] = found
+            brokers[int(path.rpartition("/")[2])] = found
     if isinstance(cluster_id, KafkaError):
         cluster_id = None
     return ClusterIdentity(brokers, cluster_id, unread=unread)
@@ -226,15 +226,26 @@ class ClusterZookeeper:
         router: knows the brokers.
         connect: "host:port,host:port/chroot".
         check: "refuse" or "warn", as `zookeeper_check`; None stands for "refuse".
+        security: how sessions authenticate.
 
     Attributes:
-        connect: as given.
+        connect, security: as given.
+        shown: the address and the identity, for errors.
         mismatch: what the last `verify` found that only warned of other brokers; "" if it found
             none.
     """
 
-    def __init__(self, router: Router, connect: str, check: str | None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        connect: str,
+        check: str | None,
+        security: ZookeeperSecurity = OPEN,
+    ) -> None:
         self.connect = connect
+        self.security = security
+        who = "" if security.identity is None else f" as {security.identity}"
+        self.shown = f"{connect}{who}"
         self.mismatch = ""
         self._router = router
         self._only_warns = check == "warn"
@@ -284,7 +295,7 @@ class ClusterZookeeper:
                 node of a broker can be read.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
-        registered = read_registered(client, self.connect, environment.monotonic() + timeout_s)
+        registered = read_registered(client, self.shown, environment.monotonic() + timeout_s)
         brokers = self._brokers()
         self.mismatch = ""
         agreement = compare_clusters(brokers, registered, environment.resolve)

@@ -142,7 +142,7 @@ class GroupNodes:
     def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float) -> None:
         require_kazoo()
         self._zookeeper = zookeeper
-        self._connect = zookeeper.connect
+        self._connect = zookeeper.shown
         self._timeout_s = timeout_s
 
     def names(self) -> list[str]:

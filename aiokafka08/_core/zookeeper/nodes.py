@@ -150,8 +150,13 @@ def refused(connect: str, path: str) -> KafkaError:
     """Return the error about a node whose ACL refuses this client."""
     is_of_group = path.startswith("/consumers/")
     kind = GroupAuthorizationFailedError if is_of_group else ClusterAuthorizationFailedError
-    remedy = "Change the ACL, or run this client where the ACL allows it"
-    text = f"the ACL of the node {shown_path(path)} refuses this client"
+    remedy = (
+        "Change the ACL, or give an identity that it allows (zookeeper_options; for commands "
+        "zookeeper.username and zookeeper.password). getAcl of zkCli.sh shows it; a new node needs "
+        "that of its parent"
+    )
+    node = f"the node {shown_path(path)}" if path else "a node"  # kazoo doesn't always name it
+    text = f"the ACL of {node} refuses this client"
     return kind(f"ZooKeeper {connect}: {text}. {remedy}", UnreadableNode(path, remedy))
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
-from aiokafka08._core.zookeeper.nodes import decode_node
+from aiokafka08._core.zookeeper.nodes import decode_node, refused
 from aiokafka08._core.zookeeper.results import result_of, results_of, wait_for_last
 from aiokafka08._core.zookeeper.session import (
     ZookeeperSession,
@@ -32,7 +32,6 @@ from aiokafka08._core.zookeeper.session import (
     translate_errors,
 )
 from aiokafka08.errors import (
-    GroupAuthorizationFailedError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -66,7 +65,7 @@ class OffsetNodes:
     def __init__(self, zookeeper: ClusterZookeeper, group: str) -> None:
         require_kazoo()
         self._zookeeper = zookeeper
-        self._connect = zookeeper.connect
+        self._connect = zookeeper.shown
         self._group = group
         self._session = ZookeeperSession(zookeeper, "aiokafka08.consumer.kazoo")
         self._requests: dict[asyncio.Future[Any], None] = {}  # in threads
@@ -170,7 +169,7 @@ class OffsetNodes:
                 try:
                     return work(client, deadline)
                 except NoAuthError:
-                    raise self._no_permission() from None
+                    raise refused(self._connect, f"/consumers/{self._group}/offsets") from None
 
         async def run_in_thread() -> T:
             request = asyncio.ensure_future(environment.run_in_thread(run))
@@ -200,7 +199,7 @@ class OffsetNodes:
             except NoNodeError:
                 pass
             except NoAuthError:
-                nodes[tp] = self._no_permission()
+                nodes[tp] = refused(self._connect, self._path(tp))
         return nodes
 
     def _write(
@@ -239,7 +238,7 @@ class OffsetNodes:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 failed[tp] = KafkaUnavailableError("another client has written the node meanwhile")
             except NoAuthError:
-                failed[tp] = self._no_permission()
+                failed[tp] = refused(self._connect, self._path(tp))
             except KazooException as error:
                 failed[tp] = KafkaUnavailableError(f"{type(error).__name__} {error}".rstrip())
             except KafkaTimeoutError as error:
@@ -247,12 +246,6 @@ class OffsetNodes:
             else:
                 written[tp] = 0 if versions[tp] is None else result.version
         return written, failed
-
-    def _no_permission(self) -> KafkaError:
-        return GroupAuthorizationFailedError(
-            f"ZooKeeper {self._connect}: the ACL of a node below /consumers/{self._group} refuses "
-            "this client. Change the ACL, or run this client where the ACL allows it"
-        )
 
     def _path(self, tp: TopicPartition) -> str:
         return f"/consumers/{self._group}/offsets/{tp.topic}/{tp.partition}"

@@ -35,9 +35,11 @@ def result_of(request: Any, deadline: float) -> Any:
 def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
     """Return the results of kazoo requests, those about missing nodes left out.
 
+    Where the requests are given by their paths, kazoo's NoAuthError names the node.
+
     Raises as `result_of`, and what a request has raised.
     """
-    from kazoo.exceptions import NoNodeError
+    from kazoo.exceptions import NoAuthError, NoNodeError
 
     wait_for_last(requests, deadline)
     results = {}
@@ -46,6 +48,8 @@ def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
             results[key] = result_of(request, deadline)
         except NoNodeError:
             pass
+        except NoAuthError:
+            raise NoAuthError(*([key] if isinstance(key, str) else [])) from None
     return results
 
 

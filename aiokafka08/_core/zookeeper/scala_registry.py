@@ -205,7 +205,7 @@ class ScalaRegistry:
             data, _ = self._get(path, deadline, watch=self._watched)
             return decode_partitions(data)
         except NoNodeError:
-            _wait(self._client.exists_async(path, watch=self._watched), deadline)
+            _wait(self._client.exists_async(path, watch=self._watched), deadline, path)
         except ValueError as error:
             self._warn(path, error)
         return []
@@ -214,7 +214,9 @@ class ScalaRegistry:
         from kazoo.exceptions import NoNodeError
 
         try:
-            names = _wait(self._client.get_children_async(path, watch=self._watched), deadline)
+            names = _wait(
+                self._client.get_children_async(path, watch=self._watched), deadline, path
+            )
         except NoNodeError:
             return []
         return sorted(names)
@@ -236,17 +238,17 @@ class ScalaRegistry:
         return data.decode(errors="replace"), stat.ephemeralOwner == self._current_session_id()
 
     def _get(self, path: str, deadline: float, **options: Any) -> tuple[bytes, Any]:
-        data, stat = _wait(self._client.get_async(path, **options), deadline)
+        data, stat = _wait(self._client.get_async(path, **options), deadline, path)
         return data or b"", stat  # kafka-node makes its node without data, and writes them then
 
     def _create(self, path: str, data: bytes, deadline: float) -> None:
-        _wait(self._client.create_async(path, data, ephemeral=True, makepath=True), deadline)
+        _wait(self._client.create_async(path, data, ephemeral=True, makepath=True), deadline, path)
 
     def _delete(self, path: str, deadline: float) -> None:
         from kazoo.exceptions import NoNodeError
 
         try:
-            _wait(self._client.delete_async(path), deadline)
+            _wait(self._client.delete_async(path), deadline, path)
         except NoNodeError:
             pass
 
@@ -279,5 +281,11 @@ class ScalaRegistry:
             )
 
 
-def _wait(request: Any, deadline: float) -> Any:
-    return request.get(timeout=max(deadline - environment.monotonic(), 0.001))
+def _wait(request: Any, deadline: float, path: str) -> Any:
+    """Return the result of a request about a node; an error about its ACL names the node."""
+    from kazoo.exceptions import NoAuthError
+
+    try:
+        return request.get(timeout=max(deadline - environment.monotonic(), 0.001))
+    except NoAuthError:
+        raise NoAuthError(path) from None

@@ -17,14 +17,18 @@ import logging
 import re
 import select
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.nodes import refused
 from aiokafka08._core.zookeeper.results import result_of
 from aiokafka08.errors import (
+    AuthenticationFailedError,
+    CertificateError,
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaConnectionError,
@@ -113,9 +117,7 @@ class ZookeeperSession:
     def _open(self, timeout_s: float) -> Awaitable[KazooClient]:
         # The future is kept, so that `close` ends a session whose opening was cancelled.
         self._opening = asyncio.ensure_future(
-            environment.run_in_thread(
-                _open, self._zookeeper.connect, timeout_s, self._logger, self.verify
-            )
+            environment.run_in_thread(_open, self._zookeeper, timeout_s, self._logger, self.verify)
         )
         return asyncio.shield(self._opening)
 
@@ -175,14 +177,14 @@ def temporary_session(
     that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
     """
     client = _open(
-        zookeeper.connect,
+        zookeeper,
         min(timeout_s, OPEN_TIMEOUT_S),
         logger,
         zookeeper.verify,
         waits_s=timeout_s,
     )
     try:
-        with translate_errors(zookeeper.connect):
+        with translate_errors(zookeeper.shown):
             yield client
     finally:
         _close(client)
@@ -194,19 +196,58 @@ def translate_errors(connect: str) -> Iterator[None]:
 
     Raises:
         KafkaConnectionError: ZooKeeper can't be reached, or doesn't respond in time.
-        KafkaUnavailableError: ZooKeeper refuses.
+        AuthenticationFailedError: ZooKeeper refuses the client's identity.
+        GroupAuthorizationFailedError, ClusterAuthorizationFailedError: the ACL of a node refuses
+            the client.
+        KafkaUnavailableError: ZooKeeper refuses for another reason.
     """
-    from kazoo.exceptions import KazooException
+    from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
     from kazoo.handlers.threading import KazooTimeoutError
 
     try:
         yield
     except KazooTimeoutError as error:
         raise KafkaConnectionError(f"ZooKeeper {connect} can't be reached: {error}") from None
+    except NoAuthError as error:
+        raise refused(connect, str(error)) from None
+    except AuthFailedError:
+        raise _authentication_failed(connect) from None
     except KazooException as error:
         raise KafkaUnavailableError(
             f"ZooKeeper {connect}: {type(error).__name__} {error}".rstrip()
         ) from error
+
+
+def _authentication_failed(connect: str) -> AuthenticationFailedError:
+    return AuthenticationFailedError(
+        f"ZooKeeper {connect}: it refuses this client's identity. Check user and password "
+        "(zookeeper_options; for commands zookeeper.username and zookeeper.password), and the JAAS "
+        "file of the server"
+    )
+
+
+def _name_nodes(client: KazooClient) -> None:
+    """Let the errors of blocking calls about an ACL name the node, which kazoo's don't."""
+    from kazoo.exceptions import NoAuthError
+
+    def naming(call: Callable[..., Any]) -> Callable[..., Any]:
+        def named(path: str, *arguments: Any, **options: Any) -> Any:
+            try:
+                return call(path, *arguments, **options)
+            except NoAuthError:
+                raise NoAuthError(path) from None
+
+        return named
+
+    for name in ("get", "get_children", "exists", "create", "set", "delete"):
+        setattr(client, name, naming(getattr(client, name)))
+
+
+def _shows_no_secret(record: logging.LogRecord) -> bool:
+    """Return whether a record of kazoo's has no request with credentials: it logs all requests."""
+    from kazoo.protocol.serialization import SASL, Auth
+
+    return not any(isinstance(one, Auth | SASL) for one in record.args or ())
 
 
 def check_node_name(option: str, name: str) -> None:
@@ -267,7 +308,7 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
 
 
 def _open(
-    connect: str,
+    zookeeper: ClusterZookeeper,
     timeout_s: float,
     logger: str,
     verify: Callable[[KazooClient, float], object],
@@ -275,9 +316,13 @@ def _open(
     waits_s: float | None = None,
 ) -> KazooClient:
     require_kazoo()
+    logging.getLogger(logger).addFilter(_shows_no_secret)
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.protocol.states import KeeperState
 
+    connect, shown, security = zookeeper.connect, zookeeper.shown, zookeeper.security
+    context = security.ssl_context()
     handler = None
     if environment.zookeeper_client is None:
         handler = _fast_handler()
@@ -287,20 +332,32 @@ def _open(
     hosts, chroot = _split(connect)
     try:
         client = make_client(
-            hosts=hosts, timeout=timeout_s, logger=logging.getLogger(logger), handler=handler
+            hosts=hosts,
+            timeout=timeout_s,
+            logger=logging.getLogger(logger),
+            handler=handler,
+            **security.client_arguments(),
         )
     except ValueError as error:  # a host or a port that can't be one
         raise IllegalArgumentError(
             f"zookeeper_connect={connect!r}: {error}; expected 'host:port,host:port/chroot'"
         ) from None
+    states: list[Any] = []
+    if environment.zookeeper_client is None:
+        client.add_listener(lambda _: states.append(client.client_state))
     try:
-        with translate_errors(connect):
+        with translate_errors(shown):
+            _name_nodes(client)
+            if context is not None:
+                _check_tls(hosts, shown, context)
             try:
                 client.start(timeout=timeout_s)
             except KazooTimeoutError as error:
+                if KeeperState.AUTH_FAILED in states:
+                    raise _authentication_failed(shown) from None
                 reason = str(error) if environment.zookeeper_client else _why_closed(hosts, error)
                 raise KafkaConnectionError(
-                    f"ZooKeeper {connect} can't be reached: {reason}"
+                    f"ZooKeeper {shown} can't be reached: {reason}"
                 ) from None
             if chroot:
                 request = client.exists_async(f"/{chroot}")
@@ -310,10 +367,47 @@ def _open(
                     )
                 client.chroot = f"/{chroot}"
             verify(client, timeout_s)
-    except BaseException:
+    except BaseException as error:
         _close(client)
+        if isinstance(error, KafkaError) and KeeperState.AUTH_FAILED in states:
+            raise _authentication_failed(shown) from None
         raise
     return client
+
+
+def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
+    """Check that a server accepts TLS, and that its certificate is trusted.
+
+    kazoo would try for its whole time, leak a socket each time, and say that the time was over.
+
+    Raises:
+        CertificateError: no server's certificate is trusted.
+        KafkaConnectionError: no handshake succeeds.
+    """
+    from kazoo.hosts import collect_hosts
+
+    failures: list[ssl.SSLError] = []
+    servers, _ = collect_hosts(hosts)
+    for host, port in servers:
+        try:
+            with socket.create_connection((host, port), _PROBE_S) as connection:
+                context.wrap_socket(connection, server_hostname=host).close()
+        except ssl.SSLError as failure:
+            failures.append(failure)
+        except OSError:
+            continue  # kazoo tries it, too
+        else:
+            return
+    if failures:
+        are_untrusted = all(isinstance(one, ssl.SSLCertVerificationError) for one in failures)
+        reasons = dict.fromkeys(
+            getattr(one, "verify_message", None) or one.reason or str(one) for one in failures
+        )
+        raise (CertificateError if are_untrusted else KafkaConnectionError)(
+            f"ZooKeeper {shown} can't be reached: the TLS handshake failed: {'; '.join(reasons)}. "
+            "Check ca, certfile and check_hostname in zookeeper_options, and that the port is one "
+            "for TLS"
+        )
 
 
 def _why_closed(hosts: str, error: Exception) -> str:

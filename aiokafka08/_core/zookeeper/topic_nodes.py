@@ -87,7 +87,7 @@ class TopicNodes:
                 ids = set()
         if not ids:
             raise KafkaUnavailableError(
-                f"ZooKeeper {self._zookeeper.connect} names no live broker. Check that "
+                f"ZooKeeper {self._zookeeper.shown} names no live broker. Check that "
                 "zookeeper_connect is the ZooKeeper, and the chroot, of the cluster"
             )
         return ids
@@ -243,7 +243,7 @@ class TopicNodes:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} can't grow{_MARKED}")
         replicas = self._decoded(path, data, parse_replicas, REPLICAS)
         if not replicas:
-            raise unreadable(self._zookeeper.connect, path, data, REPLICAS)
+            raise unreadable(self._zookeeper.shown, path, data, REPLICAS)
         assignment = {partition: list(nodes) for partition, nodes in replicas.items()}
         return assignment, json_object(data), stat.version
 
@@ -261,7 +261,7 @@ class TopicNodes:
         return self._decoded(path, data, parse_config, SETTINGS), stat.version
 
     def _decoded(self, path: str, data: bytes, decode: Callable[[bytes], V], expected: str) -> V:
-        value = decode_node(self._zookeeper.connect, path, data, decode, expected)
+        value = decode_node(self._zookeeper.shown, path, data, decode, expected)
         if isinstance(value, KafkaError):
             raise value
         return value

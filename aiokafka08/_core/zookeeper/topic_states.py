@@ -114,7 +114,7 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
     """
     require_kazoo()
     with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
-        reader = NodeReader(client, zookeeper.connect, timeout_s)
+        reader = NodeReader(client, zookeeper.shown, timeout_s)
         names = reader.children([_TOPICS, _DELETIONS, _BROKERS])
         topics = names.get(_TOPICS, [])
         replicas = reader.decoded(

@@ -98,6 +98,7 @@ def _zookeeper(settings: Settings) -> dict[str, Any]:
     return {
         "zookeeper_connect": settings.zookeeper_connect,
         "zookeeper_check": settings.zookeeper_check,
+        "zookeeper_options": settings.zookeeper_options,
     }
 
 

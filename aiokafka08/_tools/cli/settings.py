@@ -15,7 +15,7 @@ line, which other users of the machine can see.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.properties import (
@@ -42,6 +42,8 @@ from aiokafka08._core.sasl.java_properties import (
     is_sasl,
     sasl_options,
 )
+from aiokafka08._core.zookeeper.security import PROPERTIES as ZOOKEEPER_SECURITY
+from aiokafka08._core.zookeeper.security import options_of_properties
 from aiokafka08._tools.cli import property_names
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 
@@ -80,6 +82,8 @@ class Settings:
     """A sentence for each given property without effect, with the reason."""
     zookeeper_check: str | None = None
     """"refuse" or "warn", as the clients' option."""
+    zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The clients' option for a secured ZooKeeper."""
     unused_zookeeper: str | None = None
     """A sentence if a ZooKeeper was given elsewhere than the brokers on the command line."""
     origin: str | None = None
@@ -170,6 +174,7 @@ SETTABLE: Final = (
     *_OF_CONSUMER,
     *_ALL_TLS,
     *SASL,
+    *ZOOKEEPER_SECURITY,
 )
 """The properties that have an effect, by their Java names."""
 
@@ -278,6 +283,7 @@ def settings(sources: Sequence[Source]) -> Settings:
         tls=tls_options(texts) if is_tls(texts) else None,
         notes=tuple(notes),
         zookeeper_check=None if check is None else _zookeeper_check(check.name, check.text),
+        zookeeper_options=None if zookeeper is None else options_of_properties(texts),
         unused_zookeeper=unused_zookeeper,
         origin=None if origin == _COMMAND_LINE else origin,
     )
@@ -324,6 +330,7 @@ def properties_by_argument() -> dict[str, str]:
         **{argument: java for table in tables for java, (argument, _) in table.items()},
         "zookeeper_connect": _ZOOKEEPER,
         "zookeeper_check": _ZOOKEEPER_CHECK,
+        "zookeeper_options": "zookeeper.username",
         "ssl_context": "ssl.ca.location",
         **{argument: java for java, argument in ARGUMENTS.items()},
         "sasl_mechanism": "sasl.mechanism",
@@ -367,6 +374,10 @@ def _add(
             arguments[kind][argument] = parse(property_.name, property_.text)
             return
     if name in (_ZOOKEEPER, _ZOOKEEPER_CHECK):
+        return
+    if name in ZOOKEEPER_SECURITY:
+        if _ZOOKEEPER not in texts:
+            notes.append(f"{hide_value(property_.name)} has no effect: there is no {_ZOOKEEPER}")
         return
     if name in property_names.REFUSED:
         raise IllegalArgumentError(f"{shown} is not supported: {property_names.REFUSED[name]}")

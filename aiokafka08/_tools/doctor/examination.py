@@ -44,6 +44,8 @@ from aiokafka08._tools.doctor.settings import (
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
+_LET: Final = "With the brokers' kafka-acls.sh, allow the client's principal"
+
 KeyScans = Mapping[TopicPartition, KeyScan]
 
 _LOOK_AGAIN: Final = (
@@ -66,6 +68,7 @@ class Examination:
         searches: per partition the measured cost of the broker's search.
         damaged: committed offsets that damage hides, each with the next readable offset.
         scans: the keys at the beginning of compacted logs, at both times.
+        refused_topics: those whose messages the client's principal may not read.
     """
 
     first: ClusterSample
@@ -77,6 +80,7 @@ class Examination:
     searches: Mapping[TopicPartition, SearchCost] = field(default_factory=dict)
     damaged: Mapping[TopicPartition, NextReadable] = field(default_factory=dict)
     scans: tuple[KeyScans, KeyScans] = field(default_factory=lambda: ({}, {}))
+    refused_topics: Collection[str] = ()
 
     @property
     def is_watched(self) -> bool:
@@ -111,12 +115,24 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from large_sets(seen.searches)
     explained = first.explained | last.explained  # other findings say these
     remedies = {**first.remedies, **last.remedies}
+    rights = {**first.rights, **last.rights}
     for error in dict.fromkeys((*first.errors, *last.errors)):
         if error in explained:
             continue
         remedy = remedies.get(error)
         why = error if remedy is None else error.removesuffix(f". {remedy}")
-        yield Finding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
+        if (right := rights.get(error)) is None:
+            yield Finding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
+        else:
+            yield Finding(FindingCode.NO_PERMISSION, "client", why, remedy or f"{_LET} {right}")
+    for topic in sorted(seen.refused_topics):
+        yield Finding(
+            FindingCode.NO_PERMISSION,
+            "client",
+            f"its principal may not read topic {topic!r}: whether its messages are damaged, of "
+            "other formats or in large sets is unknown",
+            f"{_LET} Read on topic {topic!r}",
+        )
     if seen.is_watched:
         yield from beyond_end(first, last)
         yield from near_retention(first, last, seen.elapsed_s)

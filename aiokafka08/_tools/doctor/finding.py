@@ -1,8 +1,8 @@
 """Findings of the doctor, and the list of their codes.
 
 Pure. The rules (`replication`, `settings`, `group_health`, `message_sets`, `compaction`,
-`brokers`) create findings, and `examination` sorts them. docs/doctor.md has the list of codes; a
-test compares it with `FindingCode`.
+`brokers`, `authentication`) create findings, and `examination` sorts them. docs/doctor.md has the
+list of codes; a test compares it with `FindingCode`.
 
 Invariant: a code always has the same severity, and no code is ever renamed or reused: scripts and
 alerts depend on both.
@@ -43,6 +43,56 @@ class FindingCode(enum.Enum):
         code.meaning = meaning
         return code
 
+    KEYTAB = (
+        "keytab-unusable",
+        Severity.CRITICAL,
+        "the keytab can't be read, or has no valid key of the principal",
+    )
+    TICKET = (
+        "no-ticket",
+        Severity.CRITICAL,
+        "there is no Kerberos ticket, or it has expired",
+    )
+    CLIENT_PRINCIPAL = (
+        "unknown-client-principal",
+        Severity.CRITICAL,
+        "the KDC doesn't know the client's principal, or its key has expired",
+    )
+    BROKER_PRINCIPAL = (
+        "unknown-broker-principal",
+        Severity.CRITICAL,
+        "the KDC doesn't know the brokers' principal: its service or host name is wrong",
+    )
+    CLOCK = (
+        "clock-skew",
+        Severity.CRITICAL,
+        "the clocks of client and KDC differ too much",
+    )
+    REALM = (
+        "unknown-realm",
+        Severity.CRITICAL,
+        "krb5.conf doesn't know the realm",
+    )
+    KDC = (
+        "kdc-unreachable",
+        Severity.CRITICAL,
+        "no KDC of the realm responds",
+    )
+    MECHANISM = (
+        "mechanism-not-enabled",
+        Severity.CRITICAL,
+        "the brokers don't offer the SASL mechanism",
+    )
+    LISTENER = (
+        "not-a-sasl-listener",
+        Severity.CRITICAL,
+        "the client authenticates, and the port serves clients that don't",
+    )
+    REFUSED = (
+        "authentication-refused",
+        Severity.CRITICAL,
+        "the brokers refuse the client's credentials",
+    )
     LEADERLESS_PARTITION = (
         "leaderless-partition",
         Severity.CRITICAL,
@@ -163,6 +213,11 @@ class FindingCode(enum.Enum):
         Severity.WARNING,
         "a compacted topic grows and isn't compacted",
     )
+    NO_PERMISSION = (
+        "no-permission",
+        Severity.WARNING,
+        "the client's principal lacks a right, so the doctor saw less",
+    )
     UNREADABLE = (
         "unreadable",
         Severity.WARNING,
@@ -191,7 +246,7 @@ class Finding:
 
     Attributes:
         code: which one.
-        where: the broker, the topic and partitions, or the group.
+        where: the broker, the topic and partitions, the group, or the client.
         why: what was found, and why it matters.
         action: what to do.
         missing: node ids of brokers that don't respond; with these the finding would end.

@@ -52,7 +52,17 @@ async def look(
     formats = await logs.formats(first, releases)
     searches = await logs.searches(first)
     damaged = await logs.damaged_positions(first)
-    seen = Examination(first, first, 0.0, has_zookeeper, releases, formats, searches, damaged)
+    seen = Examination(
+        first,
+        first,
+        0.0,
+        has_zookeeper,
+        releases,
+        formats,
+        searches,
+        damaged,
+        refused_topics=logs.refused_topics,
+    )
     if watch_s is None:
         return seen
     scans = await logs.key_scans(first)

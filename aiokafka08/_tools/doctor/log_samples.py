@@ -24,7 +24,7 @@ from aiokafka08._tools.doctor.compaction import KeyScan, is_compacted
 from aiokafka08._tools.doctor.group_health import NextReadable
 from aiokafka08._tools.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
-from aiokafka08.errors import KafkaError, UnknownError
+from aiokafka08.errors import KafkaError, TopicAuthorizationFailedError, UnknownError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -64,12 +64,16 @@ class LogSampler:
         router: a started router, used by nobody else meanwhile: fetches are timed.
         timeout_s: seconds for each request.
         search_clock: seconds, by which searches are measured.
+
+    Attributes:
+        refused_topics: topics whose messages a broker has refused to this client.
     """
 
     def __init__(self, router: Router, timeout_s: float, search_clock: Callable[[], float]) -> None:
         self._router = router
         self._timeout_s = timeout_s
         self._search_clock = search_clock
+        self.refused_topics: set[str] = set()
 
     # --- formats ----------------------------------------------------------------------------------
 
@@ -310,11 +314,17 @@ class LogSampler:
             )
         except KafkaError:
             return {}
-        return {
+        fetched = {
             TopicPartition(topic.topic, partition.partition): partition
             for topic in response.topics
             for partition in topic.partitions
         }
+        self.refused_topics.update(
+            tp.topic
+            for tp, partition in fetched.items()
+            if partition.error_code == TopicAuthorizationFailedError.errno
+        )
+        return fetched
 
 
 def _hides_message(fetched: FetchedPartition) -> bool:

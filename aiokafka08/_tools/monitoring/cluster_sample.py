@@ -146,6 +146,8 @@ class ClusterSample:
         explained: those of `errors` that `brokers` and `topics` show too.
         hints: what isn't read because an option is missing, one text each.
         remedies: what to do about those of `errors` that end with it.
+        rights: the right that the client lacked for those of `errors` that are refusals, such as
+            "Describe on the cluster".
     """
 
     brokers: Mapping[int, BrokerSample]
@@ -156,6 +158,7 @@ class ClusterSample:
     hints: tuple[str, ...] = ()
     explained: frozenset[str] = frozenset()
     remedies: Mapping[str, str] = field(default_factory=dict)
+    rights: Mapping[str, str] = field(default_factory=dict)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from aiokafka08._core.concurrency.loop_yield import in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
-from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08._core.zookeeper.nodes import remedy_of
 from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08._tools.monitoring.cluster_sample import (
@@ -40,10 +40,13 @@ from aiokafka08.admin.group_lag import (
     StoredOffsets,
 )
 from aiokafka08.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
     KafkaConfigurationError,
     KafkaError,
     KafkaUnavailableError,
     ReplicaNotAvailableError,
+    TopicAuthorizationFailedError,
 )
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
@@ -70,19 +73,27 @@ def accept_all(name: str) -> bool:
 
 
 class _Gaps:
-    """What couldn't be read of a sample; see `ClusterSample.errors` and `remedies`."""
+    """What couldn't be read of a sample; see `ClusterSample.errors`, `remedies` and `rights`."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.remedies: dict[str, str] = {}
+        self.rights: dict[str, str] = {}
         self.hints: list[str] = []
 
-    def add(self, error: KafkaError, subject: str = "") -> None:
-        """Add an error about a subject, such as "groups"."""
+    def add(self, error: KafkaError, subject: str = "", group: str | None = None) -> None:
+        """Add an error about a subject, such as "groups", and about a group if it is named."""
         text = f"{subject}: {error.text}" if subject else error.text
         self.texts.append(text)
         if (remedy := remedy_of(error)) is not None:
             self.remedies[text] = remedy
+        if isinstance(error, GroupAuthorizationFailedError):
+            on = "the group" if group is None else f"group {group!r}"
+            self.rights[text] = f"Describe on {on}"
+        elif isinstance(error, TopicAuthorizationFailedError):
+            self.rights[text] = "Describe on the topic"
+        elif isinstance(error, ClusterAuthorizationFailedError):
+            self.rights[text] = "Describe on the cluster"
 
 
 class ClusterSampler:
@@ -160,6 +171,7 @@ class ClusterSampler:
             has_zookeeper=bool(nodes),
             errors=(*gaps.texts, *explained),
             remedies=gaps.remedies,
+            rights=gaps.rights,
             explained=frozenset(explained),
             hints=tuple(gaps.hints),
         )
@@ -186,9 +198,12 @@ class ClusterSampler:
     async def _read_groups(
         self, topics: Iterable[TopicDescription], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
-        if not self._has_zookeeper and not _has_offsets_topic(topics):
-            gaps.hints.append(_NO_GROUPS)
-            return ()
+        if not _has_offsets_topic(topics):
+            are_hidden = await self._are_groups_hidden(gaps)
+            if not self._has_zookeeper:
+                if not are_hidden:
+                    gaps.hints.append(_NO_GROUPS)
+                return ()
         in_kafka, in_zookeeper = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
         )
@@ -206,17 +221,32 @@ class ClusterSampler:
         }
         for one in described:
             for error in (*([] if one.error is None else [one.error]), *one.errors):
-                gaps.add(error, f"members of group {one.group!r} in {one.store}")
+                gaps.add(error, f"members of group {one.group!r} in {one.store}", one.group)
         samples = []
         for group in stored:
             for error in group.all_errors():
-                gaps.add(error, f"offsets of group {group.group!r} in {group.store}")
+                gaps.add(error, f"offsets of group {group.group!r} in {group.store}", group.group)
             if group.error is not None:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
             names = members.get((group.group, group.store))
             samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
+
+    async def _are_groups_hidden(self, gaps: _Gaps) -> bool:
+        """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
+        versions = (await self._admin.ping_brokers()).values()
+        known = [version for version in versions if not isinstance(version, KafkaError)]
+        groups: list[tuple[str, str]] = []
+        if any(version.line >= BrokerLine.V0_9 for version in known):
+            groups = await _or_gap(self._admin.list_consumer_groups(), [], "groups in Kafka", gaps)
+        if groups:
+            text = (
+                "the brokers list groups, but hide the topic '__consumer_offsets' from the client"
+            )
+            gaps.texts.append(text)
+            gaps.rights[text] = "Describe on topic '__consumer_offsets'"
+        return bool(groups)
 
     async def _listed(self, store: GroupStore, gaps: _Gaps) -> list[StoredGroup]:
         """Return the wanted groups of a store; the other one doesn't suffer from its failure."""

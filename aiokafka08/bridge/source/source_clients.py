@@ -33,6 +33,7 @@ async def source_admin(config: BridgeConfig) -> AsyncIterator[AIOKafkaAdminClien
         **_network(config),
         zookeeper_connect=config.source.zookeeper,
         zookeeper_check=config.source.zookeeper_check,
+        zookeeper_options=config.source.zookeeper_options,
     )
     with named_addresses(config.source):
         async with made as admin:

@@ -116,6 +116,7 @@ class SourceReader:
             **network,
             zookeeper_connect=config.source.zookeeper,
             zookeeper_check=config.source.zookeeper_check,
+            zookeeper_options=config.source.zookeeper_options,
         )
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,

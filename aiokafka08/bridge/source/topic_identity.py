@@ -35,6 +35,7 @@ from typing import Any, Final, NamedTuple
 from aiokafka08 import environment
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
+from aiokafka08._core.zookeeper.security import parse_security
 from aiokafka08._core.zookeeper.topic_states import TopicCreations, read_topic_creations
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns
@@ -260,7 +261,12 @@ class TopicIdentities:
         source = self._config.source
         if source.zookeeper is not None:
             async with source_router(self._config) as router:
-                zookeeper = ClusterZookeeper(router, source.zookeeper, source.zookeeper_check)
+                zookeeper = ClusterZookeeper(
+                    router,
+                    source.zookeeper,
+                    source.zookeeper_check,
+                    parse_security(source.zookeeper_options, source.zookeeper),
+                )
                 parent, created = await zookeeper.run(
                     lambda: environment.run_in_thread(
                         self._read_creations,

@@ -563,13 +563,14 @@ class BrokerGroup:
         return self._join_error(code, *filter(None, types))
 
     def _join_error(self, code: int, protocol_type: str = PROTOCOL_TYPE) -> BrokerResponseError:
-        return join_error(
+        error = join_error(
             code,
             self._coordinator.group,
             self._assignors,
             self._config.session_timeout_s,
             protocol_type,
         )
+        return self._router.config.named(error)
 
     async def _leave(self, reason: str) -> None:
         """Send LeaveGroup, so that the other members don't wait for the session to expire."""

@@ -120,7 +120,7 @@ class ZookeeperGroup:
         client = await self._session.open(self._config.session_timeout_s)
         self._registry = ScalaRegistry(
             client,
-            self._zookeeper.connect,
+            self._zookeeper.shown,
             self._group,
             self._config.session_timeout_s,
             self._threadsafe(self.on_change),

@@ -93,7 +93,7 @@ class ZookeeperMembers:
             client = await session.open(timeout_s)
             request = asyncio.ensure_future(
                 environment.run_in_thread(
-                    members_of, client, self._zookeeper.connect, self._group, timeout_s
+                    members_of, client, self._zookeeper.shown, self._group, timeout_s
                 )
             )
             return await asyncio.shield(request)

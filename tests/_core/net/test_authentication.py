@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08._core.concurrency.daemon_thread import DaemonThread
 from aiokafka08._core.net.authentication import MAX_TOKENS, open_authenticated
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, net_config
 from aiokafka08._core.net.node import Lane, Node
+from aiokafka08._core.net.probe import probe_version
 from aiokafka08._core.net.raw_stream import connect_raw
+from aiokafka08._core.sasl.failure import FailureKind, SaslFailure, failures_of
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
 from aiokafka08.abc import AbstractTokenProvider
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -22,6 +27,7 @@ from aiokafka08.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     KafkaError,
+    KafkaTimeoutError,
     NoBrokersAvailable,
 )
 from aiokafka08.protocol.api import ApiKey, Request, Response, encode_response
@@ -114,7 +120,7 @@ async def test_plain_listener_is_named() -> None:
             request_timeout_ms=1000,
             **SASL,  # type: ignore[arg-type]
         )
-        with pytest.raises(NoBrokersAvailable, match="doesn't respond to ApiVersions"):
+        with pytest.raises(AuthenticationFailedError, match="the port isn't a SASL listener"):
             await producer.start()
         await producer.stop()
 
@@ -269,6 +275,38 @@ async def test_silent_broker_is_a_timeout_that_names_the_step() -> None:
 
     error = await failure(respond)
     assert "doesn't respond to SaslAuthenticate" in str(error)
+
+
+async def test_wait_for_a_kdc_is_no_doubt_about_the_broker() -> None:
+    """Whatever the mechanism's description begins with."""
+    released = threading.Event()
+
+    class Hanging(Mechanism):
+        name = "GSSAPI"
+        description = "accepts tickets"
+        starts_raw = True
+        hint = ""
+        thread = DaemonThread()
+
+        async def begin(self, host: str) -> Steps:
+            def steps() -> Steps:
+                released.wait(30)
+                yield b""
+                return None
+
+            return steps()
+
+    async with broker(handshake) as address:
+        options = {"bootstrap_servers": address, "client_id": "c", "request_timeout_ms": 300}
+        config = replace(net_config(**{**NETWORK_DEFAULTS, **options}), sasl=Hanging())
+        try:
+            with pytest.raises(KafkaTimeoutError) as caught:
+                await probe_version(config.bootstrap[0], config)
+        finally:
+            released.set()
+    assert "accepts tickets: no KDC of the realm has responded within" in str(caught.value)
+    assert "Check that it is a Kafka broker" not in str(caught.value)
+    assert failures_of(caught.value) == [SaslFailure(FailureKind.KDC)]
 
 
 async def test_endless_challenges_are_bounded() -> None:

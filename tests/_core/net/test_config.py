@@ -26,8 +26,12 @@ from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import (
+    AUTHORIZATION_ERRORS,
+    BrokerResponseError,
     IllegalArgumentError,
     KafkaConfigurationError,
+    UnknownError,
+    broker_error,
 )
 from aiokafka08.helpers import create_ssl_context
 from aiokafka08.producer import AIOKafkaProducer
@@ -388,3 +392,28 @@ def test_empty_names_of_authorities_are_none() -> None:
 def test_bad_certificate_data_is_named() -> None:
     with pytest.raises(ssl.SSLError, match="cadata: "):
         create_ssl_context(cadata="no PEM")
+
+
+# --- the principal --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", AUTHORIZATION_ERRORS)
+def test_error_about_a_missing_right_names_the_principal_once(
+    kind: type[BrokerResponseError],
+) -> None:
+    user = {"sasl_plain_username": "alice", "sasl_plain_password": "s3cret"}
+    config = net_config(**{**OPTIONS, "security_protocol": "SASL_PLAINTEXT", **user})
+    error = broker_error(kind.errno, "here")
+    assert config.named(config.named(error)) is error
+    assert error.text.startswith(f"here: {kind.description}")
+    assert error.text.endswith(" (principal 'alice')")
+    assert error.text.count("alice") == 1
+    assert "s3cret" not in repr(error)
+
+
+def test_error_without_a_principal_or_about_something_else_stays() -> None:
+    refused = broker_error(AUTHORIZATION_ERRORS[0].errno)
+    assert "(principal" not in net_config(**OPTIONS).named(refused).text
+    user = {"sasl_plain_username": "alice", "sasl_plain_password": "s3cret"}
+    config = net_config(**{**OPTIONS, "security_protocol": "SASL_PLAINTEXT", **user})
+    assert "alice" not in config.named(UnknownError("here")).text

@@ -118,6 +118,7 @@ def test_unknown_property_is_an_error_with_similar_names(name: str, similar: str
         ("socket.timeout.ms", "0", "socket.timeout.ms='0': expected an integer from 1"),
         ("interceptor.classes", "X", "interceptor.classes='X' is not supported: interceptors"),
         ("auto.offset.reset", "middle", "expected one of earliest"),
+        ("security.protocol", "SASL", "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
         ("offsets.storage", "disk", "expected one of zookeeper, kafka, dual"),
         ("bootstrap.servers", " ", "empty; expected a non-empty text"),
         ("zookeeper.connect", " ", "empty; expected a non-empty text"),

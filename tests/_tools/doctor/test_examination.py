@@ -57,6 +57,18 @@ def test_what_could_not_be_read_is_a_finding() -> None:
     assert not is_healthy([found])
 
 
+def test_refusal_is_a_finding_that_names_the_right() -> None:
+    gap = "groups in Kafka not read: the client is not authorized"
+    seen = dataclasses.replace(HEALTHY, errors=(gap,), rights={gap: "Describe on the cluster"})
+    [group, topic, _] = examine(Examination(seen, seen, refused_topics={"t"}))
+    assert group.code is topic.code is FindingCode.NO_PERMISSION
+    assert group.why == gap
+    assert "Describe on the cluster" in group.action
+    assert "may not read topic 't'" in topic.why
+    assert "Read on topic 't'" in topic.action
+    assert not is_healthy([group])
+
+
 def test_gap_of_the_first_sample_is_a_finding() -> None:
     """A rule that compares two samples says nothing about what one of them lacks."""
     gap = "groups in Kafka not read: no coordinator"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FIELDS: Final = {
     "code": "the code of the finding ('The doctor' in the documentation lists them)",
     "severity": "critical, warning or note; notes don't count as findings",
-    "where": "the broker, the topic and partitions, or the group",
+    "where": "the broker, the topic and partitions, the group, or the client",
     "why": "what was found, and why it matters",
     "action": "what to do",
 }
@@ -65,14 +65,16 @@ def doctor(
     """Find what is wrong with a cluster, or soon will be. Read-only.
 
     The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
-    at. What a missing broker causes is one paragraph for people, and a row each otherwise.
-    --format json prints {"healthy": ..., "findings": [...]}, each with its cause or null.
+    at. A failed authentication is a finding. What a missing broker causes is one paragraph for
+    people, and a row each otherwise. --format json prints {"healthy": ..., "findings": [...]}, each
+    with its cause or null.
     """
     from aiokafka08._tools.cli import terminal
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.main import error_text, fail
     from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_shown
     from aiokafka08._tools.cli.times import parse_duration
+    from aiokafka08._tools.doctor.authentication import authentication_findings
     from aiokafka08._tools.doctor.examination import examine
     from aiokafka08._tools.doctor.finding import find_code, is_healthy
     from aiokafka08._tools.doctor.report import report
@@ -85,8 +87,11 @@ def doctor(
     try:
         all_findings = examine(run(_look(settings, watch_s)))
     except KafkaError as error:
-        return fail(error_text(error), CANNOT_LOOK)
-    findings = [finding for finding in all_findings if finding.code not in ignored]
+        all_findings = authentication_findings(error)
+        if not all_findings:
+            return fail(error_text(error), CANNOT_LOOK)
+        ignored.clear()  # nothing else was looked at, so the cluster isn't known to be healthy
+    findings = [_in_options(one) for one in all_findings if one.code not in ignored]
     healthy, rows = is_healthy(findings), [finding.as_row() for finding in findings]
     format = format or default_format()
     if format == "json":
@@ -103,6 +108,15 @@ def doctor(
     else:
         write_rows(rows, FIELDS, format)
     return HEALTHY if healthy else FINDINGS
+
+
+def _in_options(finding: Finding) -> Finding:
+    """Return the finding with properties and flags in place of the clients' arguments."""
+    from dataclasses import replace
+
+    from aiokafka08._tools.cli.notes import in_options
+
+    return replace(finding, why=in_options(finding.why), action=in_options(finding.action))
 
 
 def _printable(finding: Finding) -> Finding:
