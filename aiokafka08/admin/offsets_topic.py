@@ -172,7 +172,11 @@ class OffsetsTopicReader:
         bounds: dict[TopicPartition, int | KafkaError] = {}
         missing = list(tps)
         while missing:
-            bounds |= (await list_reachable_offsets(self._router, missing, timestamp))[0]
+            listed = await list_reachable_offsets(self._router, missing, timestamp)
+            bounds |= {
+                tp: offsets if isinstance(offsets, KafkaError) else offsets[0]
+                for tp, offsets in listed.items()
+            }
             missing = [tp for tp in missing if _may_pass(bounds[tp])]
             if loop.time() >= deadline:
                 break

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.loop_yield import in_chunks
 from aiokafka08._core.net.cluster import iter_partitions
 from aiokafka08._core.net.config import check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
@@ -58,7 +58,11 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.groups import DescribedGroup
-from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import (
+    ALL_SEGMENTS,
+    LATEST,
+    ListOffsetsRequest,
+)
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ _LEFT_OUT: Final = (
 _STORES: Final = ("kafka", "zookeeper")
 _AT_ONCE: Final = 32
 """How many groups are requested at a time; the requests to a coordinator are pipelined."""
+_UNKNOWN: Final = LogBounds(None, None)
+_REFUSED: Final = RefusedLogBounds(None, None)
 
 
 class StoredGroupCalls:
@@ -195,7 +201,8 @@ class StoredGroupCalls:
         if is_listed and tps:
             topics = {tp.topic for tp in tps}
             known = await self._connection.partitions_of(await self._connection.fetch_metadata())
-            tps.update([tp async for tp in in_steps(known) if tp.topic in topics])
+            async for some in in_chunks(known):
+                tps.update(tp for tp in some if tp.topic in topics)
         bounds = await self.list_log_bounds(sorted(tps), starts=False)
         ends = {tp: log.end for tp, log in bounds.items()}
         return GroupLags(lag_rows(stored, ends, owners), errors, left_out)
@@ -232,21 +239,27 @@ class StoredGroupCalls:
     async def list_log_bounds(
         self, partitions: Collection[TopicPartition] | None, *, starts: bool
     ) -> dict[TopicPartition, LogBounds]:
-        """Return first and next offset of partitions: one or two requests per broker in all."""
+        """Return first and next offset of partitions, by one request per 500 of a broker's.
+
+        The last of a log's offsets is where its first segment begins, so one request has both.
+        """
         self._connection.check()
         named = None
         if partitions is not None:
-            named = [tp async for tp in in_steps(iter_partitions(partitions))]
+            named = [tp async for some in in_chunks(iter_partitions(partitions)) for tp in some]
         known = await self._connection.partitions_of(await self._connection.fetch_metadata())
         wanted = known if named is None else [tp for tp in named if tp in known]
-        timestamps = [LATEST, EARLIEST] if starts else [LATEST]
-        ends, *rest = await list_reachable_offsets(self._router, wanted, *timestamps)
-        first = rest[0] if rest else {}
+        listed = await list_reachable_offsets(
+            self._router, wanted, LATEST, ALL_SEGMENTS if starts else 1
+        )
         bounds: dict[TopicPartition, LogBounds] = {}
-        async for tp, end in in_steps(ends.items()):
-            is_refused = isinstance(end, NotLeaderForPartitionError)
-            log = RefusedLogBounds if is_refused else LogBounds
-            bounds[tp] = log(_known(first.get(tp)), _known(end))
+        async for some in in_chunks(listed.items()):
+            for tp, offsets in some:
+                if isinstance(offsets, KafkaError):
+                    is_refused = isinstance(offsets, NotLeaderForPartitionError)
+                    bounds[tp] = _REFUSED if is_refused else _UNKNOWN
+                else:
+                    bounds[tp] = LogBounds(offsets[-1] if starts else None, offsets[0])
         return bounds
 
     async def read_offsets_topic(self) -> OffsetsTopic:
@@ -444,7 +457,3 @@ def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:
             continue
         owned.update(dict.fromkeys(assignment.partitions(), member.member))
     return owned
-
-
-def _known(offset: int | KafkaError | None) -> int | None:
-    return offset if isinstance(offset, int) else None

@@ -17,6 +17,10 @@ class TargetError(KafkaError):
     """The target refused a request, or didn't respond."""
 
 
+class TargetAuthenticationError(TargetError):
+    """The target refused the mechanism, the user or the password of `target.properties`."""
+
+
 class TargetUnavailableError(TargetError):
     """The target can't be reached, or isn't ready: another attempt may succeed."""
 

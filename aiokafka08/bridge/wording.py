@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from aiokafka08._core.names import glob_hint
+from aiokafka08._core.names import did_you_mean, glob_hint
 
 GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
 """What a copy guarantees."""
@@ -59,18 +59,20 @@ def some_of(names: Sequence[str], most: int = NAMES, separator: str = ", ") -> s
 
 
 def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) -> str:
-    """Return which patterns of `[topics]` or `[groups]` match nothing, and what there is.
+    """Return which patterns of `[topics]` or `[groups]` match nothing, and what may be meant.
 
     Args:
         noun: "topic" or "group".
         patterns: at least one.
         names: all topics or groups of the source.
     """
-    shown = some_of(sorted(names), _FOUND_NAMES) or "none"
+    known = sorted(names)
+    hints = [glob_hint(pattern) or did_you_mean(pattern, known) for pattern in patterns]
+    shown = some_of(known, _FOUND_NAMES) or "none"
     return (
         f"{noun}s.include: {', '.join(map(repr, patterns))} matches no {noun} of the source. A "
         f"pattern must match the whole name. The {noun}s found: {shown}"
-        f"{''.join(map(glob_hint, patterns))}"
+        f"{''.join(hints).replace('?. ', '? ')}"
     )
 
 

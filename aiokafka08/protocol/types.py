@@ -32,8 +32,18 @@ Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 StepReader = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
 """The same as a generator, which yields now and then and returns the result."""
 STEP_BYTES: Final = 8192
+ItemsReader = Callable[[Buffer, int, int], list[Any]]
+"""`(data, position, count) -> values`; the caller has checked that the data is long enough."""
+RestReader = Callable[[Buffer, int, int, int], tuple[Any, int]]
+"""`(data, position, end, length) -> (value, new position)`."""
+PartReader = Callable[[Buffer, int, int, list[Any]], int]
+"""`(data, position, end, values) -> new position`: appends the values of fields of a struct."""
 Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
+
+
+_FEW: Final = 8
+"""Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`."""
 
 
 class Fixed(NamedTuple):
@@ -88,15 +98,19 @@ class CompiledType(NamedTuple):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
-    if sizes vary. `read_steps` is None for a type without arrays of varying size.
+    if sizes vary. `read_steps` is None for a type without arrays of varying size. `read_rest` reads
+    the rest of a value behind its length or count, whose letter is `length_code`; None for a type
+    that doesn't begin with one.
     """
 
     read: Reader
     write: Writer
     min_size: int
-    read_items: Callable[[Buffer], list[Any]] | None = None
+    read_items: ItemsReader | None = None
     write_items: Callable[[list[Any]], bytes] | None = None
     read_steps: StepReader | None = None
+    read_rest: RestReader | None = None
+    length_code: str = ""
 
 
 def cut_short(field: str, needed: int, left: int) -> KafkaProtocolError:
@@ -231,10 +245,12 @@ def _compile_fixed(wire: Fixed) -> CompiledType:
     def write(value: Any, out: list[Buffer]) -> None:
         out.append(pack(value))
 
-    def read_items(data: Buffer) -> list[Any]:
-        if len(data) == size:
-            return list(unpack_from(data))
-        return list(struct.unpack(f">{len(data) // size}{wire.code}", data))
+    unpackers = [struct.Struct(f">{count}{wire.code}").unpack_from for count in range(_FEW)]
+
+    def read_items(data: Buffer, pos: int, count: int) -> list[Any]:
+        if count < _FEW:
+            return list(unpackers[count](data, pos))
+        return list(struct.unpack_from(f">{count}{wire.code}", data, pos))
 
     return CompiledType(read, write, size, read_items)
 
@@ -250,8 +266,9 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos < size:
             raise cut_short(f"the length of {kind}", size, end - pos)
-        length = unpack_from(data, pos)[0]
-        pos += size
+        return read_rest(data, pos + size, end, unpack_from(data, pos)[0])
+
+    def read_rest(data: Buffer, pos: int, end: int, length: int) -> tuple[Any, int]:
         if length < 0:
             if nullable and not null_is_empty:
                 return None, pos
@@ -281,7 +298,7 @@ def _compile_sized(wire: Sized, lenient: bool) -> CompiledType:
         out.append(pack(len(value)))
         out.append(value)
 
-    return CompiledType(read, write, size)
+    return CompiledType(read, write, size, read_rest=read_rest, length_code=wire.code)
 
 
 def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> CompiledType:
@@ -290,29 +307,34 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
     unpack_from, pack = struct.Struct(">i").unpack_from, struct.Struct(">i").pack
     item_steps = item.read_steps
 
-    def read_count(data: Buffer, pos: int, end: int) -> int:
-        """Return how many items there are; -1 for null."""
-        if end - pos < 4:
-            raise cut_short("an array count", 4, end - pos)
-        count: int = unpack_from(data, pos)[0]
+    def checked(count: int, left: int) -> int:
+        """Return how many items there are in what is left; -1 for null."""
         if count < 0:
             if nullable:
                 return -1
             if mode.lenient:
                 return 0
             raise KafkaProtocolError(f"an array: count {count}; expected >= 0")
-        if count * item_size > end - pos - 4:
-            raise cut_short(f"an array of {count}", count * item_size, end - pos - 4)
+        if count * item_size > left:
+            raise cut_short(f"an array of {count}", count * item_size, left)
+        return count
+
+    def read_count(data: Buffer, pos: int, end: int) -> int:
+        if end - pos < 4:
+            raise cut_short("an array count", 4, end - pos)
+        count: int = unpack_from(data, pos)[0]
         return count
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
-        count = read_count(data, pos, end)
-        pos += 4
-        if count < 0:
-            return None, pos
+        return read_rest(data, pos + 4, end, read_count(data, pos, end))
+
+    def read_rest(data: Buffer, pos: int, end: int, count: int) -> tuple[Any, int]:
+        if count < 0 or count * item_size > end - pos:
+            count = checked(count, end - pos)
+            if count < 0:
+                return None, pos
         if read_items is not None:
-            stop = pos + count * item_size
-            return read_items(data[pos:stop]), stop
+            return read_items(data, pos, count), pos + count * item_size
         items: list[Any] = []
         append = items.append
         for _ in range(count):
@@ -323,7 +345,7 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
     def read_steps(
         data: Buffer, pos: int, end: int
     ) -> Generator[None, None, tuple[list[Any] | None, int]]:
-        count = read_count(data, pos, end)
+        count = checked(read_count(data, pos, end), end - pos - 4)
         pos += 4
         if count < 0:
             return None, pos
@@ -333,7 +355,10 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
             if item_steps is None:
                 value, pos = read_item(data, pos, end)
             else:
-                value, pos = yield from item_steps(data, pos, end)
+                try:  # most items are small, and are read at once in less time
+                    value, pos = read_item(data, pos, min(pos + STEP_BYTES, end))
+                except KafkaProtocolError:
+                    value, pos = yield from item_steps(data, pos, end)
             items.append(value)
             if pos >= step_end:
                 step_end = pos + STEP_BYTES
@@ -355,21 +380,28 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
 
     if mode.limited:
         return CompiledType(_counted(read, item_size), write, 4)
-    return CompiledType(read, write, 4, read_steps=read_steps if read_items is None else None)
+    return CompiledType(
+        read,
+        write,
+        4,
+        read_steps=read_steps if read_items is None else None,
+        read_rest=read_rest,
+        length_code="i",
+    )
 
 
 def _compile_struct(
     cls: Any, version: int, mode: _Mode, type_args: dict[TypeVar, Any]
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
-    readers: list[Reader] = []
-    steps: list[StepReader | None] = []  # one for each reader
+    parts: list[tuple[PartReader, StepReader | None]] = []  # runs and other fields
+    readers: list[PartReader] = []  # the same with fewer calls
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
     run: list[tuple[str, str]] = []  # neighbouring fixed-width fields: (name, letter)
 
-    read_items: Callable[[Buffer], list[Any]] | None = None
+    read_items: ItemsReader | None = None
     write_items: Callable[[list[Any]], bytes] | None = None
     ends_with_bytes: struct.Struct | None = None
 
@@ -378,8 +410,7 @@ def _compile_struct(
         if run:
             names = tuple(name for name, _ in run)
             packer = struct.Struct(">" + "".join(code for _, code in run))
-            readers.append(_run_reader(names, packer))
-            steps.append(None)
+            parts.append((_run_reader(names, packer), None))
             writers.append(_run_writer(names, packer))
             if packer.size == min_size and _are_arguments(cls, names, absent):
                 read_items = _items_reader(cls, packer)
@@ -403,24 +434,33 @@ def _compile_struct(
         only_last = field is fields[-1] and 0 < len(run) == len(fields) - 1
         if only_last and any(isinstance(mark, Sized) and mark.code == "i" for mark in metadata):
             ends_with_bytes = struct.Struct(">" + "".join(code for _, code in run) + "i")
+        codes, before = "".join(code for _, code in run), len(parts)
         end_run()
         read_items = write_items = None
         inner = _compile(type_, version, mode, type_args)
-        readers.append(_field_reader(inner.read))
-        steps.append(inner.read_steps)
+        parts.append((_field_reader(inner.read), inner.read_steps))
+        one_by_one = [reader for reader, _ in parts[before:]]
+        if inner.read_rest is None:
+            readers += one_by_one
+        else:
+            head = struct.Struct(f">{codes}{inner.length_code}")
+            readers.append(_sized_field_reader(head, inner.read_rest, one_by_one))
         writers.append(_field_writer(field.name, inner.write))
         min_size += inner.min_size
-    end_run()
+    if run:
+        end_run()
+        readers.append(parts[-1][0])
 
     write = _struct_writer(cls, version, absent, writers)
     if ends_with_bytes is not None:
-        return CompiledType(_bytes_struct_reader(cls, ends_with_bytes, readers), write, min_size)
+        one_by_one = [reader for reader, _ in parts]
+        return CompiledType(_bytes_struct_reader(cls, ends_with_bytes, one_by_one), write, min_size)
     read = _struct_reader(cls, absent, readers)
-    read_steps = _struct_step_reader(cls, absent, readers, steps)
+    read_steps = _struct_step_reader(cls, absent, parts)
     return CompiledType(read, write, min_size, read_items, write_items, read_steps)
 
 
-def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[Any]) -> Reader:
+def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[PartReader]) -> Reader:
     build = _builder(cls, absent)
 
     def read(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
@@ -428,6 +468,32 @@ def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[Any]) 
         for read_part in readers:
             pos = read_part(data, pos, end, values)
         return cls(*values) if build is None else build(values), pos
+
+    return read
+
+
+def _sized_field_reader(
+    head: struct.Struct, read_rest: RestReader, one_by_one: list[PartReader]
+) -> PartReader:
+    """Return a reader of fixed-width fields and a value with a length behind them.
+
+    Args:
+        head: the fixed-width fields, and the length.
+        read_rest: reads what the length is of.
+        one_by_one: read the same in parts, and name the one that is cut short.
+    """
+    size, unpack_from = head.size, head.unpack_from
+
+    def read(data: Buffer, pos: int, end: int, values: list[Any]) -> int:
+        if end - pos < size:
+            for read_part in one_by_one:
+                pos = read_part(data, pos, end, values)
+            return pos
+        *fixed, length = unpack_from(data, pos)
+        values += fixed
+        value, pos = read_rest(data, pos + size, end, length)
+        values.append(value)
+        return pos
 
     return read
 
@@ -461,16 +527,13 @@ def _struct_writer(
 
 
 def _struct_step_reader(
-    cls: Any,
-    absent: list[tuple[str, Any]],
-    readers: list[Any],
-    steps: list[StepReader | None],
+    cls: Any, absent: list[tuple[str, Any]], parts: list[tuple[PartReader, StepReader | None]]
 ) -> StepReader | None:
-    """Return a reader in steps of a struct, whose fields' are `steps`; None if none has steps."""
-    if all(field_steps is None for field_steps in steps):
+    """Return a reader in steps of a struct with these parts; None if no part has steps."""
+    if all(field_steps is None for _, field_steps in parts):
         return None
 
-    build, parts = _builder(cls, absent), list(zip(readers, steps, strict=True))
+    build = _builder(cls, absent)
 
     def read(data: Buffer, pos: int, end: int) -> Generator[None, None, tuple[Any, int]]:
         values: list[Any] = []
@@ -492,16 +555,18 @@ def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any
     return tuple(field.name for field in fields[: len(names)]) == names and defaults == absent
 
 
-def _items_reader(cls: Any, packer: struct.Struct) -> Callable[[Buffer], list[Any]]:
-    iter_unpack = packer.iter_unpack
+def _items_reader(cls: Any, packer: struct.Struct) -> ItemsReader:
+    size, unpack_from, iter_unpack = packer.size, packer.unpack_from, packer.iter_unpack
 
-    def read(data: Buffer) -> list[Any]:
-        return list(itertools.starmap(cls, iter_unpack(data)))
+    def read(data: Buffer, pos: int, count: int) -> list[Any]:
+        if count == 1:
+            return [cls(*unpack_from(data, pos))]
+        return list(itertools.starmap(cls, iter_unpack(data[pos : pos + count * size])))
 
     return read
 
 
-def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[Reader]) -> Reader:
+def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[PartReader]) -> Reader:
     """Return a reader of a struct of fixed-width fields and then bytes, which reads it at once."""
     size, unpack_from = packer.size, packer.unpack_from
     read_run, read_bytes = readers
@@ -514,8 +579,8 @@ def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[Reader])
             if start <= stop <= end:
                 return cls(*fields, data[start:stop]), stop
         values: list[Any] = []  # read field by field, to name the wrong one
-        pos = read_run(data, pos, end, values)  # type: ignore[call-arg, assignment]
-        pos = read_bytes(data, pos, end, values)  # type: ignore[call-arg, assignment]
+        pos = read_run(data, pos, end, values)
+        pos = read_bytes(data, pos, end, values)
         return cls(*values), pos
 
     return read
@@ -536,7 +601,7 @@ def _items_writer(
     return write
 
 
-def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> Any:
+def _run_reader(names: tuple[str, ...], packer: struct.Struct) -> PartReader:
     size, unpack_from = packer.size, packer.unpack_from
 
     def read(data: Buffer, pos: int, end: int, values: list[Any]) -> int:
@@ -567,7 +632,7 @@ def _run_writer(names: tuple[str, ...], packer: struct.Struct) -> Writer:
     return write
 
 
-def _field_reader(read_value: Reader) -> Any:
+def _field_reader(read_value: Reader) -> PartReader:
     def read(data: Buffer, pos: int, end: int, values: list[Any]) -> int:
         value, pos = read_value(data, pos, end)
         values.append(value)

@@ -195,6 +195,23 @@ async def test_moved_leader_is_asked_once_more(
     assert fault.hits == 1
 
 
+async def test_first_and_next_offsets_come_by_one_request_per_leader(
+    cluster: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    assert await admin.list_log_bounds([T0, T1]) == {T0: LogBounds(0, 0), T1: LogBounds(0, 0)}
+    assert len([one for one in cluster.requests(ListOffsetsRequest) if one.topics]) == 2
+
+
+async def test_log_of_many_segments_begins_at_its_first_message() -> None:
+    """With a limit of offsets that would be the start of a later segment."""
+    async with EmbeddedCluster(1, "0.8.2", {"t": 1}, segment_bytes=64) as running:
+        for _ in range(300):
+            running.append("t", 0, [b"v" * 30])
+        running.delete_before("t", 0, 7)
+        async with AIOKafkaAdminClient(bootstrap_servers=running.bootstrap_servers) as client:
+            assert await client.list_log_bounds() == {T0: LogBounds(7, 300)}
+
+
 # --- the offsets topic ----------------------------------------------------------------------------
 
 

@@ -15,7 +15,11 @@ from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.groups import carry_over as groups
-from aiokafka08.bridge.groups.carry_over import GroupTransfer, carry_over_continuously
+from aiokafka08.bridge.groups.carry_over import (
+    CopiedCluster,
+    GroupTransfer,
+    carry_over_continuously,
+)
 from aiokafka08.bridge.groups.group_plan import UNREAD, GroupMove, GroupOutcome
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
@@ -31,6 +35,38 @@ def config_without_target(port: int) -> BridgeConfig:
         f'[target]\nbootstrap = "127.0.0.1:{port}"\n[topics]\ninclude = ["orders"]\n'
         f'[groups]\ninclude = ["billing"]\nstore = "kafka"\ninterval_s = 0.1\n'
     )
+
+
+NOTHING_COPIED = CopiedCluster({}, {})
+
+
+def use(transfer: GroupTransfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_modern(config: BridgeConfig) -> None:
+        pass
+
+    monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
+    monkeypatch.setattr(groups, "refuse_old_target", is_modern)
+
+
+async def test_pattern_of_no_group_is_logged_once_until_a_group_comes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.carry_over.return_value = [], NOTHING_COPIED
+    transfer.unmatched.side_effect = ["groups.include: 'biling' matches no group"] * 2 + [None]
+    use(transfer, monkeypatch)
+    config = config_without_target(1)
+    work = asyncio.create_task(carry_over_continuously(config, {}, CopyStatus()))
+    try:
+        await until(lambda: work.done() or transfer.carry_over.await_count >= 4, timeout_s=60)
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    [one] = caplog.records
+    text = "groups not carried over: groups.include: 'biling' matches no group"
+    assert text in one.getMessage()
 
 
 async def test_target_away_at_the_start_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,13 +104,9 @@ async def test_unreadable_offset_is_an_error_of_the_bridge(
         move("b2", UNREAD, "unreadable"),
     ]
     transfer = create_autospec(GroupTransfer, instance=True)
-    transfer.carry_over.return_value = sound + odd
-
-    async def is_modern(config: BridgeConfig) -> None:
-        pass
-
-    monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
-    monkeypatch.setattr(groups, "refuse_old_target", is_modern)
+    transfer.carry_over.return_value = sound + odd, NOTHING_COPIED
+    transfer.unmatched.return_value = None
+    use(transfer, monkeypatch)
     status = CopyStatus()
     work = asyncio.create_task(carry_over_continuously(config_without_target(1), {}, status))
     try:
@@ -84,7 +116,7 @@ async def test_unreadable_offset_is_an_error_of_the_bridge(
         assert (what, error.count >= 2) == ("unreadable offsets", True)
         for text in (error.text, caplog.records[0].getMessage()):
             assert "billing, orders/1: junk. b2: junk" in text
-        transfer.carry_over.return_value = sound
+        transfer.carry_over.return_value = sound, NOTHING_COPIED
         await until(lambda: not status.errors, "the error ends", 60)
         await until(lambda: status.translated_groups == 2, "both are translated", 60)
     finally:

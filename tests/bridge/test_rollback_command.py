@@ -9,7 +9,8 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import rollback
-from aiokafka08.bridge.groups.rollback import RollbackMove
+from aiokafka08.bridge.groups.rollback import Rollback, RollbackMove
+from aiokafka08.bridge.wording import nothing_matches
 from tests._tools.cli.conftest import RunCommand
 from tests.bridge.test_groups_command import FILE
 
@@ -18,10 +19,14 @@ REFUSED = RollbackMove("b", TopicPartition("orders", 0), 40, 30, 40, "refused", 
 
 
 def roll_back(
-    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, folder: Path, moves: list[RollbackMove]
+    cli: RunCommand,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    moves: list[RollbackMove],
+    unmatched: str | None = None,
 ) -> tuple[int, str]:
-    async def decided(config: BridgeConfig, **options: bool) -> list[RollbackMove]:
-        return moves
+    async def decided(config: BridgeConfig, **options: bool) -> Rollback:
+        return Rollback(moves, unmatched)
 
     monkeypatch.setattr(rollback, "roll_back", decided)
     path = folder / "bridge.toml"
@@ -44,3 +49,16 @@ def test_each_outcome_that_is_left_is_explained(
     assert code == 1
     assert "1 offset not moved: the groups have read messages that only the target has" in text
     assert "1 offset refused: the groups have members" in text
+
+
+@pytest.mark.parametrize("moves", [[], [REFUSED]])
+def test_pattern_of_no_group_is_named_with_similar_groups(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moves: list[RollbackMove]
+) -> None:
+    groups = [f"a{number:02}" for number in range(40)] + ["billing"]
+    text = nothing_matches("group", ["biling", "zz.*"], groups)
+    code, shown = roll_back(cli, monkeypatch, tmp_path, moves, text)
+    assert code == 1
+    assert "groups.include: 'biling', 'zz.*' matches no group of the source" in shown
+    assert "and 11 more. Did you mean 'billing'?" in shown
+    assert "no group of [groups] has committed" not in shown

@@ -34,7 +34,7 @@ def test_pattern_that_matches_no_topic_is_named() -> None:
     assert topic_map(["orders", "cl.*"]).mismatch(topics) is None
     assert topic_map(["ordes", "clicks", "__.*"]).mismatch(topics) == (
         "topics.include: 'ordes', '__.*' matches no topic of the source. A pattern must match the "
-        "whole name. The topics found: clicks, orders"
+        "whole name. The topics found: clicks, orders. Did you mean 'orders'?"
     )
     assert topic_map(["orders"], ["o.*"]).mismatch(topics) == (
         "topics.exclude leaves no topic of the source"

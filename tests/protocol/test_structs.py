@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import mmap
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +18,23 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchRequest, FetchResponse
 from aiokafka08.protocol.requests.groups import HeartbeatRequest
-from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    PartitionState,
+    TopicState,
+)
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.protocol.requests.registry import APIS
-from aiokafka08.protocol.types import Int16, Int32, Int64, NullableString, String, compiled
+from aiokafka08.protocol.types import (
+    STEP_BYTES,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    String,
+    compiled,
+)
 from tests.protocol.decoding import Envelope, decode_request
 from tests.protocol.strategies import examples, since_of, texts, values
 
@@ -80,6 +94,25 @@ def test_encoded_response_decodes_to_itself(
     assert finish_steps(in_steps) == response
 
 
+@pytest.mark.parametrize("partitions", [[1] * 6000, [6000], [1, 3000, 1, 1, 2997]])
+def test_large_response_is_decoded_in_steps_whatever_its_items(partitions: list[int]) -> None:
+    """Small items are read at once, a large one in steps of its own."""
+    topics = [
+        TopicState(0, f"t{at}", False, [PartitionState(0, n, 1, [1, 2], [1]) for n in range(count)])
+        for at, count in enumerate(partitions)
+    ]
+    response = MetadataResponse([], -1, topics)
+    frame = b"".join(api.encode_response(response, 0, 1))[4:]
+    decoded = []
+
+    def steps() -> Iterator[None]:
+        decoded.append((yield from api.decode_response_in_steps(MetadataRequest, 0, frame)))
+
+    pauses = sum(1 for _ in steps())
+    assert decoded == [response]
+    assert pauses >= len(frame) // (2 * STEP_BYTES)
+
+
 @each_api_and_version
 @examples(10)
 @given(data=st.data())
@@ -89,8 +122,10 @@ def test_response_cut_or_too_long_raises_protocol_error(
     response = data.draw(values(request_class.response, version))
     frame = b"".join(api.encode_response(response, version, 1))[4:]
     for cut in range(len(frame)):
-        with pytest.raises(KafkaProtocolError):
+        with pytest.raises(KafkaProtocolError) as at_once:
             api.decode_response(request_class, version, frame[:cut])
+        with pytest.raises(KafkaProtocolError, match=f"^{re.escape(str(at_once.value))}$"):
+            finish_steps(api.decode_response_in_steps(request_class, version, frame[:cut]))
     with pytest.raises(KafkaProtocolError, match="1 bytes after its end"):
         api.decode_response(request_class, version, frame + b"\0")
 

@@ -14,6 +14,8 @@ from aiokafka08 import AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
+from aiokafka08.bridge.errors import TargetAuthenticationError
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import read_options
 from tests._tools.cli.conftest import RunCommand, cli, command_line, folder_of_profiles
@@ -157,3 +159,30 @@ async def test_bridge_copies_from_kerberos_to_a_password(
             assert await asyncio.to_thread(reader.messages, topic) == {0: MESSAGES}
         finally:
             reader.close()
+
+
+async def test_wrong_password_of_the_target_is_named_within_seconds(
+    target: RealCluster,
+) -> None:
+    """librdkafka tries again for ever, and ends a call with _TRANSPORT after its timeout."""
+    text = (
+        'name = "refused"\n'
+        '[source]\nbootstrap = "127.0.0.1:1"\n'
+        f'[target]\nbootstrap = "{target.sasl_bootstrap_servers}"\n'
+        '[topics]\ninclude = ["t"]\n'
+        "[target.properties]\n"
+        '"security.protocol" = "SASL_PLAINTEXT"\n'
+        '"sasl.mechanism" = "PLAIN"\n'
+        '"sasl.username" = "alice"\n'
+        '"sasl.password" = "not-hers"\n'
+    )
+    connection = Target(parse_config(text))
+    try:
+        async with asyncio.timeout(20):
+            with pytest.raises(TargetAuthenticationError) as refused:
+                await connection.partition_counts()
+    finally:
+        await connection.close()
+    named = ("sasl.mechanism=PLAIN", "sasl.username='alice'", target.sasl_bootstrap_servers)
+    assert all(part in refused.value.text for part in named), refused.value.text
+    assert "not-hers" not in refused.value.text

@@ -8,7 +8,7 @@ yields if it returns True.
 One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
 one producer shares one, which its `engine` makes. The consumer, whose calls decode for long, works
 in slices (`LoopSlice`). What goes over all topics of a cluster works in steps of a fixed size
-(`in_steps`, `run_in_steps`): the longest step doesn't grow with the cluster.
+(`in_steps`, `in_chunks`, `run_in_steps`): the longest step doesn't grow with the cluster.
 
 Invariant: the result of `LoopYield.is_due()` changes from False to True only in a call whose
 preceding call was made by the same task, in the same loop iteration. So it doesn't become True if
@@ -20,6 +20,7 @@ iteration ends.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Final, TypeVar
 
@@ -36,7 +37,7 @@ before the timer's callback, and one before the task that it wakes."""
 
 
 STEP_ITEMS: Final = 500
-"""How many topics or partitions one step of `in_steps` handles."""
+"""How many topics or partitions one step of `in_steps` or `in_chunks` handles."""
 
 
 class LoopSlice:
@@ -81,22 +82,28 @@ class LoopSlice:
                 await self.next()
 
 
-async def in_steps(
-    items: Iterable[T], weight: Callable[[T], int] | None = None
-) -> AsyncIterator[T]:
+async def in_steps(items: Iterable[T], weight: Callable[[T], int]) -> AsyncIterator[T]:
     """Yield the items, and yield to the event loop after each `STEP_ITEMS` of them.
 
     Args:
         items: the items.
-        weight: for how many items one counts, such as a topic for its partitions (default None: 1).
+        weight: for how many further items one counts, such as a topic for its partitions.
     """
     done = 0
     for item in items:
         yield item
-        done += 1 if weight is None else 1 + weight(item)
+        done += 1 + weight(item)
         if done >= STEP_ITEMS:
             done = 0
             await asyncio.sleep(0)
+
+
+async def in_chunks(items: Iterable[T]) -> AsyncIterator[list[T]]:
+    """Yield the items in lists of `STEP_ITEMS`, and yield to the event loop after each list."""
+    rest = iter(items)
+    while chunk := list(itertools.islice(rest, STEP_ITEMS)):
+        yield chunk
+        await asyncio.sleep(0)
 
 
 async def run_in_steps(steps: Generator[None, None, T]) -> T:

@@ -88,7 +88,8 @@ class ClusterSnapshot:
 
         None if the partition is unknown, has no leader, or has a leader whose address is unknown.
         """
-        partition = self.partitions(tp.topic).get(tp.partition)
+        info = self.topics.get(tp.topic)
+        partition = None if info is None else info.partitions.get(tp.partition)
         if partition is None or partition.leader not in self.brokers:
             return None
         return partition.leader

@@ -19,7 +19,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
-from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.loop_yield import in_chunks
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.watchdog import ResponseWatchdog
@@ -99,9 +99,9 @@ async def list_offsets(
 
 
 async def list_reachable_offsets(
-    router: Router, tps: Collection[TopicPartition], *timestamps: int
-) -> list[PartitionResults[int]]:
-    """Return per timestamp one offset per partition, or the error of one that has none now.
+    router: Router, tps: Collection[TopicPartition], timestamp: int, max_num_offsets: int = 1
+) -> PartitionResults[list[int]]:
+    """Return per partition its offsets, at least one, or the error of one that has none now.
 
     Partitions that fail with an error that may pass are requested once more, after a metadata
     refresh. So a partition without a leader, or on a dead broker, delays the others by that, and
@@ -110,7 +110,9 @@ async def list_reachable_offsets(
     Args:
         router: sends the requests; its metadata has these partitions.
         tps: the partitions.
-        timestamps: each `LATEST` or `EARLIEST`.
+        timestamp: `LATEST` or `EARLIEST`.
+        max_num_offsets: how many offsets a partition may have (default 1). Those of `LATEST` are
+            the log end and, from the newest on, the starts of segments (docs/brokers.md 8.1).
 
     Raises:
         IllegalStateError: the client was stopped.
@@ -118,46 +120,32 @@ async def list_reachable_offsets(
     limit_s = router.config.request_timeout_s
     request_s = attempt_timeout(limit_s)  # for a leader that hangs
 
-    def request(timestamp: int, some: Collection[TopicPartition]) -> Awaitable[_Listed]:
-        def send(
-            leader: int, led: Collection[TopicPartition], timeout_s: float
-        ) -> Awaitable[PartitionResults[list[int]]]:
-            at = dict.fromkeys(led, timestamp)
-            return list_offsets_of_leader(
-                router, leader, led, at, timeout_s=timeout_s, request_s=request_s
-            )
+    def send(
+        leader: int, led: Collection[TopicPartition], timeout_s: float
+    ) -> Awaitable[PartitionResults[list[int]]]:
+        at = dict.fromkeys(led, timestamp)
+        return list_offsets_of_leader(
+            router, leader, led, at, max_num_offsets, timeout_s=timeout_s, request_s=request_s
+        )
 
-        return request_from_leaders(router, some, send, limit_s)
-
-    results = await asyncio.gather(*(request(timestamp, tps) for timestamp in timestamps))
-    failed: list[list[TopicPartition]] = [[] for _ in timestamps]
-    for some, listed in zip(failed, results, strict=True):
-        async for tp, result in in_steps(listed.items()):
-            if isinstance(result, KafkaError) and not is_final(result):
-                some.append(tp)
-    if any(failed):
+    results = await request_from_leaders(router, tps, send, limit_s)
+    failed: list[TopicPartition] = []
+    async for some in in_chunks(results.items()):
+        failed += [
+            tp for tp, result in some if isinstance(result, KafkaError) and not is_final(result)
+        ]
+    if failed:
         try:
             await router.metadata.fetch_all()
         except NoBrokersAvailable:
             pass  # the first errors say more
         else:
-            again = await asyncio.gather(*map(request, timestamps, failed))
-            for listed, later in zip(results, again, strict=True):
-                listed |= later
-    return [await _first_offsets(listed) for listed in results]
-
-
-_Listed = PartitionResults[list[int]]
-
-
-async def _first_offsets(listed: _Listed) -> PartitionResults[int]:
-    offsets: PartitionResults[int] = {}
-    async for tp, result in in_steps(listed.items()):
-        if isinstance(result, KafkaError):
-            offsets[tp] = result
-        else:
-            offsets[tp] = result[0] if result else KafkaProtocolError("the leader listed no offset")
-    return offsets
+            results |= await request_from_leaders(router, failed, send, limit_s)
+    async for some in in_chunks(results.items()):
+        for tp, result in some:
+            if not result and not isinstance(result, KafkaError):
+                results[tp] = KafkaProtocolError("the leader listed no offset")
+    return results
 
 
 async def find_first_messages(
@@ -274,12 +262,13 @@ async def request_from_leaders(
     snapshot = router.metadata.snapshot
     results: PartitionResults[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
-    async for tp in in_steps(tps):
-        leader = snapshot.leader(tp)
-        if leader is None:
-            results[tp] = LeaderNotAvailableError("no leader")
-        else:
-            by_leader.setdefault(leader, []).append(tp)
+    async for some in in_chunks(tps):
+        for tp in some:
+            leader = snapshot.leader(tp)
+            if leader is None:
+                results[tp] = LeaderNotAvailableError("no leader")
+            else:
+                by_leader.setdefault(leader, []).append(tp)
     for result in await asyncio.gather(
         *(send(leader, led, timeout_s) for leader, led in by_leader.items())
     ):
@@ -382,12 +371,13 @@ def _request(
 def _results(
     router: Router, leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
 ) -> PartitionResults[ListedOffsets]:
-    results: PartitionResults[ListedOffsets] = {}
+    results: dict[tuple[str, int], ListedOffsets | KafkaError] = {}
     for topic in response.topics:
+        name = topic.topic
         for partition in topic.partitions:
-            tp = TopicPartition(topic.topic, partition.partition)
-            where = f"ListOffsets of {tp.topic}/{tp.partition}"
-            results[tp] = (
+            number = partition.partition
+            where = f"ListOffsets of {name}/{number}"
+            results[name, number] = (
                 router.config.named(broker_error(partition.error_code, where))
                 if partition.error_code
                 else partition

@@ -40,13 +40,11 @@ from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
-from aiokafka08.protocol.requests.list_offsets import LATEST
+from aiokafka08.protocol.requests.list_offsets import ALL_SEGMENTS, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 FILE_TIME_GRAIN_MS: Final = 1000
 """Times of files may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
-
-_ALL_SEGMENTS: Final = 0x7FFFFFFF
 
 _PEEK_BYTES: Final = 65536
 _HEAD: Final = struct.Struct(">16xbxq")
@@ -68,9 +66,7 @@ async def offsets_for_times(
         return first_messages
     before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in unsure.items()}
     older = await list_offsets(router, before)
-    listed = await list_offsets(
-        router, dict.fromkeys(unsure, LATEST), max_num_offsets=_ALL_SEGMENTS
-    )
+    listed = await list_offsets(router, dict.fromkeys(unsure, LATEST), max_num_offsets=ALL_SEGMENTS)
     segments = {tp: _start_offset(older[tp], listed[tp]) for tp in unsure}
     lasts = {
         tp: segment

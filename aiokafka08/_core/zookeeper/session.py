@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
+_REFUSED_S: Final = 2.0
+"""For how long a temporary session is tried if no server accepts connections: a restart may pass,
+a wrong port doesn't. kazoo has no option for it: it tries until the whole time is over."""
+
 _PROBE_S: Final = 1.0
 """How long a server may take to accept a connection that only finds out why there is no session."""
 
@@ -172,7 +176,8 @@ def temporary_session(
     """Open a session for one block and close it at the end, so that nothing is left to expire.
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
-    `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`; kazoo's
+    `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`, and two
+    seconds if all servers refuse the connection; kazoo's
     exceptions in the block are translated as in `translate_errors`. A blocking request of the block
     that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
     """
@@ -351,7 +356,10 @@ def _open(
             if context is not None:
                 _check_tls(hosts, shown, context)
             try:
-                client.start(timeout=timeout_s)
+                if environment.zookeeper_client is None and waits_s is not None:
+                    _start(client, hosts, timeout_s)
+                else:
+                    client.start(timeout=timeout_s)
             except KazooTimeoutError as error:
                 if KeeperState.AUTH_FAILED in states:
                     raise _authentication_failed(shown) from None
@@ -384,11 +392,8 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         CertificateError: no server's certificate is trusted.
         KafkaConnectionError: no handshake succeeds.
     """
-    from kazoo.hosts import collect_hosts
-
     failures: list[ssl.SSLError] = []
-    servers, _ = collect_hosts(hosts)
-    for host, port in servers:
+    for host, port in _servers(hosts):
         try:
             with socket.create_connection((host, port), _PROBE_S) as connection:
                 context.wrap_socket(connection, server_hostname=host).close()
@@ -410,15 +415,46 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         )
 
 
-def _why_closed(hosts: str, error: Exception) -> str:
-    """Return why no session came: kazoo only says that its time was over."""
+def _start(client: KazooClient, hosts: str, timeout_s: float) -> None:
+    """Start a client; give up early if all servers refuse the connection.
+
+    Raises:
+        KazooTimeoutError: there is no session.
+    """
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    started = client.start_async()
+    if started.wait(min(_REFUSED_S, timeout_s)):
+        return
+    if all(_refuses(address) for address in _servers(hosts)):
+        raise KazooTimeoutError("connection refused")
+    if not started.wait(max(timeout_s - _REFUSED_S, 0.0)):
+        raise KazooTimeoutError("Connection time-out")
+
+
+def _refuses(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, _PROBE_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:  # such as a server that is silent
+        return False
+    return False
+
+
+def _servers(hosts: str) -> list[tuple[str, int]]:
     from kazoo.hosts import collect_hosts
 
-    reasons = []
     servers, _ = collect_hosts(hosts)
-    for host, port in servers:
+    return list(servers)
+
+
+def _why_closed(hosts: str, error: Exception) -> str:
+    """Return why no session came: kazoo only says that its time was over."""
+    reasons = []
+    for address in _servers(hosts):
         try:
-            socket.create_connection((host, port), _PROBE_S).close()
+            socket.create_connection(address, _PROBE_S).close()
         except OSError as failure:
             reasons.append(failure.strerror or str(failure))
         else:

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from aiokafka08._tools.cli.terminal import cut, printable, shows_escapes
+from aiokafka08._tools.cli.terminal import printable, shows_escapes
+from aiokafka08._tools.text_columns import cut
 
 if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError

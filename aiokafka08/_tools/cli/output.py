@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08._core.names import visible
 from aiokafka08._tools.cli import terminal
+from aiokafka08._tools.text_columns import cut
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.table import Grouping
@@ -180,7 +181,7 @@ def redraw(heading: str, text: str, *, is_first: bool) -> None:
         last = lines[-1:] if room > 1 else []  # the total of a table
         first = room - 1 - len(last)
         lines = [*lines[:first], f"({len(lines) - first - len(last)} more lines)", *last]
-    lines = [terminal.cut(visible(heading), terminal.width()), *lines]
+    lines = [cut(visible(heading), terminal.width()), *lines]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     clear = "\x1b[2J" if is_first else ""
     write_shown(f"{clear}\x1b[H{shown}\x1b[J", flush=True)

@@ -21,7 +21,8 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.names import visible
-from aiokafka08._tools.cli.terminal import Paint, plain, text_width
+from aiokafka08._tools.cli.terminal import Paint, plain
+from aiokafka08._tools.text_columns import text_width
 
 Row = Mapping[str, Any]
 

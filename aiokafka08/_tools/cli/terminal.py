@@ -1,4 +1,4 @@
-"""What a terminal, or another reader of text, can take: its characters, its width, its colours.
+"""What a terminal, or another reader of text, can take: its characters, its size, its colours.
 
 Each text of the command line goes through here: `output` for stdout, `notes` and `declare` for
 stderr. What click prints goes through the streams that `prepare_streams()` has prepared.
@@ -84,25 +84,6 @@ def printable(text: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
-
-
-def text_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: Chinese and Japanese characters, two."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def cut(text: str, width: int) -> str:
-    """Return as much of the beginning of a text as fits in this many columns."""
-    if text_width(text) <= width:
-        return text
-    text = text[:width]
-    while text_width(text) > width:
-        text = text[:-1]
-    return text
 
 
 def width() -> int:

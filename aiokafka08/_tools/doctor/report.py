@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from aiokafka08._tools.doctor.finding import Finding, Severity, by_cause, is_healthy
+from aiokafka08._tools.text_columns import wrap
 from aiokafka08.telemetry import count_text
 
 
@@ -21,7 +21,7 @@ def report(
 
     Args:
         findings: what was found.
-        width: the longest line, unless a name is longer: names are never broken.
+        width: the columns of the longest line, unless a name is longer: names are never broken.
         paint: gives the name of a severity its colour (default: none).
     """
     paragraphs = []
@@ -33,30 +33,19 @@ def report(
             title = f"{first.code.value}: {first.where}"
         else:
             title = f"{first.cause}: {len(group)} consequences"
-        head, *lines = _wrapped(f"{name:8}  {title}", width, "", " " * 10)
+        head, *lines = wrap(f"{name:8}  {title}", width, "", " " * 10)
         lines = [paint(severity, name) + head[len(name) :], *lines]
         if len(group) == 1:
-            lines += _wrapped(first.why + ".", width, "  ", "  ")
+            lines += wrap(first.why + ".", width, "  ", "  ")
         else:
             for finding in group:
                 text = f"{finding.code.value}: {finding.where}: {finding.why}."
-                lines += _wrapped(text, width, "  - ", "    ")
+                lines += wrap(text, width, "  - ", "    ")
         for action in dict.fromkeys(finding.action for finding in group):
-            lines += _wrapped(action + ".", width, "  → ", "    ")
+            lines += wrap(action + ".", width, "  → ", "    ")
         paragraphs.append("\n".join(lines))
     paragraphs.append(summary(findings))
     return "\n\n".join(paragraphs) + "\n"
-
-
-def _wrapped(text: str, width: int, first: str, others: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=others,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def summary(findings: Sequence[Finding]) -> str:

@@ -41,9 +41,11 @@ class PartitionHistory:
     def add(self, now: float, start: int, end: int) -> None:
         """Add a sample of where the log begins and ends."""
         self._ends.add(now, end)
+        if start == self._start:
+            return
         if self._start is not None and start < self._start:  # another log
             self._deletions.clear()
-        elif self._start is not None and start > self._start:
+        elif self._start is not None:
             self._deletions.append((now, start))
         self._start = start
 
@@ -132,17 +134,18 @@ class ClusterHistory:
     def add_in_steps(self, now: float, sample: ClusterSample) -> Generator[None, None, None]:
         """Do the same as a generator, which yields now and then."""
         histories: dict[TopicPartition, PartitionHistory] = {}
+        first: float | None = None
         for number, (tp, partition) in enumerate(sample.partitions(), 1):
             history = histories[tp] = self._partitions.get(tp) or PartitionHistory()
             if partition.start is not None and partition.end is not None:
                 history.add(now, partition.start, partition.end)
+            begin = history.begin
+            if begin is not None and (first is None or begin < first):
+                first = begin
             if number % STEP_ITEMS == 0:
                 yield
         self._partitions = histories
-        self._begin = min(
-            (history.begin for history in histories.values() if history.begin is not None),
-            default=None,
-        )
+        self._begin = first
 
     def lag_s(self, now: float, tp: TopicPartition, committed: int) -> float | None:
         """See `PartitionHistory.lag_s`; None for an unknown partition."""

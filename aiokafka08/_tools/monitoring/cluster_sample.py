@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.structs import TopicPartition
@@ -33,9 +34,8 @@ class BrokerSample:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSample:
-    """A partition.
+class PartitionSample(NamedTuple):
+    """A partition: a tuple, since a large cluster has many, and frozen data classes take longer.
 
     Attributes:
         leader: the leader's node id; None without one.

@@ -72,18 +72,21 @@ def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:
         "in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition"
     )
     under = per_partition("under_replicated_partition", "1 if Topic/Partition is under Replicated")
+    families = (current, oldest, leader, preferred, replicas, in_sync, under)
+    add = [family.series.append for family in families]
+    add_end, add_start, add_leader, add_preferred, add_replicas, add_in_sync, add_under = add
     for tp, partition in sample.partitions():
-        labels = tp.topic, str(tp.partition)
+        labels = tp.topic, str(tp.partition)  # one tuple for all of them
         if partition.end is not None:
-            current.add(partition.end, *labels)
+            add_end((labels, partition.end))
         if partition.start is not None:
-            oldest.add(partition.start, *labels)
-        leader.add(-1 if partition.leader is None else partition.leader, *labels)
-        preferred.add(int(partition.has_preferred_leader), *labels)
-        replicas.add(len(partition.all_replicas), *labels)
-        in_sync.add(len(partition.in_sync), *labels)
-        under.add(int(partition.is_under_replicated), *labels)
-    yield from (current, oldest, leader, preferred, replicas, in_sync, under)
+            add_start((labels, partition.start))
+        add_leader((labels, -1 if partition.leader is None else partition.leader))
+        add_preferred((labels, 1 if partition.has_preferred_leader else 0))
+        add_replicas((labels, len(partition.all_replicas)))
+        add_in_sync((labels, len(partition.in_sync)))
+        add_under((labels, 1 if partition.is_under_replicated else 0))
+    yield from families
 
 
 def _groups(sample: ClusterSample, history: ClusterHistory, now: float) -> list[MetricFamily]:

@@ -47,14 +47,16 @@ class OffsetHistory:
         If the offset has fallen, the log was truncated, or deleted and created anew: samples above
         it are of messages that are gone, and are dropped.
         """
-        kept = bisect_right(self._offsets, offset)
-        del self._times[kept:], self._offsets[kept:]
-        if len(self._offsets) >= 2 and self._offsets[-2] == self._offsets[-1] == offset:
-            self._times[-1] = now  # two samples say from when to when the offset stayed
+        times, offsets = self._times, self._offsets
+        if offsets and offset < offsets[-1]:
+            kept = bisect_right(offsets, offset)
+            del times[kept:], offsets[kept:]
+        if len(offsets) >= 2 and offsets[-2] == offset == offsets[-1]:
+            times[-1] = now  # two samples say from when to when the offset stayed
             return
-        self._times.append(now)
-        self._offsets.append(offset)
-        if len(self._times) >= self._thin_at:
+        times.append(now)
+        offsets.append(offset)
+        if len(times) >= self._thin_at:
             self._thin(now)
             self._thin_at = max(2 * len(self._times), _THIN_AT)
 

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.loop_yield import in_chunks, in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
@@ -133,12 +133,19 @@ class ClusterSampler:
     async def _sample(self) -> ClusterSample:
         brokers = (await self._admin.describe_cluster())["brokers"]
         described = await self._admin.describe_topics()
-        topics = [topic async for topic in in_steps(described) if self._topics(topic["topic"])]
-        tps = [
-            TopicPartition(topic["topic"], partition["partition"])
-            async for topic in in_steps(topics, _partition_count)
-            for partition in topic["partitions"]
+        topics = [
+            topic
+            async for some in in_chunks(described)
+            for topic in some
+            if self._topics(topic["topic"])
         ]
+        tps = None  # all
+        if len(topics) < len(described):
+            tps = [
+                TopicPartition(topic["topic"], partition["partition"])
+                async for topic in in_steps(topics, _partition_count)
+                for partition in topic["partitions"]
+            ]
         gaps = _Gaps()
         versions, bounds, nodes, groups = await asyncio.gather(
             self._admin.ping_brokers(),
@@ -153,7 +160,9 @@ class ClusterSampler:
             name = topic["topic"]
             sample = samples[name] = _topic(topic, bounds, nodes.get(name))
             for number, partition in sample.partitions.items():
-                if partition.leader is not None and None in (partition.start, partition.end):
+                if partition.end is not None and partition.start is not None:
+                    continue
+                if partition.leader is not None:
                     is_dead = isinstance(versions.get(partition.leader), KafkaError)
                     why = _UNREACHABLE if is_dead else _SILENT
                     silent[_REFUSED if partition.is_refused else why].append(f"{name}/{number}")
@@ -310,20 +319,21 @@ def _topic(
     described: TopicDescription, bounds: Mapping[TopicPartition, LogBounds], node: TopicNode | None
 ) -> TopicSample:
     partitions = {}
+    name = described["topic"]
     for partition in described["partitions"]:
-        number = partition["partition"]
-        log = bounds.get(TopicPartition(described["topic"], number), _NO_BOUNDS)
+        number, leader = partition["partition"], partition["leader"]
+        log = bounds.get(TopicPartition(name, number), _NO_BOUNDS)
         stored = None if node is None else node.partitions.get(number)
         partitions[number] = PartitionSample(
-            leader=partition["leader"] if partition["leader"] >= 0 else None,
-            replicas=tuple(partition["replicas"]),
-            isr=tuple(partition["isr"]),
-            lacks_replica=partition["error_code"] == ReplicaNotAvailableError.errno,
-            assigned=None if stored is None else stored.replicas,
-            stored_isr=None if stored is None else stored.isr,
-            start=log.start,
-            end=log.end,
-            is_refused=isinstance(log, RefusedLogBounds),
+            leader if leader >= 0 else None,
+            tuple(partition["replicas"]),
+            tuple(partition["isr"]),
+            partition["error_code"] == ReplicaNotAvailableError.errno,
+            None if stored is None else stored.replicas,
+            None if stored is None else stored.isr,
+            log.start,
+            log.end,
+            isinstance(log, RefusedLogBounds),
         )
     if node is None:
         return TopicSample(partitions)

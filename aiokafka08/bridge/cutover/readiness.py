@@ -366,12 +366,8 @@ class Readiness:
             KafkaError: a cluster doesn't respond.
         """
         moves, cluster = await self.transfer.look()
-        note = ""
-        if names := cluster.uncommitted():
-            note = (
-                f". Nothing is committed of {some_of(names, separator='; ')}: at the target these "
-                "begin as their auto.offset.reset says"
-            )
+        uncommitted = cluster.uncommitted_text()
+        note = f"; {uncommitted}" if uncommitted else ""
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves

@@ -102,7 +102,7 @@ async def cut_over(
             yield (step := await look())
             if not step.is_ready:
                 return
-        moves = await readiness.transfer.carry_over()
+        moves, _ = await readiness.transfer.carry_over()
         kinds = Counter("same" if move.has_gone_on else move.outcome for move in moves)
         left = kinds.total() - kinds["move"] - kinds["same"]
         yield Step(

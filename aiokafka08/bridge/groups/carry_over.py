@@ -78,19 +78,25 @@ class CopiedCluster:
     partitions: Mapping[TopicPartition, CopiedPartition]
     offsets: Mapping[str, Mapping[TopicPartition, SourceOffset]]
 
-    def uncommitted(self) -> list[str]:
-        """Return groups and partitions with messages of which they have committed nothing.
+    def uncommitted_text(self) -> str:
+        """Return of which partitions groups have committed nothing, or "" if there are none.
 
-        They have of others of the topic.
+        Named are those with messages, if the group has committed something of others of the topic.
         """
         by_topic = partitions_by_topic(
             tp for tp, part in self.partitions.items() if part.source.start != part.source.end
         )
-        return [
-            f"{group}, {tp.topic}/{tp.partition}"
+        names = [
+            f"{tp.topic}/{tp.partition} ({group})"
             for group, offsets in sorted(self.offsets.items())
             for tp in uncommitted(offsets, by_topic)
         ]
+        if not names:
+            return ""
+        return (
+            f"nothing is committed of {some_of(names)}. At the target these groups begin there as "
+            "their auto.offset.reset says"
+        )
 
 
 class GroupTransfer:
@@ -142,11 +148,16 @@ class GroupTransfer:
         async with source_admin(self._config) as admin:
             return await unmatched_groups(self._config, admin, self._file_offsets)
 
-    async def carry_over(self, *, rewind: bool | None = None) -> list[GroupMove]:
-        """Commit what can be moved, and write MirrorMaker 2's topics; return what was done.
+    async def carry_over(
+        self, *, rewind: bool | None = None
+    ) -> tuple[list[GroupMove], CopiedCluster]:
+        """Commit what can be moved, and write MirrorMaker 2's topics.
 
         Args:
             rewind: whether offsets may go back; None as the file says (default None).
+
+        Returns:
+            What was done, and what that was decided by.
 
         Raises:
             KafkaError: a cluster doesn't respond, or a group can't be read or committed.
@@ -181,7 +192,7 @@ class GroupTransfer:
         await when_available(lambda: self.groups.write(offset_syncs_topic(alias), syncs))
         if failed:
             raise failed[0]
-        return moves
+        return moves, cluster
 
     async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
         """Commit the offsets of a group that are to be moved; return what was done."""
@@ -267,7 +278,8 @@ async def carry_over_continuously(
     """Carry the groups over every `groups.interval_s` seconds, until cancelled.
 
     A cluster that is away is logged, also at the start, and asked again after that time. So are
-    offsets that can't be read; a group with such ones isn't counted as translated.
+    offsets that can't be read; a group with such ones isn't counted as translated. Patterns that
+    match no group are logged once: the group may come later.
 
     Args:
         config: the file of the bridge.
@@ -292,10 +304,15 @@ async def carry_over_continuously(
         _log.warning("%s: offsets not carried over: %s", config.client_id, repeated)
 
     transfer = await _transfer_when_available(config, file_offsets, failed)
+    unmatched: str | None = ""  # until each pattern has matched a group
     try:
         while True:
             try:
-                moves = await transfer.carry_over()
+                if unmatched is not None:
+                    before, unmatched = unmatched, await transfer.unmatched()
+                    if unmatched and not before:
+                        _log.warning("%s: groups not carried over: %s", config.client_id, unmatched)
+                moves, _ = await transfer.carry_over()
             except KafkaError as error:
                 failed(error)
             else:

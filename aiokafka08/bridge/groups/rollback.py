@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
@@ -22,6 +22,7 @@ from aiokafka08.bridge.groups.carry_over import (
     source_members,
     source_offsets,
     stores_of,
+    unmatched_groups,
 )
 from aiokafka08.bridge.groups.group_plan import UNREAD, CopiedPartition, SourceOffset, decide
 from aiokafka08.bridge.source.source_clients import source_admin
@@ -107,9 +108,19 @@ def plan_rollback(
     return moves
 
 
+class Rollback(NamedTuple):
+    """What was decided, and which patterns of `groups.include` match no group of the source.
+
+    `unmatched` is a text, with the names that may be meant; None if each pattern matches one.
+    """
+
+    moves: list[RollbackMove]
+    unmatched: str | None
+
+
 async def roll_back(
     config: BridgeConfig, *, execute: bool = True, rewind: bool = False, beyond_copy: bool = False
-) -> list[RollbackMove]:
+) -> Rollback:
     """Commit at the source where the groups of the target are; return what was decided.
 
     Each group is committed to the stores of the source in which it has offsets.
@@ -134,6 +145,7 @@ async def roll_back(
     transfer = GroupTransfer(config)
     try:
         async with source_admin(config) as admin:
+            unmatched = await unmatched_groups(config, admin, {})
             offsets = await source_offsets(config, admin, {})
             partitions = await copied_partitions(config, admin, transfer.target)
             members, _ = await source_members(config, admin, sorted(offsets))
@@ -154,7 +166,7 @@ async def roll_back(
                 )
             if execute:
                 await _commit(config, admin, moves)
-            return moves
+            return Rollback(moves, unmatched)
     finally:
         await transfer.close()
 

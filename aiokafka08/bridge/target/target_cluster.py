@@ -18,7 +18,11 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.errors import TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import (
+    TargetAuthenticationError,
+    TargetError,
+    TargetUnavailableError,
+)
 from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
 from aiokafka08.errors import KafkaConfigurationError
@@ -34,6 +38,8 @@ _POLL_S: Final = 0.05
 _READ_MESSAGES: Final = 2000
 _PART_OFFSETS: Final = 50_000
 """How many offsets of a topic are read at a time."""
+_WATCH_S: Final = 0.2
+"""How often a call that waits looks whether the target refuses the user."""
 _STABLE_S: Final = 30.0
 _STABLE_POLL_S: Final = 0.05
 
@@ -85,6 +91,8 @@ def import_confluent() -> ModuleType:
 def client_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return the settings that every client of the target has.
 
+    Those of clients that share them share an `AuthenticationWatch`, which is their `error_cb`.
+
     Args:
         config: the file of the bridge.
     """
@@ -98,7 +106,46 @@ def client_settings(config: BridgeConfig) -> dict[str, Any]:
         "bootstrap.servers": config.target.bootstrap,
         "client.id": config.client_id,
         "logger": LibrdkafkaLog(config.client_id),
+        "error_cb": AuthenticationWatch(config),
     }
+
+
+class AuthenticationWatch:
+    """librdkafka's `error_cb`: notice that the target refuses the user.
+
+    librdkafka tries again for ever, and a call that waits for a broker ends with a timeout or with
+    _TRANSPORT. Only this callback has the reason; it is called by a client's `poll()`.
+
+    Args:
+        config: the file of the bridge.
+
+    Attributes:
+        refusals: how many times the target has refused it.
+        error: the last refusal; None if there was none.
+    """
+
+    def __init__(self, config: BridgeConfig) -> None:
+        self._target = config.target
+        self.refusals = 0
+        self.error: TargetAuthenticationError | None = None
+
+    def __call__(self, error: Any) -> None:
+        """Take an error of librdkafka; others than refusals are those of calls, too."""
+        if error.name() != "_AUTHENTICATION":
+            return
+        self.refusals += 1
+        properties = self._target.properties
+        mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
+        user = properties.get("sasl.username")
+        named = [
+            "" if mechanism is None else f" with sasl.mechanism={mechanism}",
+            "" if user is None else f" as sasl.username={user!r}",
+        ]
+        self.error = TargetAuthenticationError(
+            f"target {self._target.bootstrap}: not authenticated{''.join(named)}: "
+            f"{error.str().rstrip('.')}. Check target.properties: security.protocol, "
+            "sasl.mechanism, sasl.username and sasl.password"
+        )
 
 
 def target_error(action: str, error: Any) -> TargetError:
@@ -577,15 +624,29 @@ class Target:
             options: its keyword arguments.
 
         Raises:
+            TargetAuthenticationError: the target refuses the user; the thread goes on until the
+                call's timeout.
             TargetError: librdkafka raised an error.
         """
+        call = partial(function, *arguments, **options)
+        running = asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        watch: AuthenticationWatch = self._settings["error_cb"]
+        refusals = watch.refusals
         try:
-            call = partial(function, *arguments, **options)
-            return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+            while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
+                self.admin.poll(0)
+                if watch.error is not None and watch.refusals > refusals:
+                    raise watch.error
+            return running.result()
         except self.confluent.KafkaException as error:
+            self.admin.poll(0)
+            if watch.error is not None and watch.refusals > refusals:
+                raise watch.error from error
             raise target_error(
                 f"target {self._config.target.bootstrap}: {action}", error
             ) from error
+        finally:
+            running.cancel()
 
     def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(

@@ -12,6 +12,10 @@ LATEST: Final = -1
 """A `ListOffsetsPartition.timestamp` for the log end: the offset of the next message."""
 EARLIEST: Final = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
+ALL_SEGMENTS: Final = 0x7FFFFFFF
+"""A `ListOffsetsPartition.max_num_offsets` for all segments of a log, down to the first one. With a
+smaller one the first ones may be left out unnoticed: brokers apply the high watermark afterwards.
+"""
 
 
 @dataclass(slots=True)

@@ -34,6 +34,9 @@ def lost() -> Iterator[str]:
 
 def _open_one_session(server: socket.socket) -> None:
     connection, _ = server.accept()
+    while not connection.recv(1, socket.MSG_PEEK):  # it only looked whether the port is open
+        connection.close()
+        connection, _ = server.accept()
     server.close()
     with connection, connection.makefile("rb") as requests:
         _read_frame(requests)
@@ -65,8 +68,8 @@ def test_requests_of_a_block_end(lost: str, call: Callable[[Any], object]) -> No
 
 
 def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller would wait for responses much longer."""
-    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", 0.5)
+    """The caller would wait for responses much longer, and for a session that can still come."""
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", 3600)
     with (
         pytest.raises(
             KafkaConnectionError,
@@ -75,6 +78,17 @@ def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
         temporary_session(UncheckedZookeeper("127.0.0.1:1"), 3600, "test.kazoo"),
     ):
         pass
+
+
+def test_a_slow_server_is_waited_for_though_others_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_REFUSED_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        opening = threading.Timer(0.5, _open_one_session, (server,))
+        opening.start()
+        address = f"127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
+        with temporary_session(UncheckedZookeeper(address), 60, "test.kazoo") as client:
+            assert client.connected
+        opening.join()
 
 
 def test_a_server_that_is_no_zookeeper_is_told_from_a_closed_port() -> None:

@@ -127,6 +127,11 @@ def test_partition_that_an_idle_group_never_committed_is_shown(
     assert done.json == [row("billing", "kafka", T0, 4, 10), unknown]
     text = "lag unknown: nothing is committed of orders/1 (billing). There the group begins as"
     assert (done.code, text in done.err) == (0, True)
+    commit(cluster, "whole", {T0: 4, T1: 5})
+    names = ("billing", "whole", "-b", cluster.bootstrap_servers, "--format", "json")
+    done = cli("group", "describe", *names)
+    assert [(one["offsets"], one["uncommitted"]) for one in done.json] == [(1, 1), (2, 0)]
+    assert (done.code, text in done.err) == (0, True)
 
 
 def test_negative_lag_is_explained(cluster: EmbeddedCluster, cli: RunCommand) -> None:
@@ -504,7 +509,7 @@ def test_described_groups_are_printed_beside_refused_ones(
     modern: EmbeddedCluster, cli: RunCommand
 ) -> None:
     for name in ("a", "b", "c"):
-        commit(modern, name, {T0: 1})
+        commit(modern, name, {T0: 1, T1: 1})
     modern.fault(
         DescribeGroupsRequest,
         then=Answer(GroupAuthorizationFailedError.errno),

@@ -125,6 +125,15 @@ def test_report_has_paragraphs_and_a_verdict() -> None:
     assert report([], 80) == "healthy\n"
 
 
+def test_report_fits_names_of_wide_and_of_combining_characters() -> None:
+    """Width is columns: a wide character takes two, a combining one none."""
+    lines = report([Finding(FindingCode.STALE_ISR, "t", "請求書 " * 9, "do it")], 30).splitlines()
+    assert lines[1:4] == ["  " + " ".join(["請求書"] * 4)] * 2 + ["  請求書 ."]
+    name = "e\u0301a\u0301"
+    lines = report([Finding(FindingCode.STALE_ISR, "t", f"{name} " * 9, "do it")], 30).splitlines()
+    assert lines[1] == "  " + " ".join([name] * 9) + " ."
+
+
 def test_report_breaks_no_name() -> None:
     group = "group 'billing.invoice-writers.production' (zookeeper)"
     text = report([Finding(FindingCode.IDLE_GROUP_LAG, group, "why", "do it")], 30)

@@ -1,8 +1,9 @@
 """Measure refreshes of the exporter: ``python -m tests.tools.bench.sampler TOPICS PARTITIONS``.
 
 The embedded cluster runs in a process of its own. Each line is one refresh, as the exporter does
-them: the first one connects, the others keep the client. It has the CPU seconds of this process and
-the longest callback of its event loop, in CPU seconds and in seconds.
+them: the first one connects, the others keep the client. It has the CPU seconds of this process,
+for sample, history and page, without the cluster's, and the longest callback of its event loop, in
+CPU seconds and in seconds.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ async def _measure(servers: str) -> None:
         if refresher.status.refreshes == done:
             continue
         done, now = refresher.status.refreshes, time.process_time()
+        failed = refresher.status.error or "; ".join(refresher.status.gaps)
         print(
-            f"CPU {now - used:.2f} s, longest {longest[0]:.3f} s, held {longest[1]:.3f} s",
+            f"CPU {now - used:.2f} s, longest {longest[0]:.3f} s, held {longest[1]:.3f} s"
+            + (f"; not a whole refresh: {failed}" if failed else ""),
             flush=True,
         )
         used, longest[:] = now, [0.0, 0.0]

@@ -128,8 +128,9 @@ def cutover(
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
-    exit code 1. --rollback prints the fields of its own: see 'Moving to a cluster of today' in
-    the documentation.
+    exit code 1. --rollback prints the fields of its own, and names patterns of [groups] that match
+    no group of the source, with exit code 1: see 'Moving to a cluster of today' in the
+    documentation.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config
@@ -189,11 +190,15 @@ def _roll_back(
     from aiokafka08.bridge.groups.rollback import roll_back
     from aiokafka08.bridge.wording import committed_text, counted
 
-    moves = run(roll_back(config, execute=not dry_run, rewind=rewind, beyond_copy=beyond_copy))
+    moves, unmatched = run(
+        roll_back(config, execute=not dry_run, rewind=rewind, beyond_copy=beyond_copy)
+    )
     rows = (_rollback_row(move) for move in moves)
     write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
     outcomes = [move.outcome for move in moves]
-    if not moves:
+    if unmatched is not None:
+        note(unmatched)
+    elif not moves:
         note(
             "no group of [groups] has committed offsets at the target, in the topics of the bridge "
             "as far as they are copied: nothing is to be carried back"
@@ -215,7 +220,7 @@ def _roll_back(
         note(f"nothing changed at the {cluster}; leave out --dry-run to commit")
     else:
         note(committed_text(outcomes.count("move"), outcomes.count("same"), cluster))
-    done = all(outcome in ("move", "same") for outcome in outcomes)
+    done = unmatched is None and all(outcome in ("move", "same") for outcome in outcomes)
     return READY if done else NOT_READY
 
 

@@ -77,13 +77,15 @@ async def _groups(
     try:
         nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
         if execute:
-            moves = await transfer.carry_over(rewind=may_rewind)
+            moves, cluster = await transfer.carry_over(rewind=may_rewind)
         else:
-            moves = await transfer.plan(rewind=may_rewind)
+            moves, cluster = await transfer.look(rewind=may_rewind)
     finally:
         await transfer.close()
     if nothing is not None:
         note(nothing)
+    if uncommitted := cluster.uncommitted_text():
+        note(uncommitted)
     code = show_moves(moves, format, execute, f"target {config.target.bootstrap}")
     is_done = nothing is None and (moves or not config.groups.include)
     return code if is_done else NOT_MOVED

@@ -9,7 +9,8 @@ Invariant: `list`, `describe` and `lag` create nothing: no topic, no group, not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -29,7 +30,12 @@ from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_backup import Backup, Saved
     from aiokafka08._tools.cli.output import Row
-    from aiokafka08.admin import AIOKafkaAdminClient, MemberDescription, StoredGroup
+    from aiokafka08.admin import (
+        AIOKafkaAdminClient,
+        MemberDescription,
+        PartitionLag,
+        StoredGroup,
+    )
 
 STORE: Final = 'where this is kept: "kafka" or "zookeeper"'
 GROUP_FIELDS: Final = {
@@ -50,6 +56,10 @@ MEMBER_FIELDS: Final = {
     "host": "the member's host; empty in ZooKeeper",
     "partitions": 'the partitions that it reads, such as ["orders/0", "orders/1"]',
     "offsets": "how many partitions have a committed offset of the group in this store",
+    "uncommitted": (
+        "of how many partitions nothing is committed, though of others of the topic: their lag is "
+        "unknown"
+    ),
 }
 LAG_FIELDS: Final = {
     "group": "the group",
@@ -160,20 +170,22 @@ def describe(settings: Settings, groups: tuple[str, ...], format: str | None) ->
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08._tools.cli.table import Grouping
 
-    grouping = Grouping(("group", "store", "state", "assignor", "offsets"))
+    grouping = Grouping(("group", "store", "state", "assignor", "offsets", "uncommitted"))
     with rows_so_far(MEMBER_FIELDS, format, grouping=grouping) as rows:
-        errors, refused = run(_describe(settings, groups, rows))
+        errors, refused, lags = run(_describe(settings, groups, rows))
         missing = _refuse_unknown(settings, groups, {*refused, *(row["group"] for row in rows)})
+    _note_uncommitted(row._asdict() for row in lags)
     return max(_note_missing(settings, missing), note_each(error.text for error in errors))
 
 
 async def _describe(
     settings: Settings, names: Sequence[str], rows: list[Row]
-) -> tuple[list[KafkaError], set[str]]:
+) -> tuple[list[KafkaError], set[str], list[PartitionLag]]:
     """Add the rows of all groups that can be described.
 
     Returns:
-        What can't be read, and the groups that have no row because of that.
+        What can't be read, the groups that have no row because of that, and where nothing is
+        committed of a partition, though of others of the topic.
 
     Raises:
         KafkaError: none can be described, and one can't be read.
@@ -183,6 +195,12 @@ async def _describe(
 
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
+        # What can't be read of a group for its lag is among what can't be described.
+        lags = [
+            row
+            for row in (await admin.read_group_lags(list(dict.fromkeys(names)))).rows
+            if row.committed is None and row.error is None
+        ]
         described = {
             (described_group.store, described_group.group): described_group
             for described_group in await admin.describe_stored_groups(possible)
@@ -193,6 +211,7 @@ async def _describe(
         }
     errors: list[KafkaError] = []
     refused: set[str] = set()
+    uncommitted = Counter((row.store, row.group) for row in lags)
     for stored_group in sorted(possible):
         key = stored_group.store, stored_group.group
         described_group, stored = described.get(key), committed[key]
@@ -222,12 +241,30 @@ async def _describe(
                 "assignor": assignor,
                 **_member_row(member),
                 "offsets": offsets,
+                "uncommitted": uncommitted[key],
             }
             for member in members
         ]
     if errors and not rows:
         raise_all(errors)
-    return errors, refused
+    return errors, refused, lags
+
+
+def _note_uncommitted(rows: Iterable[Row]) -> None:
+    """Print, of rows of lag, the partitions with messages of which nothing is committed."""
+    from aiokafka08._tools.cli.notes import note
+    from aiokafka08.telemetry import join_names
+
+    unread = [
+        f"{row['topic']}/{row['partition']} ({row['group']})"
+        for row in rows
+        if row["committed"] is None and row["error"] is None and row["end"]
+    ]
+    if unread:
+        note(
+            f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
+            "its auto_offset_reset says"
+        )
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
@@ -317,18 +354,7 @@ def lag(
             "messages, or the topic was made anew; the group goes on as its auto_offset_reset "
             "says. Just after a change of leader it may pass: look again"
         )
-    unread = [
-        f"{row['topic']}/{row['partition']} ({row['group']})"
-        for row in wanted
-        if row["committed"] is None and row["error"] is None and row["end"]
-    ]
-    if unread:
-        from aiokafka08.telemetry import join_names
-
-        note(
-            f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
-            "its auto_offset_reset says"
-        )
+    _note_uncommitted(wanted)
     if without_offsets:
         note(without_offsets)
     if hint is not None:

@@ -121,6 +121,21 @@ async def test_offsets_of_many_groups_come_together(broker: Broker) -> None:
         assert one.offsets == dict.fromkeys(tps, OffsetAndMetadata(number, ""))
 
 
+@keeps_offsets  # topics have settings since then
+async def test_log_of_many_segments_has_the_bounds_of_all(broker: Broker) -> None:
+    """One request lists the starts of all segments; of a limited number the first may lack."""
+    topic = await broker.create_topic(config={"segment.bytes": "250"})
+    for _ in range(40):
+        await broker.fill(topic, [b"v" * 100])
+    tp = TopicPartition(topic, 0)
+    admin = await broker.admin()
+
+    async def is_there() -> bool:
+        return (await admin.list_log_bounds()).get(tp) == LogBounds(0, 40)
+
+    await eventually(is_there)
+
+
 async def test_log_bounds_of_all_and_of_named_partitions(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     await broker.fill(topic, [b"v"] * 3)
