@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol import message_set
+from aiokafka08.protocol import message_set, record_batch
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.types import Buffer
 from tests.protocol.entries import entries
@@ -30,11 +30,14 @@ from tests.protocol.twins import TWINS, Twin
 PURE = Twin("python")
 
 if "c" in TWINS:
-    from aiokafka08.protocol._message_set_c import crc32
+    from aiokafka08.protocol._message_set_c import crc32, crc32c
 
     COMPILED = Twin("c")
 else:  # not built here (`nox -s tests` fails then): compare the pure twin with itself
     crc32 = zlib.crc32  # type: ignore[assignment]
+
+    def crc32c(data: Buffer, tables: bool = False) -> int:
+        return PURE.crc32c(data)
 
     COMPILED = PURE
 
@@ -528,6 +531,15 @@ def test_compiled_crc_equals_zlib_and_crcmod() -> None:
     assert crc32(data) == by_crcmod(data)
 
 
+def test_compiled_crc32c_equals_crcmod_with_and_without_the_instruction() -> None:
+    by_crcmod = crcmod.predefined.mkCrcFun("crc-32c")
+    data = random.Random(2).randbytes(300_000)
+    for length in (*range(100), 1024, 4095, 65_537, len(data) - 16):
+        for start in (0, 1, 7, 15):
+            part = memoryview(data)[start : start + length]
+            assert crc32c(part) == crc32c(part, tables=True) == by_crcmod(bytes(part))
+
+
 # --- the choice -----------------------------------------------------------------------------------
 
 
@@ -538,3 +550,7 @@ def test_implementation_names_the_twin_in_use() -> None:
     assert message_set.BinaryColumn is chosen.BinaryColumn
     assert message_set.Columns is chosen.Columns
     assert message_set.summarize_set is chosen.summarize_set
+    assert record_batch.RecordBatchBuilder is chosen.RecordBatchBuilder
+    assert record_batch.convert_records is chosen.convert_records
+    assert record_batch.crc32c is chosen.crc32c
+    assert record_batch.read_records is chosen.read_records
