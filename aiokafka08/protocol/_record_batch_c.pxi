@@ -556,7 +556,7 @@ cdef void write_records(
 
 
 cdef class RecordBatchBuilder:
-    cdef readonly object codec
+    cdef public object codec
     cdef readonly int64_t max_timestamp_ms
     cdef readonly int seen_attributes
     cdef bytearray _records  # the first `_size` bytes count

@@ -22,7 +22,6 @@ from aiokafka08.protocol.record_batch import (
     open_wrapper,
     parts_of,
     plain_records,
-    wrap_messages,
 )
 from tests.protocol import oracle
 from tests.protocol.batch_oracle import Row, batch, field, marker, record, records, signed, varint
@@ -140,7 +139,7 @@ def test_batch_that_compaction_emptied_has_no_records() -> None:
     data = batch([], base_offset=40, last_offset=49, base_timestamp_ms=-1)
     assert only(data).next_offset == 50
     assert read(data) == []
-    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, 50)
+    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, -1, -1, 50)
 
 
 @pytest.mark.parametrize("base", [0, 2**63 - 1, -(2**63)])
@@ -337,7 +336,7 @@ def test_bytes_behind_the_last_record_raise() -> None:
 def test_batch_becomes_messages_of_its_codec(magic: int, codec: BatchCodec) -> None:
     data = batch(ROWS, codec=codec)
     converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT)
-    assert converted[1:] == (4, 9)
+    assert (converted.messages, converted.next_offset) == (4, 9)
     attributes = 2 if codec is BatchCodec.ZSTD else codec
     assert converted.data[17] == attributes
     assert messages(converted.data) == [
@@ -377,7 +376,7 @@ def test_append_time_is_kept_by_format_1(codec: BatchCodec) -> None:
 
 def test_control_batch_becomes_nothing() -> None:
     data = marker(7, 1, 4)
-    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, 8)
+    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, -1, -1, 8)
 
 
 @each_magic
@@ -386,7 +385,7 @@ def test_conversion_starts_at_the_first_offset(magic: int) -> None:
     converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT, first_offset=7)
     assert [one[0] for one in messages(converted.data)] == [7, 8]
     behind = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT, first_offset=9)
-    assert behind == (b"", 0, 9)
+    assert behind == (b"", 0, -1, -1, 9)
 
 
 @each_magic
@@ -428,6 +427,16 @@ def test_built_batch_is_what_the_guide_says(codec: BatchCodec) -> None:
     assert builder.build(5) == signed(bytes(expected))
     assert builder.size_bytes == len(batch(ROWS))
     assert builder.build(5) == builder.build(5)
+
+
+def test_codec_may_be_chosen_last() -> None:
+    builder = twin.RecordBatchBuilder()
+    builder.append(b"k", bytes(1000), 7)
+    plain = builder.build()
+    builder.codec = BatchCodec.ZSTD
+    packed = builder.build()
+    assert (only(packed).codec, only(plain).codec) == (BatchCodec.ZSTD, BatchCodec.NONE)
+    assert same(read(packed), read(plain))
 
 
 def test_builder_without_records_builds_nothing() -> None:
@@ -592,11 +601,10 @@ def test_wrapper_that_does_not_open_raises(
 
 @each_magic
 def test_down_and_up_again_gives_the_same_records(magic: int) -> None:
-    plain = records(ROWS, 5, 1000)
-    converted = twin.convert_records(only(batch(ROWS)), plain, magic, relative_to=5)
-    wrapper = wrap_messages(Codec.SNAPPY, magic, converted, has_append_time=False)
+    data = batch(ROWS, codec=BatchCodec.SNAPPY)
+    converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT)
     assert same(
-        up(wrapper),
+        up(converted.data),
         [
             Row(index, row.timestamp_ms if magic else -1, row.key, row.value)
             for index, row in enumerate(ROWS)
