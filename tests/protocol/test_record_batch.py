@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -23,10 +26,11 @@ from aiokafka08.protocol.record_batch import (
     parts_of,
     plain_records,
 )
-from tests.protocol import oracle
+from tests.protocol import batch_vectors, oracle
 from tests.protocol.batch_oracle import Row, batch, field, marker, record, records, signed, varint
 from tests.protocol.strategies import examples
 from tests.protocol.twins import each_twin, twin
+from tests.support.paths import ROOT
 
 pytestmark = each_twin
 
@@ -101,6 +105,23 @@ def test_crc32c_equals_published_values(data: bytes, crc: int) -> None:
     assert twin.crc32c(memoryview(bytearray(b"x" + data))[1:]) == crc
 
 
+def test_pure_twin_without_crcmod_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['crcmod'] = None\n"
+        "from aiokafka08.protocol import record_batch\n"
+        "try: record_batch.crc32c(b'')\n"
+        "except ModuleNotFoundError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "AIOKAFKA08_IMPL": "python", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith("Install crcmod\n")
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -172,6 +193,38 @@ def test_control_batches_and_transactions_show_in_headers() -> None:
     with pytest.raises(CorruptRecordException, match=r"offset 5.*its key is b'k'") as raised:
         control_type(ROWS[0])
     assert raised.value.next_offset == 6
+
+
+# --- what real producers wrote --------------------------------------------------------------------
+
+LOGS = batch_vectors.load()
+each_log = pytest.mark.parametrize("log", LOGS.values(), ids=LOGS.keys())
+
+
+@each_log
+def test_log_of_a_broker_has_the_records_of_java_consumer(log: batch_vectors.Log) -> None:
+    """Java's and librdkafka's, by each codec, in transactions; with append times; compacted."""
+    found = []
+    for part in parts_of(log.data):
+        assert isinstance(part, BatchHeader)
+        plain = plain_records(log.data, part, max_decompressed_bytes=LIMIT)
+        rows = map(Row._make, twin.read_records(part, plain))
+        found += [(row, part.has_append_time) for row in rows if not part.is_control]
+    assert found == log.rows
+
+
+@each_log
+@each_magic
+def test_log_of_a_broker_becomes_messages(log: batch_vectors.Log, magic: int) -> None:
+    converted = [
+        convert_batch(log.data, part, magic, max_decompressed_bytes=LIMIT)
+        for part in parts_of(log.data)
+        if isinstance(part, BatchHeader)
+    ]
+    assert messages(b"".join(one.data for one in converted)) == [
+        (row.offset, *((row.timestamp_ms, kind) if magic else (None, None)), row.key, row.value)
+        for row, kind in log.rows
+    ]
 
 
 # --- sets of several formats ----------------------------------------------------------------------
