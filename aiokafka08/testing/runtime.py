@@ -62,6 +62,8 @@ class Recorded(NamedTuple):
     api_version: int
     correlation_id: int
     request: Request[Any]
+    read_at: float
+    """When the broker read it, by the event loop's clock."""
 
 
 class DelayedOperation:
@@ -310,6 +312,7 @@ class ClusterRuntime:
             header.api_version,
             header.correlation_id,
             request,
+            self.now_s(),
         )
         self.history.append(recorded)
         limits = self._history_limits

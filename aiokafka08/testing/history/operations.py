@@ -205,7 +205,7 @@ def _wrong_type(operation: Any) -> str:
             return name
     for name in ("sent", "polled"):
         for message in getattr(operation, name):
-            if not _is_message(message):
+            if not isinstance(message, Message) or not _has_right_types(message):
                 return name
     for partition in operation.partitions:
         if not isinstance(partition, str):
@@ -216,10 +216,9 @@ def _wrong_type(operation: Any) -> str:
     return ""
 
 
-def _is_message(message: Any) -> bool:
+def _has_right_types(message: Any) -> bool:
     return (
-        isinstance(message, Message)
-        and isinstance(message.partition, str)
+        isinstance(message.partition, str)
         and isinstance(message.value, (str, int))
         and isinstance(message.offset, (int, type(None)))
     )
