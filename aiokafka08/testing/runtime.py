@@ -62,6 +62,8 @@ class Recorded(NamedTuple):
     api_version: int
     correlation_id: int
     request: Request[Any]
+    read_at: float
+    """When the broker read it, by the event loop's clock."""
 
 
 class DelayedOperation:
@@ -95,7 +97,9 @@ class DelayedOperation:
         self._respond = respond
         self._expired = False
         self._checking = False
-        self._job: Job | None = None  # the last check
+        # The check that runs. Neither it nor the timer is kept longer: in a cycle each request that
+        # has waited would wait for the garbage collector too.
+        self._job: Job | None = None
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
         if wait.timeout_ms is not None:
@@ -107,14 +111,18 @@ class DelayedOperation:
         self._forget()
         if self._job is not None:
             self._runtime.resources.scheduler.cancel(self._job)
+            self._job = None
 
     def check(self) -> None:
         """Respond if the changed state allows it, now or when it is the connection's turn."""
         if not self._checking:  # else it will see the changed state too
             self._checking = True
-            self._job = self._exchange.run(self._steps(), self._checked)
+            job = self._exchange.run(self._steps(), self._checked)
+            if self._checking and self._job is None:  # else it has ended
+                self._job = job
 
     def _time_out(self) -> None:
+        self._timer = None
         self._expired = True
         self.check()
 
@@ -128,6 +136,7 @@ class DelayedOperation:
 
     def _checked(self) -> None:
         self._checking = False
+        self._job = None
 
     def _forget(self) -> None:
         if self._timer is not None:
@@ -303,6 +312,7 @@ class ClusterRuntime:
             header.api_version,
             header.correlation_id,
             request,
+            self.now_s(),
         )
         self.history.append(recorded)
         limits = self._history_limits

@@ -196,6 +196,7 @@ class BrokerHandler(ConnectionHandler):
             self._runtime.now_s(),
             incoming.header.client_id,
             f"/{self._host}",
+            self._connection_number,
             exchange.connection.reserve,
             session,
         )

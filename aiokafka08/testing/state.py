@@ -22,7 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from aiokafka08.errors import InvalidTopicError
 from aiokafka08.structs import TopicPartition
@@ -142,6 +142,27 @@ class Commit(NamedTuple):
     metadata: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCommit:
+    """A commit at the moment when a store took it.
+
+    Attributes:
+        store: which one has it now.
+        key: whose offset it is.
+        offset: the committed offset.
+        client: the client id of the request; in ZooKeeper the party that wrote the node.
+        connection: the number of the request's connection; 0 in ZooKeeper.
+        generation: the group's generation that the request named; -1 without one.
+    """
+
+    store: Literal["kafka", "zookeeper"]
+    key: CommitKey
+    offset: int
+    client: str | None
+    connection: int = 0
+    generation: int = -1
+
+
 @dataclass(slots=True)
 class MetadataView:
     """What a broker knows of the cluster when it responds to Metadata requests."""
@@ -188,6 +209,8 @@ class ClusterState:
         self.chosen_controller: int | None = None
         self.changed: set[Hashable] = set()
         """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
+        self.on_commit: Callable[[StoredCommit], object] = lambda commit: None
+        """Called with each commit to the offsets topic."""
         self.publish: Callable[[], object] | None = None
         """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 

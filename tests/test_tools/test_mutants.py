@@ -12,6 +12,7 @@ import aiokafka08
 from aiokafka08.testing.history import Message, Operation
 from tests.support.paths import ROOT
 from tests.tools.mutants import leases
+from tests.tools.mutants.__main__ import COPIED
 from tests.tools.mutants.leases import kept_leases
 from tests.tools.mutants.planted import MUTANTS, Mutant
 from tests.tools.mutants.scenario import run
@@ -32,6 +33,19 @@ def test_mutant_applies(mutant: Mutant) -> None:
 
 def test_names_are_unique_and_there_are_enough() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+
+
+def test_copy_has_what_the_tests_import() -> None:
+    """Else no bug can be hunted by a test: pytest wouldn't begin."""
+    imported = set[str]()
+    for node in ast.walk(ast.parse((ROOT / "tests/conftest.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.Import):
+            imported.update(alias.name.partition(".")[0] for alias in node.names)
+    ours = {name for name in imported if (ROOT / name).is_dir()}
+    assert ours <= {*COPIED}
+    assert "examples" in ours
 
 
 def test_mutant_that_no_longer_applies_is_refused() -> None:

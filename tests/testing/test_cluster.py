@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaConsumer
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol import api
 from aiokafka08.protocol.compression import Codec, compress
@@ -25,7 +26,7 @@ from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, Heartbe
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster, LoggedMessage
-from aiokafka08.testing.runtime import ClusterRuntime, HistoryLimits
+from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation, HistoryLimits
 from aiokafka08.testing.server import open_listener
 from aiokafka08.testing.simulation import simulate
 from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
@@ -1043,3 +1044,21 @@ async def test_lost_tail_of_a_follower_leaves_the_high_watermark() -> None:
         assert cluster.offsets("t", 0).high_watermark == 4
         cluster.append("t", 0, [b"5"])
         assert cluster.offsets("t", 0).high_watermark == 4
+
+
+def test_requests_that_have_waited_are_freed_at_once() -> None:
+    """Cycles made the collection at the end of a simulated seed a tenth of its time."""
+
+    async def scenario() -> int:
+        servers = world.cluster.bootstrap_servers
+        async with AIOKafkaConsumer("t", bootstrap_servers=servers, fetch_max_wait_ms=100):
+            await asyncio.sleep(20)
+            return sum(isinstance(one, DelayedOperation) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        with simulate(1, brokers=1, topics={"t": 1}) as world:
+            assert world.run(scenario) <= 2, "those that wait now"
+    finally:
+        gc.enable()

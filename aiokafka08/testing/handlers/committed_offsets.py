@@ -53,6 +53,7 @@ from aiokafka08.testing.state import (
     OFFSETS_TOPIC,
     Commit,
     CommitKey,
+    StoredCommit,
 )
 
 _RETENTION_MS: Final = 24 * 3600 * 1000
@@ -128,6 +129,16 @@ def _to_kafka(
         metadata = item.metadata if line.keeps_null_metadata else item.metadata or ""
         commit_key, committed = CommitKey(request.group, *key), Commit(item.offset, metadata)
         state.commit(commit_key, committed)
+        state.on_commit(
+            StoredCommit(
+                "kafka",
+                commit_key,
+                item.offset,
+                context.client_id,
+                context.connection,
+                request.generation,
+            )
+        )
         _append_record(context, commit_key, committed)
     return code
 

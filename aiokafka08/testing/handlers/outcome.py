@@ -22,7 +22,8 @@ class RequestContext:
     """The broker, the client and the time of a request.
 
     `layout` is the version whose layout the response has. `now_ms` is wall-clock time, `now_s` the
-    time of a monotonic clock. `reserve(bytes)` makes room for a large response; it returns False if
+    time of a monotonic clock. `connection` is the number of the client's connection.
+    `reserve(bytes)` makes room for a large response; it returns False if
     there is none, and the connection is closed then. `session`: None on a listener without SASL.
     """
 
@@ -34,6 +35,7 @@ class RequestContext:
     now_s: float
     client_id: str | None
     client_host: str
+    connection: int
     reserve: Callable[[int], bool]
     session: SaslSession | None = None
 

@@ -81,7 +81,7 @@ def wrong_ready(history: History) -> Iterator[Anomaly]:
     (the fact `connections`) isn't ready. With one it is ready if a broker has responded lately,
     which no fact shows.
     """
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         start = next((operation for operation in operations if operation.call == "start"), None)
         stop = next((operation for operation in operations if operation.call == "stop"), None)
         for operation in operations:
@@ -133,7 +133,7 @@ def wrong_metrics(history: History) -> Iterator[Anomaly]:
     `memory-leaked`: buffers aren't empty while no message waits for its end, and no request is in
     flight: a message that has expired keeps its memory until its request ends.
     """
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         reports = [operation for operation in operations if operation.call == "metrics"]
         if reports:
             yield from _judge_reports(operations, reports)

@@ -12,9 +12,11 @@ from typing import Final
 
 from aiokafka08.testing.history.extremes import Extremes, RangeMinimum
 from aiokafka08.testing.history.logs import History, ObservedLog
-from aiokafka08.testing.history.operations import Anomaly, Message, Operation, Value, only
+from aiokafka08.testing.history.operations import Anomaly, Fact, Message, Operation, Value, only
 
 _NO_LOG: Final = ObservedLog(())
+EXPIRY_UNKNOWN_S: Final = 0.5
+"""For how long a member may not know that its ZooKeeper session has ended."""
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
@@ -91,7 +93,7 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
 
 def polls_after_revocation(history: History) -> Iterator[Anomaly]:
     """A consumer returned messages of a partition after its revocation had begun."""
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         if not any(operation.call == "revoked" for operation in operations):
             continue
         changes = ("assigned", "revoked", "assign", "subscribe")
@@ -243,8 +245,11 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
             if place is None and not chosen:
                 continue
             reached, base = highest[chosen - 1] if chosen else (-1, operation)
-            if place is not None and handed[key].offsets[place] >= reached:
-                reached, base = handed[key].offsets[place] + 1, handed[key].poll(place)
+            handed_out = -1 if place is None else handed[key].offsets[place] + 1
+            if offset <= max(reached, handed_out):
+                continue
+            if place is not None and handed_out > reached:
+                reached, base = handed_out, handed[key].poll(place)
             witness = only(base, partition), only(operation, partition)
             yield from _ahead(history, "commit-ahead", partition, reached, offset, witness)
     yield from _positions_ahead(history)
@@ -255,14 +260,14 @@ def _is_explicit(operation: Operation) -> bool:
 
 
 def _positions_ahead(history: History) -> Iterator[Anomaly]:
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         reached: dict[str, tuple[int, Operation, Value]] = {}
         for operation in operations:
             if operation.call in ("assign", "subscribe", "assigned", "revoked", "seek"):
                 reached = {}
             elif operation.call == "position":
                 for partition, offset in operation.offsets.items():
-                    if partition in reached:
+                    if partition in reached and offset > reached[partition][0]:
                         base, last, value = reached[partition]
                         witness = only(last, partition, [value]), only(operation, partition)
                         yield from _ahead(
@@ -355,6 +360,93 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                         )
 
 
+def commits_gone_back(history: History) -> Iterator[Anomaly]:
+    """The committed offset of a group went back, by a member's own position.
+
+    What the program may set back isn't judged: a seek since the assignment, a commit of offsets
+    that the caller chose; nor a reset after a truncation. Nor are requests that come late: those of
+    one member on two connections; from members that own the partition no longer, unless the store
+    refuses them by their generation; and in ZooKeeper just after the end of a session, which its
+    member doesn't know yet.
+    """
+    state = _Ownership()
+    current: dict[tuple[str, str, Fact], tuple[Operation, bool]] = {}
+    calls = ("stored", "assigned", "expired", "seek", "commit")
+    told = [operation for operation in history.operations if operation.call in calls]
+    # What a program chooses may be stored before the call that says so ends.
+    for operation in sorted(told, key=lambda operation: operation.invoked):
+        if operation.call != "stored" or operation.group is None:
+            state.note(operation)
+            continue
+        store = operation.facts.get("store", "")
+        for partition, offset in operation.offsets.items():
+            key = operation.group, partition, store
+            may_be_late = state.may_be_late(operation, partition, store)
+            last, was_late = current.get(key, (operation, False))
+            current[key] = operation, may_be_late
+            if (
+                offset >= last.offsets[partition]
+                or may_be_late
+                or was_late
+                or state.is_chosen(operation.process, partition, offset)
+                or history.was_truncated(partition, operation.order, last.offsets[partition])
+                or (
+                    operation.process == last.process
+                    and operation.facts.get("connection") != last.facts.get("connection")
+                )
+            ):
+                continue
+            yield Anomaly(
+                "commit-went-back",
+                (only(last, partition), only(operation, partition)),
+                {
+                    "group": operation.group,
+                    "partition": partition,
+                    "store": store,
+                    "before": last.offsets[partition],
+                    "now": offset,
+                },
+            )
+
+
+class _Ownership:
+    """Who owns each partition, what programs chose, and whose sessions have just ended."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], str] = {}
+        self._chosen: dict[tuple[str, str], float] = {}  # by process: the lowest offset
+        self._expired: dict[str, float] = {}
+
+    def note(self, operation: Operation) -> None:
+        """Note what an operation changes."""
+        match operation.call:
+            case "assigned":
+                for partition in operation.partitions:
+                    self._owners[operation.group or "", partition] = operation.process
+                    self._chosen.pop((operation.process, partition), None)
+            case "expired":
+                self._expired[operation.process] = operation.order
+            case "commit" if not _is_explicit(operation):
+                pass
+            case "seek" | "commit":
+                for partition in (*operation.partitions, *operation.offsets):
+                    key = operation.process, partition
+                    offset = operation.offsets.get(partition, -math.inf)
+                    self._chosen[key] = min(self._chosen.get(key, math.inf), offset)
+
+    def is_chosen(self, process: str, partition: str, offset: int) -> bool:
+        """Whether a process may commit an offset since its program has gone there."""
+        return self._chosen.get((process, partition), math.inf) <= offset
+
+    def may_be_late(self, stored: Operation, partition: str, store: Fact) -> bool:
+        """Whether a commit may come from a member that no longer owns the partition."""
+        if store == "zookeeper":
+            ended = self._expired.get(stored.process, -math.inf)
+            return stored.order <= ended + EXPIRY_UNKNOWN_S
+        owner = self._owners.get((stored.group or "", partition))
+        return stored.generation is None and owner != stored.process
+
+
 def _auto_committing(history: History) -> set[str | None]:
     """Return the groups with a member that commits automatically, at offsets unknown here."""
     return {
@@ -381,7 +473,7 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
             for partition in (*operation.partitions, *operation.offsets):
                 commits_by_key[operation.group or "", partition].append(operation)
     commits = {key: _Commits(key[1], ordered) for key, ordered in commits_by_key.items()}
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         begins: dict[str, Operation] = {}
         for operation in operations:
             match operation.call:
@@ -470,5 +562,6 @@ CHECKS: Final = (
     group_skips,
     commits_ahead,
     commits_behind,
+    commits_gone_back,
     commits_ignored,
 )

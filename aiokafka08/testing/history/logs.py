@@ -265,8 +265,9 @@ class History:
         """Yield the operations that sent messages."""
         return (operation for operation in self.operations if operation.sent)
 
+    @cached_property
     def by_process(self) -> dict[str, list[Operation]]:
-        """Return the operations of each process, in order."""
+        """The operations of each process, in order."""
         operations: dict[str, list[Operation]] = defaultdict(list)
         for operation in self.operations:
             operations[operation.process].append(operation)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, Literal, TextIO, cast, get_args
+from typing import Any, Final, Literal, TextIO, get_args
 
 Value = str | int
 """What identifies a message in its partition."""
@@ -24,11 +24,13 @@ Status = Literal["ok", "fail", "unknown", "open"]
 """How an operation ended: it took effect; it took none, for certain; it may have taken effect; it
 hasn't ended."""
 
+_STATUSES: Final = get_args(Status)
+
 Fact = bool | float | str
 
 CALLS: Final = (
     *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
-    *("expired", "retried", "log", "truncated", "deleted"),
+    *("stored", "expired", "retried", "log", "truncated", "deleted"),
     *("start", "stop", "metrics", "ready", "left"),
     *("poll", "getone", "getmany", "getmany_arrow", "anext", "flush"),
     *("send", "send_many", "send_arrow", "send_batch", "send_and_wait"),
@@ -71,6 +73,9 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
     | `commit` | it commits `offsets`, and of `partitions` its positions, which aren't known; the \
 fact `explicit`: the caller chose the offsets |
     | `committed` | the offset store returned `offsets` |
+    | `stored` | the offset store took `offsets` from the member, in `generation` if the store \
+refuses those of other generations; the facts `store`, "kafka" or "zookeeper", and `connection`, \
+the number of the connection that brought them |
     | `position` | the consumer returned its positions `offsets` |
     | `retried` | it reported a batch as sent again: `partitions`, and the facts `messages` and \
 `may_be_stored` |
@@ -181,48 +186,47 @@ def validated(operation: Operation) -> Operation:
     return operation
 
 
+_NUMBER: Final = (int, float)
+_NUMBER_OR_NONE: Final = (int, float, type(None))
+_KINDS: Final = (
+    *(("process", str), ("call", str), ("invoked", _NUMBER), ("ended", _NUMBER_OR_NONE)),
+    *(("accepted", _NUMBER_OR_NONE), ("status", str), ("deadline_s", _NUMBER_OR_NONE)),
+    *(("sent", (tuple, list)), ("polled", (tuple, list)), ("partitions", (tuple, list))),
+    *(("offsets", Mapping), ("group", (str, type(None))), ("generation", (int, type(None)))),
+    ("facts", Mapping),
+)
+"""The types of the fields. A check of a history looks at each of tens of thousands."""
+
+
 def _wrong_type(operation: Any) -> str:
     """Return the name of a field that has a wrong type; empty if none has."""
-    right = {
-        "process": isinstance(operation.process, str),
-        "call": isinstance(operation.call, str),
-        "invoked": isinstance(operation.invoked, int | float),
-        "ended": isinstance(operation.ended, int | float | None),
-        "accepted": isinstance(operation.accepted, int | float | None),
-        "status": isinstance(operation.status, str),
-        "deadline_s": isinstance(operation.deadline_s, int | float | None),
-        "sent": _are_messages(operation.sent),
-        "polled": _are_messages(operation.polled),
-        "partitions": _are(str, operation.partitions),
-        "offsets": isinstance(operation.offsets, Mapping)
-        and _are(str, tuple(operation.offsets))
-        and _are(int, tuple(operation.offsets.values())),
-        "group": isinstance(operation.group, str | None),
-        "generation": isinstance(operation.generation, int | None),
-        "facts": isinstance(operation.facts, Mapping),
-    }
-    return next((name for name, is_right in right.items() if not is_right), "")
+    for name, kinds in _KINDS:
+        if not isinstance(getattr(operation, name), kinds):
+            return name
+    for name in ("sent", "polled"):
+        for message in getattr(operation, name):
+            if not isinstance(message, Message) or not _has_right_types(message):
+                return name
+    for partition in operation.partitions:
+        if not isinstance(partition, str):
+            return "partitions"
+    for partition, offset in operation.offsets.items():
+        if not (isinstance(partition, str) and isinstance(offset, int)):
+            return "offsets"
+    return ""
 
 
-def _are(kind: type, values: object) -> bool:
-    return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)
-
-
-def _are_messages(values: object) -> bool:
-    return _are(Message, values) and all(map(_is_message, cast(Iterable[object], values)))
-
-
-def _is_message(message: Any) -> bool:
+def _has_right_types(message: Any) -> bool:
     return (
         isinstance(message.partition, str)
-        and isinstance(message.value, str | int)
-        and isinstance(message.offset, int | None)
+        and isinstance(message.value, (str, int))
+        and isinstance(message.offset, (int, type(None)))
     )
 
 
 def _wrong_value(operation: Operation) -> str:
-    if operation.status not in get_args(Status):
-        return f"status {operation.status!r}: expected one of {', '.join(get_args(Status))}"
+    if operation.status not in _STATUSES:
+        return f"status {operation.status!r}: expected one of {', '.join(_STATUSES)}"
     if (meant := _meant_call(operation.call)) is not None:
         return f"call {operation.call!r}: did you mean {meant!r}?"
     for name in ("invoked", "accepted", "ended"):

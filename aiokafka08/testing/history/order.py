@@ -39,6 +39,8 @@ def _skipped(history: History, partition: str, first: int, last: int, when: floa
 def within_polls(history: History) -> Iterator[Anomaly]:
     """`int-poll-skip` and `int-nonmonotonic-poll`: two messages that one call returned."""
     for operation in history.operations:
+        if len(operation.polled) < 2:
+            continue
         for partition, messages in _by_partition(operation.polled).items():
             log = history.logs.get(partition, _NO_LOG)
             for first, second in pairwise(messages):
@@ -65,6 +67,8 @@ def within_polls(history: History) -> Iterator[Anomaly]:
 def within_sends(history: History) -> Iterator[Anomaly]:
     """`int-send-skip` and `int-nonmonotonic-send`: two messages that one call sent."""
     for operation in history.operations:
+        if len(operation.sent) < 2:
+            continue
         for partition, messages in _by_partition(operation.sent).items():
             log = history.logs.get(partition, _NO_LOG)
             for first, second in pairwise(messages):
@@ -93,12 +97,12 @@ def between_sends(history: History) -> Iterator[Anomaly]:
     count, since a retry may store a message again. After a send of an unknown result others may be
     stored first: the network may still hold its bytes, in a connection that the client has closed.
     """
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         sends_by_partition: dict[str, list[Operation]] = defaultdict(list)
         barriers: list[tuple[float, frozenset[str]]] = []
         for operation in operations:
-            for partition in _by_partition(operation.sent):
-                if operation.status != "fail":
+            if operation.sent and operation.status != "fail":
+                for partition in _by_partition(operation.sent):
                     sends_by_partition[partition].append(operation)
             if _chooses_partitions(operation):
                 barriers.append((operation.order, frozenset(operation.partitions)))
@@ -165,7 +169,7 @@ def between_polls(history: History) -> Iterator[Anomaly]:
     A seek sets the place where the next call must go on. A new assignment by a group may move it
     anywhere (`group_checks` checks where); so does the end of a subscription.
     """
-    for operations in history.by_process().values():
+    for operations in history.by_process.values():
         positions: dict[str, _Position] = {}
         for operation in operations:
             match operation.call:
@@ -188,7 +192,7 @@ def between_polls(history: History) -> Iterator[Anomaly]:
                         positions[name] = _Position(index, operation)
                 case "log":
                     pass
-                case _:
+                case _ if operation.polled:
                     yield from _polled(history, operation, positions)
 
 

@@ -81,6 +81,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Let virtual time pass in the running callback, as if it took so long."""
         self._now += seconds
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """See asyncio, whose method does the same after more calls."""
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
     def call_at(  # type: ignore[override]
         self,
         when: float,

@@ -48,6 +48,7 @@ from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_brokers import BrokerNodes
 from aiokafka08.testing.simulation.zookeeper_client import SimulatedKazooClient
 from aiokafka08.testing.simulation.zookeeper_tree import Tree
+from aiokafka08.testing.state import StoredCommit
 
 T = TypeVar("T")
 
@@ -320,6 +321,14 @@ class World:
         tasks, ends, timers = self._leftovers(party.__eq__)
         tasks = {task for task in tasks if task is not asyncio.current_task()}
         return {"tasks": len(tasks), "connections": len(ends), "timers": len(timers)}
+
+    def watch_commits(self, watcher: Callable[[StoredCommit], object]) -> None:
+        """Call a function with each offset that a group commits, when its store has it.
+
+        Both stores are watched: the offsets topic and the brokers' ZooKeeper.
+        """
+        check_callback(watcher)
+        self.cluster._state.on_commit = self._broker_nodes.on_commit = watcher
 
     # --- time and trace ---------------------------------------------------------------------------
 

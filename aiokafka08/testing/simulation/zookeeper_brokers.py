@@ -15,10 +15,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 
-from aiokafka08.testing.simulation.party import NO_PARTY
+from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, WatchEvent, join, split
-from aiokafka08.testing.state import ClusterState, Commit, CommitKey
+from aiokafka08.testing.state import ClusterState, Commit, CommitKey, StoredCommit
 
 CONTROLLER_S: Final = 0.05
 """Seconds from a client's write to its effect on the brokers."""
@@ -48,9 +48,11 @@ class BrokerNodes:
 
     Attributes:
         tree: the brokers' nodes.
+        on_commit: called with each committed offset that is written here.
     """
 
     def __init__(self, zookeeper: SimulatedZookeeper, cluster: PublishingCluster) -> None:
+        self.on_commit: Callable[[StoredCommit], object] = lambda commit: None
         self._zookeeper = zookeeper
         self.tree = zookeeper.tree
         self._cluster = cluster
@@ -121,25 +123,14 @@ class BrokerNodes:
     def _wanted(self) -> object:
         """Return all that `publish` writes, to be compared: most requests change none of it."""
         state = self._state
-        return (
-            state.line.has_cluster_id,
-            self._others,
-            [
-                (node.node_id, node.host, node.port, node.in_metadata)
-                for node in state.nodes.values()
-            ],
-            [
-                (
-                    name,
-                    dict(state.topic_configs[name]),
-                    [
-                        (tuple(partition.replicas), partition.leader, tuple(partition.isr))
-                        for partition in partitions
-                    ],
-                )
-                for name, partitions in state.topics.items()
-            ],
-        )
+        wanted: list[object] = [state.line.has_cluster_id, self._others]
+        for node in state.nodes.values():
+            wanted += (node.node_id, node.host, node.port, node.in_metadata)
+        for name, partitions in state.topics.items():
+            wanted += (name, dict(state.topic_configs[name]))
+            for partition in partitions:
+                wanted += (tuple(partition.replicas), partition.leader, tuple(partition.isr))
+        return wanted
 
     # --- the controller ---------------------------------------------------------------------------
 
@@ -150,6 +141,9 @@ class BrokerNodes:
             self._published = None  # a client may have changed what the brokers write
         if kind not in ("CREATED", "CHANGED"):
             return
+        if path.startswith("/consumers/"):
+            self._watch_commit(path)
+            return
         parent, _ = split(path)
         act = {
             _TOPICS: self._assign,
@@ -159,6 +153,14 @@ class BrokerNodes:
         if act is not None:
             self._pending[path] = None
             self._zookeeper.later(CONTROLLER_S, NO_PARTY, self._carry_out, act, path)
+
+    def _watch_commit(self, path: str) -> None:
+        match path.split("/"):
+            case ["", "consumers", group, "offsets", topic, number] if number.isdecimal():
+                data = self._read(path) or b""
+                if data.isdigit():
+                    key = CommitKey(group, topic, int(number))
+                    self.on_commit(StoredCommit("zookeeper", key, int(data), PARTY.get()))
 
     def _carry_out(self, act: Callable[[str], None], path: str) -> None:
         self._pending.pop(path, None)

@@ -61,6 +61,11 @@ def retried(at: float, messages: int, may_be_stored: bool = True) -> Operation:
     return call("retried", at, "p", ended=at, partitions=(P,), facts=facts)
 
 
+def stored(at: float, offset: int, process: str = "c", **more: Any) -> Operation:
+    fields: dict[str, Any] = {"generation": 1, "facts": {"store": "kafka", "connection": 1}}
+    return offsets("stored", at, offset, process, ended=at, **fields | more)
+
+
 SENT = send(0, "abcde", 0)
 WHOLE = call("log", 90, "observer", partitions=(P,), polled=poll(0, "abcde", 0).polled)
 GROUP = {"group": "g"}
@@ -156,6 +161,10 @@ PAIRS: dict[str, tuple[list[Operation], list[Operation]]] = {
          offsets("committed", 4, 3)],
         [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3),
          offsets("commit", 3, 5, status="unknown"), offsets("committed", 4, 3)],
+    ),
+    "commit-went-back": (
+        [SENT, stored(2, 5), stored(3, 3, "d")],
+        [SENT, stored(2, 5), stored(3, 5, "d")],
     ),
     "commit-ignored": (
         [SENT, poll(1, "abcde", 0, **GROUP), offsets("commit", 2, 3), offsets("commit", 3, 5),
@@ -259,7 +268,7 @@ def with_more(one: Operation) -> Operation:
     more: dict[str, Any] = {}
     if one.call in ("assigned", "revoked"):
         more["partitions"] = (*one.partitions, OTHER)
-    if one.call in ("commit", "committed", "position"):
+    if one.call in ("commit", "committed", "position", "stored"):
         more["offsets"] = {**one.offsets, OTHER: 0}
     if one.polled and one.call != "log":
         more["polled"] = (*one.polled, Message(OTHER, f"at {one.invoked}", int(one.invoked * 10)))
@@ -273,6 +282,7 @@ WITNESSES = {
     "commit-ahead": ["send d", "getmany c", "committed {'orders/0': 4}"],
     "position-ahead": ["send d", "getmany c", "position {'orders/0': 4}"],
     "commit-behind": ["commit {'orders/0': 5}", "committed {'orders/0': 3}"],
+    "commit-went-back": ["stored {'orders/0': 5}", "stored {'orders/0': 3}"],
     "commit-ignored": ["commit {'orders/0': 5}", "assigned orders/0", "getmany d"],
     "poll-after-revocation": ["revoked orders/0", "getmany d"],
     "poll-skip": ["getmany b", "getmany d"],
@@ -691,6 +701,83 @@ def test_commit_is_set_back_by_a_truncation_or_another_member() -> None:
     assert "commit-behind" not in names(check([*history[:3], position, history[4]]))
     kept = replace(history[3], offsets={P: 3})
     assert "commit-behind" in names(check([*history[:3], kept, history[4]]))
+
+
+UNFENCED: dict[str, Any] = {"generation": None}
+IN_ZOOKEEPER = UNFENCED | {"facts": {"store": "zookeeper", "connection": 0}}
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "more", "is_wrong"),
+    [
+        (stored(2, 5), stored(4, 3), [], True),
+        (stored(2, 5), stored(4, 3, facts={"store": "kafka", "connection": 2}), [], False),
+        (stored(2, 5), stored(4, 3), [offsets("seek", 3, 2)], False),
+        (stored(2, 5), stored(4, 3, "d"), [offsets("seek", 3, 2)], True),
+        (stored(2, 5), stored(4, 3), [offsets("seek", 3, 4)], True),
+        (stored(2, 5), stored(4, 3), [offsets("seek", 1, 2), owned("assigned", 1.5, "c")], True),
+        (
+            stored(2, 5),
+            stored(4, 3),
+            [offsets("commit", 3.9, 3, facts={"explicit": True})],
+            False,
+        ),
+        (
+            stored(2, 5),
+            stored(4, 3),
+            [call("truncated", 3, "cluster", offsets={P: 4}, facts={"end": 5})],
+            False,
+        ),
+        (
+            stored(2, 5),
+            stored(4, 3),
+            [call("truncated", 3, "cluster", offsets={P: 5}, facts={"end": 9})],
+            True,
+        ),
+        (
+            stored(2, 5, **UNFENCED),
+            stored(4, 3, "d", **UNFENCED),
+            [owned("assigned", 1, "c", None), owned("assigned", 3, "d", None)],
+            True,
+        ),
+        (  # `c` no longer owns the partition when its commit arrives
+            stored(3.9, 5, **UNFENCED),
+            stored(4, 3, "d", **UNFENCED),
+            [owned("assigned", 1, "c", None), owned("assigned", 3, "d", None)],
+            False,
+        ),
+        (
+            stored(3.9, 5, "d", **UNFENCED),
+            stored(4, 3, **UNFENCED),
+            [owned("assigned", 1, "c", None), owned("assigned", 3, "d", None)],
+            False,
+        ),
+        (stored(2, 5, **IN_ZOOKEEPER), stored(4, 3, "d", **IN_ZOOKEEPER), [], True),
+        (
+            stored(2, 5, **IN_ZOOKEEPER),
+            stored(4, 3, "d", **IN_ZOOKEEPER),
+            [call("expired", 3.4, "d", ended=3.4, group="g")],
+            True,
+        ),
+        (
+            stored(2, 5, **IN_ZOOKEEPER),
+            stored(4, 3, "d", **IN_ZOOKEEPER),
+            [call("expired", 3.6, "d", ended=3.6, group="g")],
+            False,
+        ),
+        (stored(2, 5), stored(4, 3, "d", **IN_ZOOKEEPER), [], False),
+    ],
+    ids=[
+        *("same member", "late request", "seek", "seek of another", "seek ahead"),
+        *("seek before the assignment", "chosen", "truncated", "truncated behind it"),
+        *("next owner", "last owner comes late", "former owner comes late"),
+        *("ZooKeeper", "after the session", "session just ended", "two stores"),
+    ],
+)
+def test_committed_offset_goes_back(
+    last: Operation, now: Operation, more: list[Operation], is_wrong: bool
+) -> None:
+    assert ("commit-went-back" in names(check([SENT, last, now, *more]))) == is_wrong
 
 
 @pytest.mark.parametrize(

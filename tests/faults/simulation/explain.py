@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
+from operator import itemgetter
 
 from aiokafka08.testing.history import Anomaly, Message, Operation
+from aiokafka08.testing.runtime import Recorded
 from tests.faults.simulation.plan import Plan, Send
 from tests.faults.simulation.scenario import Report, run
 
@@ -28,13 +32,15 @@ Line = tuple[float, str]
 
 
 class _Capture(logging.Handler):
-    """Keeps log lines with their virtual times."""
+    """Keeps log lines with their virtual times, but for the brokers' usual ones."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.lines: list[Line] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("aiokafka08.testing") and record.levelno < logging.WARNING:
+            return
         try:
             now = asyncio.get_running_loop().time()
         except RuntimeError:  # the run has ended
@@ -43,7 +49,8 @@ class _Capture(logging.Handler):
 
 
 @contextmanager
-def _captured_log() -> Iterator[list[Line]]:
+def captured_log() -> Iterator[list[Line]]:
+    """Collect the log lines of a block, with their virtual times."""
     logger, capture, disabled = logging.getLogger("aiokafka08"), _Capture(), logging.root.manager
     level, before, propagates = logger.level, disabled.disable, logger.propagate
     logger.addHandler(capture)
@@ -61,7 +68,7 @@ def _captured_log() -> Iterator[list[Line]]:
 
 def explain(plan: Plan, name: str) -> str:
     """Return what happened in a run of the plan until the end of its first anomaly of this name."""
-    with _captured_log() as lines:
+    with captured_log() as lines:
         report = run(plan)
     anomaly = next((one for one in report.anomalies if one.name == name), None)
     if anomaly is None:
@@ -75,11 +82,29 @@ def explain(plan: Plan, name: str) -> str:
     ]
     mended = [(report.mended_at, "MENDED all faults")] if report.mended_at else []
     wanted = sorted([*faults, *mended, *lines, *_operations(report, partition)])
-    shown = list(_merged(line for line in wanted if line[0] <= until))
+    shown = list(merged(line for line in wanted if line[0] <= until))
     left_out = len(shown) - MAX_LINES
     head = f"what happened to {partition or 'all partitions'}:"
     more = [f"  … {left_out} lines before"] if left_out > 0 else []
     return "\n".join([str(anomaly), "", head, *more, *shown[-MAX_LINES:]])
+
+
+def with_requests(lines: Iterable[Line], requests: Iterable[Recorded]) -> list[Line]:
+    """Put the requests that brokers have read between the lines; those in a gap are counted."""
+    told: list[Line] = []
+    kept = deque(requests)
+    for line in [*sorted(lines, key=itemgetter(0)), (math.inf, "")]:
+        first: dict[str, float] = {}
+        counts: Counter[str] = Counter()
+        while kept and kept[0].read_at <= line[0]:
+            one = kept.popleft()
+            name = type(one.request).__name__.removesuffix("Request")
+            text = f"{one.client_id} → broker {one.node}: {name}"
+            first.setdefault(text, one.read_at)
+            counts[text] += 1
+        told += [(at, f"{text} × {counts[text]}") for text, at in first.items()]
+        told.append(line)
+    return told[:-1]
 
 
 def partition_of(anomaly: Anomaly) -> str | None:
@@ -135,7 +160,8 @@ def _range(messages: tuple[Message, ...], partition: str | None) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]}…{shown[-1]}" if shown else ""
 
 
-def _merged(lines: Iterator[Line]) -> Iterator[str]:
+def merged(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield the lines as text; one that repeats once, with its number."""
     for text, same in groupby(lines, key=lambda line: line[1]):
         times = [at for at, _ in same]
         count = f" (× {len(times)}, until {times[-1]:.3f})" if len(times) > 1 else ""

@@ -40,8 +40,17 @@ from aiokafka08.testing import Answer, Close, Delay
 from aiokafka08.testing.cluster import AfterDeath
 from aiokafka08.testing.history import Anomaly, Recorder, check
 from aiokafka08.testing.history.check import NORMAL
+from aiokafka08.testing.runtime import Recorded
 from aiokafka08.testing.simulation import Network, World, simulate
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind
+from tests.faults.simulation.explain import (
+    MAX_LINES,
+    Line,
+    captured_log,
+    merged,
+    with_requests,
+)
+from tests.faults.simulation.scenario import owner_nodes
 from tests.support.arguments import positive
 
 TOPIC = "quiet"
@@ -93,12 +102,16 @@ class Outcome:
     Attributes:
         anomalies: what is wrong.
         events: a line for each thing that happened, with its time.
+        requests: what the brokers have read.
+        found_at: when something was found to be wrong.
         slowest_s: how long the slowest step took that had to advance.
         fired: the names of the faults.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
+    events: list[Line] = field(default_factory=list)
+    requests: list[Recorded] = field(default_factory=list)
+    found_at: list[float] = field(default_factory=list)
     slowest_s: float = 0.0
     fired: list[str] = field(default_factory=list)
 
@@ -106,6 +119,16 @@ class Outcome:
 def run(seed: int, kind: str | None = None) -> list[Anomaly]:
     """Run a seed; return what is wrong."""
     return play(seed, kind).anomalies
+
+
+def explain(seed: int) -> list[str]:
+    """Return what happens in a run of a seed until the first anomaly, with log and requests."""
+    with captured_log() as lines:
+        outcome = play(seed)
+    ends = [max(one.order for one in wrong.witness) for wrong in outcome.anomalies if wrong.witness]
+    until = min([*outcome.found_at, *ends], default=math.inf) + 1.0
+    told = with_requests([*outcome.events, *lines], outcome.requests)
+    return list(merged(line for line in told if line[0] <= until))[-MAX_LINES:]
 
 
 def play(seed: int, kind: str | None = None) -> Outcome:
@@ -166,6 +189,12 @@ class _Quiet:
     # --- the course -------------------------------------------------------------------------------
 
     async def play(self) -> None:
+        try:
+            await self._play()
+        finally:
+            self._outcome.requests = self._cluster.history
+
+    async def _play(self) -> None:
         config = SAFE if self._cluster.version in WITH_STORE else {}
         self._cluster.create_topic(TOPIC, self._partitions, BROKERS, config)
         self._note(f"{self._cluster.version} {self._kind}, {self._partitions} partitions")
@@ -194,11 +223,12 @@ class _Quiet:
     def find(self, name: str, **facts: Any) -> None:
         """Note what is wrong."""
         self._note(f"{name}: {facts}")
+        self._outcome.found_at.append(self._outcome.events[-1][0])
         self._outcome.anomalies.append(Anomaly(name, (), {"kind": self._kind, **facts}))
 
     def _note(self, text: str) -> None:
         with suppress(RuntimeError):
-            self._outcome.events.append(f"{asyncio.get_running_loop().time():8.3f} {text}")
+            self._outcome.events.append((asyncio.get_running_loop().time(), text))
 
     def _append(self, place: TopicPartition) -> None:
         self._cluster.append(*place, [b"stored-%d" % self._sent])
@@ -215,6 +245,7 @@ class _Quiet:
         if self._kind == "producer":
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._cluster.bootstrap_servers,
+                client_id="p",
                 acks=self._rng.choice(["all", "all", 1]),
                 metadata_max_age_ms=_NEVER_MS,
                 request_timeout_ms=int(REQUEST_S * 1000),
@@ -391,8 +422,13 @@ class _Quiet:
         await self._until(lambda: all(self._read[place] + 1 >= end for place, end in ends.items()))
 
     async def _share(self) -> None:
-        """Wait until the members share all partitions, each with one owner."""
-        await self._until(lambda: self._owned() == self._places)
+        """Wait until the members share all partitions, each with one owner, in ZooKeeper too."""
+        await self._until(lambda: self._owned() == self._places == self._owner_nodes())
+
+    def _owner_nodes(self) -> list[TopicPartition]:
+        if self._has_groups:
+            return self._places
+        return owner_nodes(self._world, GROUP, TOPIC)
 
     def _owned(self) -> list[TopicPartition]:
         return sorted(place for one in self._clients for place in one.assignment())
@@ -650,7 +686,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slowest_s = max(slowest_s, outcome.slowest_s)
         if outcome.anomalies:
             failed += 1
-            print(f"--- seed {seed}", *outcome.events, *outcome.anomalies, sep="\n", flush=True)
+            again = f"again: python -m tests.faults.simulation.quiet --first {seed} --seeds 1"
+            story = explain(seed)
+            print(f"--- seed {seed}", *story, *outcome.anomalies, again, sep="\n", flush=True)
     print(f"quiet: seeds={options.seeds} failed={failed} slowest_s={slowest_s:.1f}")
     return 1 if failed else 0
 

@@ -29,6 +29,7 @@ from aiokafka08.telemetry import BatchRetried, Event, GroupJoined, OffsetReset
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
 from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
+from aiokafka08.testing.state import StoredCommit
 from tests.faults.simulation import plan as p
 from tests.faults.simulation.strikes import Strikes
 
@@ -164,8 +165,8 @@ class _Scenario:
         self._tail: list[Operation] = []
         self._pulses: dict[str, float | None] = {}  # the last messages → when they were returned
         self.began_at = self.mended_at = 0.0
-        self._stored: dict[str, int] = {}  # place → what the group has committed
         world.zookeeper.on_session_end = self._on_session_end
+        world.watch_commits(self._on_commit)
         self._pending: list[asyncio.Task[None]] = []
 
     @property
@@ -234,20 +235,26 @@ class _Scenario:
         self._find_silent_damage()
         self._read_logs()
         self._judge_tail()
+        self._judge_stores()
         self.requests = len(self.cluster.history)
 
     async def _settle(self) -> None:
-        """Judge whether the members that live share all partitions, each with one owner."""
+        """Judge whether the members that live share all partitions, each with one owner.
+
+        In ZooKeeper its node says so; without one another member may take the partition.
+        """
         clock = asyncio.get_running_loop().time
         end = clock() + SETTLE_S
         partitions = [TopicPartition(TOPIC, number) for number in range(p.PARTITIONS)]
         while True:
             owned = {name: sorted(one.assignment()) for name, one in self._consumers.items()}
-            if sorted(tp for places in owned.values() for tp in places) == partitions:
+            nodes = owner_nodes(self.world, GROUP, TOPIC) if self.plan.has_zookeeper else partitions
+            if sorted(tp for places in owned.values() for tp in places) == partitions == nodes:
                 return
             if clock() >= end:
                 shown = {name: [tp.partition for tp in places] for name, places in owned.items()}
-                self.found.append(Anomaly("split-group", (), {"owned": shown}))
+                facts = {"owned": shown, "owner_nodes": [tp.partition for tp in nodes]}
+                self.found.append(Anomaly("split-group", (), facts))
                 return
             await asyncio.sleep(0.1)
 
@@ -324,6 +331,19 @@ class _Scenario:
     def _on_session_end(self, party: str, paths: list[str]) -> None:
         if any(path.startswith(f"/consumers/{GROUP}/owners/") for path in paths):
             self._note(self._members[party], "expired", group=GROUP)
+
+    def _on_commit(self, commit: StoredCommit) -> None:
+        if commit.key.group != GROUP:
+            return
+        client = commit.client or ""
+        self._note(
+            client if commit.store == "kafka" else self._members.get(client, client),
+            "stored",
+            offsets={f"{commit.key.topic}/{commit.key.partition}": commit.offset},
+            group=GROUP,
+            generation=commit.generation if commit.generation >= 0 else None,
+            facts={"store": commit.store, "connection": commit.connection},
+        )
 
     # --- the history ------------------------------------------------------------------------------
 
@@ -558,9 +578,29 @@ class _Scenario:
         return Operation(process="t0", call=call, invoked=now, ended=now, **fields)
 
     def _judge_tail(self) -> None:
+        if not self._tail:
+            return
         told = [one for one in self.operations if one.call in ("log", "truncated", "deleted")]
         wrong = check([*told, *(one for one in self.operations if one.sent), *self._tail])
         self.found += [one for one in wrong if one.name.endswith("poll") or "poll-" in one.name]
+
+    def _judge_stores(self) -> None:
+        """Judge whether a group that commits to both stores has left the same in both.
+
+        Both are well once all is mended; what was committed before may be in one of them only.
+        """
+        if not self.plan.usage.dual:
+            return
+        in_kafka: dict[str, int] = {}
+        for one in self.operations:
+            if one.call == "stored" and one.order > self.mended_at:
+                in_kafka.update(one.offsets if one.facts["store"] == "kafka" else {})
+        for place, offset in in_kafka.items():
+            number = int(place.rpartition("/")[2])
+            found = self.cluster.committed(GROUP, TOPIC, number, store="zookeeper")
+            if found is None or found.offset != offset:
+                facts = {"partition": place, "in_kafka": offset, "in_zookeeper": found}
+                self.found.append(Anomaly("unequal-stores", (), facts))
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -872,6 +912,13 @@ class _Listener(ConsumerRebalanceListener):
         self._scenario.on_rebalance(self._name, "assigned", assigned, self._generation)
         if self._scenario.plan.usage.listens:
             await asyncio.sleep(_LISTENS_S)
+
+
+def owner_nodes(world: World, group: str, topic: str) -> list[TopicPartition]:
+    """Return the partitions of a topic that have an owner in ZooKeeper, in order."""
+    owners = world.zookeeper.tree.find(f"/consumers/{group}/owners/{topic}")
+    names = [] if owners is None else owners.names()
+    return sorted(TopicPartition(topic, int(name)) for name in names)
 
 
 def _number(process: str) -> int:

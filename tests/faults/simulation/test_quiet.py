@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from aiokafka08 import AIOKafkaConsumer
+from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08._core.net.metadata_cache import Metadata
+from aiokafka08.protocol.api import Request
+from aiokafka08.protocol.requests.fetch import FetchRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.testing import Close
+from aiokafka08.testing.simulation import simulate
 from tests.faults.simulation.quiet import run
 from tests.faults.simulation.runner import frozen_modules
 
@@ -66,3 +73,34 @@ def test_commit_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(AIOKafkaConsumer, "commit", commit)
     assert "commit-went-back" in {one.name for one in run(COMMITS, "committer")}
+
+
+@pytest.mark.parametrize("struck", [FetchRequest, ProduceRequest])
+def test_failed_request_refreshes_the_metadata(struck: type[Request[Any]]) -> None:
+    """Nothing else asks here: the broker stays, and metadata never ages."""
+
+    async def play() -> None:
+        cluster = world.cluster
+        options: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "metadata_max_age_ms": 24 * 3600 * 1000,
+        }
+        client: Any
+        if struck is FetchRequest:
+            client = AIOKafkaConsumer("t", **options)
+        else:
+            client = AIOKafkaProducer(**options)
+        async with client:
+            if struck is ProduceRequest:
+                await client.send_and_wait("t", b"1", partition=0)
+            await asyncio.sleep(10)
+            # The probe of a broker's version names no topic.
+            asked = cluster.next_request(MetadataRequest, where=lambda one: "t" in one.topics)
+            cluster.fault(struck, then=Close())
+            if struck is ProduceRequest:
+                await client.send_and_wait("t", b"2", partition=0)
+            async with asyncio.timeout(20):
+                await asyncio.wrap_future(asked)
+
+    with simulate(1, brokers=2, version="0.9", topics={"t": 1}) as world:
+        world.run(play)

@@ -467,6 +467,72 @@ MUTANTS = (
         "            await asyncio.sleep(backoff.next())\n",
         "quiet",
     ),
+    Mutant(
+        "a failed fetch refreshes nothing",
+        "consumer/fetcher.py",
+        "        self._mark_failing(broker)\n        self._router.metadata.request_refresh()\n",
+        "        self._mark_failing(broker)\n",
+        "tests/faults/simulation/test_quiet.py::test_failed_request_refreshes_the_metadata",
+    ),
+    Mutant(
+        "a failed Produce refreshes nothing",
+        "producer/sink.py",
+        "            now = self._loop.time()\n"
+        "            self._router.metadata.request_refresh()\n"
+        "            if self._options.required_acks == 0:\n",
+        "            now = self._loop.time()\n            if self._options.required_acks == 0:\n",
+        "tests/faults/simulation/test_quiet.py::test_failed_request_refreshes_the_metadata",
+    ),
+    Mutant(
+        "a request to a lost broker refreshes nothing",
+        "_core/net/router.py",
+        "        except _LOST:\n"
+        "            self.metadata.request_refresh()\n"
+        "            raise\n"
+        "\n"
+        "    async def request_any(\n",
+        "        except _LOST:\n            raise\n\n    async def request_any(\n",
+        "tests/_core/net/test_router.py::test_a_lost_or_silent_broker_refreshes_the_metadata",
+    ),
+    Mutant(
+        "a topic that is missing isn't looked for",
+        "consumer/membership/topic_search.py",
+        "            return None\n        self._router.metadata.request_refresh()\n",
+        "            return None\n",
+        "tests/consumer/membership/test_later_topics.py"
+        "::test_topic_that_is_created_later_is_read_soon",
+    ),
+    # --- sessions and times -----------------------------------------------------------------------
+    Mutant(
+        "a session that ends inside a rebalance isn't noticed",
+        "consumer/membership/zookeeper_group.py",
+        "            self._session_ended = True\n"
+        "            self._member_state.session_lost |= bool(self._owned)\n",
+        "            self._session_ended |= bool(self._owned)\n"
+        "            self._member_state.session_lost |= bool(self._owned)\n",
+        "quiet",
+    ),
+    Mutant(
+        "messages linger twice as long",
+        "producer/accumulator.py",
+        "            due_at=now + self._linger_s,\n",
+        "            due_at=now + 2 * self._linger_s,\n",
+        "tests/faults/simulation/test_times.py::test_message_lingers_for_linger_ms",
+    ),
+    Mutant(
+        "the pauses between retries grow without a limit",
+        "producer/outcome.py",
+        "            batch.attempts, self._config.retry_backoff_s, self._config.retry_backoff_max_s\n",
+        "            batch.attempts, self._config.retry_backoff_s, 3600.0\n",
+        "tests/faults/simulation/test_times.py::test_pauses_between_retries_grow_to_their_limit",
+    ),
+    Mutant(
+        "an idle connection stays open twice as long",
+        "_core/net/node.py",
+        "        limit = now - self._config.connections_max_idle_s\n",
+        "        limit = now - 2 * self._config.connections_max_idle_s\n",
+        "tests/faults/simulation/test_times.py::test_idle_connection_is_closed_at_its_limit",
+    ),
     # --- late responses ---------------------------------------------------------------------------
     Mutant(
         "a batch that is taken back counts as not stored",
@@ -536,6 +602,22 @@ MUTANTS = (
         "        cursor.resume()\n        self._cursor_changed(cursor)\n"
         "        self.collector.add_ready(cursor)\n",
         "        cursor.resume()\n",
+        "mixed",
+    ),
+    Mutant(
+        "a commit to both stores leaves ZooKeeper out",
+        "_core/offset_store/dual_store.py",
+        "        await self._zookeeper.commit("
+        "offsets, identity, timeout_s=max(deadline - clock(), 0.0))\n",
+        "        max(deadline - clock(), 0.0)\n",
+        "mixed",
+    ),
+    # --- committed offsets of groups with auto-commit ---------------------------------------------
+    Mutant(
+        "partitions begin three messages before the committed offset",
+        "consumer/start_offsets.py",
+        "                self._set_position(cursor, committed.offset)\n",
+        "                self._set_position(cursor, max(0, committed.offset - 3))\n",
         "mixed",
     ),
     # --- connections and metadata -----------------------------------------------------------------
