@@ -65,7 +65,7 @@ TWINS = (
 )
 """What runs once more on the pure twins. The tests of the message set itself always run on both."""
 
-TYPES = (("mypy", "--num-workers=2", *CODE), ("basedpyright",))
+TYPES = (("mypy", *CODE), ("basedpyright",))
 """Check the types of all Python code, and those that a program sees."""
 
 SEEDS = 2000

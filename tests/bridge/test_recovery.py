@@ -685,10 +685,10 @@ async def test_commit_of_a_consumer_meanwhile_is_kept(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(transfer, "look", look_and_lose_the_race)
-            [move] = await transfer.carry_over()
+            [move], _ = await transfer.carry_over()
         assert (move.outcome, move.reason) == ("refused", "the group has committed 9 meanwhile")
         assert await transfer.committed(group, [tp]) == {tp: 9}
-        [move] = await transfer.carry_over()
+        [move], _ = await transfer.carry_over()
         assert move.outcome == "behind"
     finally:
         await transfer.close()
