@@ -72,7 +72,6 @@ async def test_mechanism_that_is_not_enabled(version: str, sasl_cluster: StartCl
 
     cluster = await asyncio.to_thread(sasl_cluster, version)
     options = options_of(cluster, "OAUTHBEARER", sasl_oauth_token_provider=Provider())
-    del options["sasl_plain_username"], options["sasl_plain_password"]
     cause = "mechanism OAUTHBEARER; it offers .*SCRAM-SHA-256"
     with raises_in_time(AuthenticationMethodNotSupported, cause):
         await start(options)
@@ -214,7 +213,14 @@ async def test_keytab_with_an_old_key(sasl_cluster: StartCluster, kdc: Kdc, tmp_
 @pytest.mark.parametrize("kind", ["down", "silent"])
 async def test_kdc_without_an_answer(kind: str, sasl_cluster: StartCluster, kdc: Kdc) -> None:
     cluster = await asyncio.to_thread(sasl_cluster, OLDEST)
-    options = options_of(cluster, "GSSAPI")
+    # No other client has got tickets with this keytab.
+    keytab = await asyncio.to_thread(kdc.add_principal, f"client/{kind}")
+    options = options_of(
+        cluster,
+        "GSSAPI",
+        sasl_kerberos_keytab=str(keytab),
+        sasl_kerberos_principal=f"client/{kind}",
+    )
     if kind == "down":
         kdc.stop()
     else:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
-from aiokafka08._core.net.authentication import renew_credentials
 from aiokafka08._core.net.cluster import PartitionLeaders
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.metadata_cache import Metadata
@@ -113,6 +112,8 @@ class Router:
         if self._renewals is not None:
             self._renewals.cancel()
         if self.config.sasl is not None:
+            from aiokafka08._core.net.authentication import renew_credentials
+
             self._renewals = asyncio.create_task(renew_credentials(self.config.sasl))
 
     def _start_tasks(self) -> None:
