@@ -46,7 +46,7 @@ def test_topic_without_partitions_is_leaderless() -> None:
 
 def test_broker_that_refuses_to_lead_is_found() -> None:
     """Brokers of 0.8 and 0.9 after a restart with a topic of a too long name."""
-    refused = dataclasses.replace(partition(leader=1), is_refused=True)
+    refused = partition(leader=1)._replace(is_refused=True)
     seen = cluster(partition(leader=1), refused, partition(leader=0), refused)
     [found] = not_leading(seen, seen)
     assert (found.code.value, found.where) == ("not-leading", "broker 1 at kafka1:9092")
