@@ -631,15 +631,17 @@ class Target:
         call = partial(function, *arguments, **options)
         running = asyncio.get_running_loop().run_in_executor(_THREADS, call)
         watch: AuthenticationWatch = self._settings["error_cb"]
-        refusals = watch.refusals
+        refusals, admin = watch.refusals, getattr(self, "admin", None)  # None after `close()`
         try:
             while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
-                self.admin.poll(0)
+                if admin is not None:
+                    admin.poll(0)
                 if watch.error is not None and watch.refusals > refusals:
                     raise watch.error
             return running.result()
         except self.confluent.KafkaException as error:
-            self.admin.poll(0)
+            if admin is not None:
+                admin.poll(0)
             if watch.error is not None and watch.refusals > refusals:
                 raise watch.error from error
             raise target_error(
