@@ -4,10 +4,10 @@
 #
 # A conversion walks its input twice: `measure_...` checks all and sums up the size, `write_...`
 # writes without checks. So nothing grows, nothing half-written is returned, and both run without
-# the GIL if the input is large.
+# the GIL if the input is large and no thread can change it.
 #
 # Invariant: a `write_...` gets the bytes that its `measure_...` has checked, unchanged: the caller
-# holds an export of the buffer during both.
+# holds an export of the buffer during both, and the GIL unless the buffer is read-only.
 
 cdef enum:  # the numbers of RecordFault
     RECORD_CUT_OFF = 1
@@ -250,6 +250,10 @@ def read_records(header, plain):
     return records
 
 
+cdef inline bint runs_without_gil(Py_buffer *buffer) noexcept:
+    return buffer.readonly and buffer.len >= WITHOUT_GIL_BYTES
+
+
 # --- conversion to messages ---
 
 cdef struct Conversion:
@@ -348,11 +352,11 @@ def convert_records(
     try:
         begin_walk(&walk, header, <const char *>buffer.buf, buffer.len)
         again = walk
-        if buffer.len < WITHOUT_GIL_BYTES:
-            fault = measure_conversion(&walk, &made)
-        else:
+        if runs_without_gil(&buffer):
             with nogil:
                 fault = measure_conversion(&walk, &made)
+        else:
+            fault = measure_conversion(&walk, &made)
         if fault == TOO_MUCH:
             raise pure().too_much()
         if fault:
@@ -361,11 +365,11 @@ def convert_records(
             raise pure().damaged_rest(header, walk.end - walk.pos)
         data = PyBytes_FromStringAndSize(NULL, made.size)
         at = PyBytes_AS_STRING(data)
-        if buffer.len < WITHOUT_GIL_BYTES:
-            write_messages(&again, &made, at)
-        else:
+        if runs_without_gil(&buffer):
             with nogil:
                 write_messages(&again, &made, at)
+        else:
+            write_messages(&again, &made, at)
     finally:
         PyBuffer_Release(&buffer)
     return pure().ConvertedMessages(
@@ -633,21 +637,25 @@ cdef class RecordBatchBuilder:
     ):
         cdef Py_buffer buffer
         cdef MessageWalk walk
+        cdef Py_ssize_t size
         PyObject_GetBuffer(message_set, &buffer, PyBUF_SIMPLE)
         try:
             if not 0 <= start <= buffer.len:
                 raise IndexError(f"start={start}: expected 0 to {buffer.len}")
             walk.data, walk.pos, walk.end = <const char *>buffer.buf, start, buffer.len
             walk.limit = limit_bytes
-            walk.size, walk.count = self._size, self._count
+            size = self._size
+            walk.size, walk.count = size, self._count
             walk.base_timestamp, walk.newest = self._base_timestamp, self.max_timestamp_ms
             walk.seen_attributes = self.seen_attributes
-            if buffer.len - start < WITHOUT_GIL_BYTES:
-                measure_messages(&walk)
-            else:
+            if runs_without_gil(&buffer):
                 with nogil:
                     measure_messages(&walk)
-            self._write(&walk, start)
+                if self._size != size:
+                    raise RuntimeError("a thread has appended to the builder of another one")
+            else:
+                measure_messages(&walk)
+            self._write(&walk, start, runs_without_gil(&buffer))
             if walk.fault == TOO_MUCH:
                 raise pure().too_much()
             if walk.fault:
@@ -657,7 +665,7 @@ cdef class RecordBatchBuilder:
             PyBuffer_Release(&buffer)
         return walk.pos, pure().Stop(walk.why)
 
-    cdef int _write(self, MessageWalk *walk, Py_ssize_t start) except -1:
+    cdef int _write(self, MessageWalk *walk, Py_ssize_t start, bint without_gil) except -1:
         """Append what was measured."""
         cdef Py_buffer target
         cdef char *at
@@ -667,11 +675,11 @@ cdef class RecordBatchBuilder:
         self._make_room(walk.size)
         PyObject_GetBuffer(self._records, &target, PyBUF_SIMPLE)  # its address stays
         at = <char *>target.buf + self._size
-        if walk.pos - start < WITHOUT_GIL_BYTES:
-            write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
-        else:
+        if without_gil:
             with nogil:
                 write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
+        else:
+            write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
         PyBuffer_Release(&target)
         self._size, self._count = walk.size, walk.count
         self._base_timestamp, self.max_timestamp_ms = walk.base_timestamp, walk.newest

@@ -581,16 +581,18 @@ def test_wrappers_and_plain_messages_of_both_formats_become_one_batch() -> None:
 
 @each_magic
 def test_large_sets_are_converted_both_ways(magic: int) -> None:
-    """From 256 KiB on the compiled twin works without the GIL."""
+    """From 256 KiB on the compiled twin works without the GIL, if the buffer is read-only."""
     rows = [Row(index, 7 + index, b"key%d" % index, bytes(100)) for index in range(5000)]
     data = b"".join(
         encode_entry(row.offset, row.key, row.value, magic=magic, timestamp_ms=row.timestamp_ms)
         for row in rows
     )
-    builder = twin.RecordBatchBuilder()
+    builder, writable = twin.RecordBatchBuilder(), twin.RecordBatchBuilder()
     assert builder.extend_from_messages(data) == (len(data), Stop.END)
+    assert writable.extend_from_messages(bytearray(data)) == (len(data), Stop.END)
     made = builder.build()
     assert builder.size_bytes == len(made) > 1 << 19
+    assert writable.build() == made
     assert same(read(made), [row if magic else row._replace(timestamp_ms=-1) for row in rows])
     assert twin.convert_records(only(made), made[61:], magic).data == data
     damaged = bytearray(made)
