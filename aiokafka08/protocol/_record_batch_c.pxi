@@ -4,10 +4,10 @@
 #
 # A conversion walks its input twice: `measure_...` checks all and sums up the size, `write_...`
 # writes without checks. So nothing grows, nothing half-written is returned, and both run without
-# the GIL if the input is large.
+# the GIL if the input is large and no thread can change it.
 #
 # Invariant: a `write_...` gets the bytes that its `measure_...` has checked, unchanged: the caller
-# holds an export of the buffer during both.
+# holds an export of the buffer during both, and the GIL unless the buffer is read-only.
 
 cdef enum:  # the numbers of RecordFault
     RECORD_CUT_OFF = 1
@@ -32,9 +32,19 @@ cdef enum:  # the numbers of Stop
 
 cdef enum:
     MIN_RECORD_BYTES = 7
-    BATCH_HEADER_BYTES = 61
+    BATCH_HEADER_BYTES = 61  # HEADER.size
 
-assert HEADER.size == BATCH_HEADER_BYTES
+cdef object _pure = None
+
+
+cdef object pure():
+    """Return `_record_batch_py`, for what both twins share. Clients never import it."""
+    global _pure
+    if _pure is None:
+        from aiokafka08.protocol import _record_batch_py
+
+        _pure = _record_batch_py
+    return _pure
 
 
 def crc32c(data, bint tables=False):
@@ -202,12 +212,12 @@ cdef class _RecordIterator:
                 raise StopIteration
             rest = self._walk.end - self._walk.pos
             self._walk.pos = self._walk.end
-            raise damaged_rest(self._header, rest)
+            raise pure().damaged_rest(self._header, rest)
         fault = next_record(&self._walk, &record)
         if fault:
             index, self._walk.index = self._walk.index, self._walk.count
             self._walk.pos = self._walk.end
-            raise damaged_record(self._header, index, fault)
+            raise pure().damaged_record(self._header, index, fault)
         return (
             record.offset,
             record.timestamp,
@@ -238,6 +248,10 @@ def read_records(header, plain):
         &records._walk, header, PyBytes_AS_STRING(records._plain), PyBytes_GET_SIZE(records._plain)
     )
     return records
+
+
+cdef inline bint runs_without_gil(Py_buffer *buffer) noexcept:
+    return buffer.readonly and buffer.len >= WITHOUT_GIL_BYTES
 
 
 # --- conversion to messages ---
@@ -338,27 +352,27 @@ def convert_records(
     try:
         begin_walk(&walk, header, <const char *>buffer.buf, buffer.len)
         again = walk
-        if buffer.len < WITHOUT_GIL_BYTES:
-            fault = measure_conversion(&walk, &made)
-        else:
+        if runs_without_gil(&buffer):
             with nogil:
                 fault = measure_conversion(&walk, &made)
+        else:
+            fault = measure_conversion(&walk, &made)
         if fault == TOO_MUCH:
-            raise too_much()
+            raise pure().too_much()
         if fault:
-            raise damaged_record(header, walk.index, fault)
+            raise pure().damaged_record(header, walk.index, fault)
         if walk.pos != walk.end:
-            raise damaged_rest(header, walk.end - walk.pos)
+            raise pure().damaged_rest(header, walk.end - walk.pos)
         data = PyBytes_FromStringAndSize(NULL, made.size)
         at = PyBytes_AS_STRING(data)
-        if buffer.len < WITHOUT_GIL_BYTES:
-            write_messages(&again, &made, at)
-        else:
+        if runs_without_gil(&buffer):
             with nogil:
                 write_messages(&again, &made, at)
+        else:
+            write_messages(&again, &made, at)
     finally:
         PyBuffer_Release(&buffer)
-    return ConvertedMessages(
+    return pure().ConvertedMessages(
         data, made.messages, made.last_offset, made.newest, made.next_offset
     )
 
@@ -598,7 +612,7 @@ cdef class RecordBatchBuilder:
                 value = bytes(memoryview(value))
             record.value, record.value_size = PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
         if headers:
-            packed = pack_headers(headers)
+            packed = pure().pack_headers(headers)
             record.headers, record.headers_size = (
                 PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)
             )
@@ -610,7 +624,7 @@ cdef class RecordBatchBuilder:
         record.index = self._count
         size = self._size + measure_record(&record)
         if BATCH_HEADER_BYTES + size > INT32_MAX:
-            raise too_much()
+            raise pure().too_much()
         self._make_room(size)
         write_record(PyByteArray_AS_STRING(self._records) + self._size, &record)
         if self._count == 0 or timestamp_ms > self.max_timestamp_ms:
@@ -623,30 +637,35 @@ cdef class RecordBatchBuilder:
     ):
         cdef Py_buffer buffer
         cdef MessageWalk walk
+        cdef Py_ssize_t size
         PyObject_GetBuffer(message_set, &buffer, PyBUF_SIMPLE)
         try:
             if not 0 <= start <= buffer.len:
                 raise IndexError(f"start={start}: expected 0 to {buffer.len}")
             walk.data, walk.pos, walk.end = <const char *>buffer.buf, start, buffer.len
             walk.limit = limit_bytes
-            walk.size, walk.count = self._size, self._count
+            size = self._size
+            walk.size, walk.count = size, self._count
             walk.base_timestamp, walk.newest = self._base_timestamp, self.max_timestamp_ms
             walk.seen_attributes = self.seen_attributes
-            if buffer.len - start < WITHOUT_GIL_BYTES:
-                measure_messages(&walk)
-            else:
+            if runs_without_gil(&buffer):
                 with nogil:
                     measure_messages(&walk)
-            self._write(&walk, start)
+                if self._size != size:
+                    raise RuntimeError("a thread has appended to the builder of another one")
+            else:
+                measure_messages(&walk)
+            self._write(&walk, start, runs_without_gil(&buffer))
             if walk.fault == TOO_MUCH:
-                raise too_much()
+                raise pure().too_much()
             if walk.fault:
-                raise damaged_message(memoryview(message_set).cast("B"), walk.pos, walk.fault)
+                view = memoryview(message_set).cast("B")
+                raise pure().damaged_message(view, walk.pos, walk.fault)
         finally:
             PyBuffer_Release(&buffer)
-        return walk.pos, Stop(walk.why)
+        return walk.pos, pure().Stop(walk.why)
 
-    cdef int _write(self, MessageWalk *walk, Py_ssize_t start) except -1:
+    cdef int _write(self, MessageWalk *walk, Py_ssize_t start, bint without_gil) except -1:
         """Append what was measured."""
         cdef Py_buffer target
         cdef char *at
@@ -656,11 +675,11 @@ cdef class RecordBatchBuilder:
         self._make_room(walk.size)
         PyObject_GetBuffer(self._records, &target, PyBUF_SIMPLE)  # its address stays
         at = <char *>target.buf + self._size
-        if walk.pos - start < WITHOUT_GIL_BYTES:
-            write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
-        else:
+        if without_gil:
             with nogil:
                 write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
+        else:
+            write_records(walk.data, start, walk.pos, walk.base_timestamp, index, at)
         PyBuffer_Release(&target)
         self._size, self._count = walk.size, walk.count
         self._base_timestamp, self.max_timestamp_ms = walk.base_timestamp, walk.newest
@@ -671,7 +690,7 @@ cdef class RecordBatchBuilder:
         if not self._count:
             return b""
         with memoryview(self._records) as records, records[:self._size] as whole:
-            return build_batch(
+            return pure().build_batch(
                 self.codec,
                 whole,
                 self._count,

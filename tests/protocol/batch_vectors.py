@@ -83,7 +83,7 @@ def main() -> None:
             }
             for topic in topics
         }
-    _FILE.write_text(json.dumps(logs, indent=0) + "\n")
+    _FILE.write_text(json.dumps(logs) + "\n")
 
 
 if __name__ == "__main__":

@@ -579,6 +579,30 @@ def test_wrappers_and_plain_messages_of_both_formats_become_one_batch() -> None:
     )
 
 
+@each_magic
+def test_large_sets_are_converted_both_ways(magic: int) -> None:
+    """From 256 KiB on the compiled twin works without the GIL, if the buffer is read-only."""
+    rows = [Row(index, 7 + index, b"key%d" % index, bytes(100)) for index in range(5000)]
+    data = b"".join(
+        encode_entry(row.offset, row.key, row.value, magic=magic, timestamp_ms=row.timestamp_ms)
+        for row in rows
+    )
+    builder, writable = twin.RecordBatchBuilder(), twin.RecordBatchBuilder()
+    assert builder.extend_from_messages(data) == (len(data), Stop.END)
+    assert writable.extend_from_messages(bytearray(data)) == (len(data), Stop.END)
+    made = builder.build()
+    assert builder.size_bytes == len(made) > 1 << 19
+    assert writable.build() == made
+    assert same(read(made), [row if magic else row._replace(timestamp_ms=-1) for row in rows])
+    assert twin.convert_records(only(made), made[61:], magic).data == data
+    damaged = bytearray(made)
+    damaged[-1] = 1  # the count of headers
+    with pytest.raises(CorruptRecordException, match="record 5000 of 5000"):
+        twin.convert_records(only(bytes(damaged)), damaged[61:], magic)
+    with pytest.raises(CorruptRecordException, match="CRC"):
+        twin.RecordBatchBuilder().extend_from_messages(data[:-1] + b"x")
+
+
 def test_builder_stops_at_the_limit() -> None:
     entries = [encode_entry(0, b"k", b"v" * 20) for _ in range(4)]
     data = b"".join(entries)

@@ -44,6 +44,8 @@ TOPICS: dict[str, dict[str, str]] = {
     APPEND: {"message.timestamp.type": "LogAppendTime"},
 }
 LIMIT = 1 << 24
+_NOT_READY = {3, 5, 6}
+"""Codes for a partition that has just been created: a leader is elected before it leads."""
 
 
 class Fetched(NamedTuple):
@@ -108,8 +110,12 @@ def produce(port: int, topic: str, batch: bytes) -> tuple[int, int]:
     name = struct.pack(">h", len(topic)) + topic.encode()
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + name
     body += struct.pack(">iii", 1, 0, len(batch)) + batch
-    error, offset = struct.unpack_from(">hq", call(port, 0, 7, body), 4 + len(name) + 4 + 4)
-    return error, offset
+    deadline = time.monotonic() + 30
+    while True:
+        error, offset = struct.unpack_from(">hq", call(port, 0, 7, body), 4 + len(name) + 4 + 4)
+        if error not in _NOT_READY or time.monotonic() > deadline:
+            return error, offset
+        time.sleep(0.05)
 
 
 def write_by_librdkafka(servers: str, topic: str) -> None:
