@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -82,7 +81,10 @@ def explain(plan: Plan, name: str) -> str:
     ]
     mended = [(report.mended_at, "MENDED all faults")] if report.mended_at else []
     wanted = sorted([*faults, *mended, *lines, *_operations(report, partition)])
-    shown = list(merged(line for line in wanted if line[0] <= until))
+    told = [line for line in wanted if line[0] <= until]
+    shown = list(merged(with_requests(told, report.read)))
+    if len(shown) > MAX_LINES:
+        shown = list(merged(told))
     left_out = len(shown) - MAX_LINES
     head = f"what happened to {partition or 'all partitions'}:"
     more = [f"  … {left_out} lines before"] if left_out > 0 else []
@@ -93,7 +95,7 @@ def with_requests(lines: Iterable[Line], requests: Iterable[Recorded]) -> list[L
     """Put the requests that brokers have read between the lines; those in a gap are counted."""
     told: list[Line] = []
     kept = deque(requests)
-    for line in [*sorted(lines, key=itemgetter(0)), (math.inf, "")]:
+    for line in sorted(lines, key=itemgetter(0)):
         first: dict[str, float] = {}
         counts: Counter[str] = Counter()
         while kept and kept[0].read_at <= line[0]:
@@ -104,7 +106,7 @@ def with_requests(lines: Iterable[Line], requests: Iterable[Recorded]) -> list[L
             counts[text] += 1
         told += [(at, f"{text} × {counts[text]}") for text, at in first.items()]
         told.append(line)
-    return told[:-1]
+    return told
 
 
 def partition_of(anomaly: Anomaly) -> str | None:
@@ -125,20 +127,22 @@ def partition_of(anomaly: Anomaly) -> str | None:
 
 def _operations(report: Report, partition: str | None) -> Iterator[Line]:
     for one in report.operations:
-        if one.call not in _SILENT and (text := _shown(one, partition)):
+        if one.call not in _SILENT and (text := _shown(one, partition)) is not None:
             yield one.order, f"{one.process:5}{one.call}{text}"
 
 
-def _shown(one: Operation, partition: str | None) -> str:
-    """Return what an operation says of the partition; "" if it says nothing."""
+def _shown(one: Operation, partition: str | None) -> str | None:
+    """Return what an operation says of the partition; None if it says nothing."""
     places = [place for place in one.partitions if partition in (None, place)]
     offsets = {place: at for place, at in one.offsets.items() if partition in (None, place)}
     sent, polled = _range(one.sent, partition), _range(one.polled, partition)
-    if one.call in ("assigned", "revoked", "expired", "start", "stop"):
+    if one.call in ("start", "stop"):
+        said = ""
+    elif one.call in ("assigned", "revoked", "expired"):
         said = f" {' '.join(one.partitions) or 'nothing'}"
         said += "" if one.generation is None else f" in generation {one.generation}"
     elif not (places or offsets or sent or polled or one.error):
-        return ""
+        return None
     else:
         said = "".join(
             f" {text}"

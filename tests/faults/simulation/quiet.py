@@ -102,7 +102,7 @@ class Outcome:
     Attributes:
         anomalies: what is wrong.
         events: a line for each thing that happened, with its time.
-        requests: what the brokers have read.
+        requests: what the brokers have read, until something was found to be wrong.
         found_at: when something was found to be wrong.
         slowest_s: how long the slowest step took that had to advance.
         fired: the names of the faults.
@@ -121,12 +121,12 @@ def run(seed: int, kind: str | None = None) -> list[Anomaly]:
     return play(seed, kind).anomalies
 
 
-def explain(seed: int) -> list[str]:
+def explain(seed: int, kind: str | None = None) -> list[str]:
     """Return what happens in a run of a seed until the first anomaly, with log and requests."""
     with captured_log() as lines:
-        outcome = play(seed)
+        outcome = play(seed, kind)
     ends = [max(one.order for one in wrong.witness) for wrong in outcome.anomalies if wrong.witness]
-    until = min([*outcome.found_at, *ends], default=math.inf) + 1.0
+    until = min([*outcome.found_at, *ends], default=math.inf)
     told = with_requests([*outcome.events, *lines], outcome.requests)
     return list(merged(line for line in told if line[0] <= until))[-MAX_LINES:]
 
@@ -192,7 +192,7 @@ class _Quiet:
         try:
             await self._play()
         finally:
-            self._outcome.requests = self._cluster.history
+            self._keep_requests()
 
     async def _play(self) -> None:
         config = SAFE if self._cluster.version in WITH_STORE else {}
@@ -223,12 +223,19 @@ class _Quiet:
     def find(self, name: str, **facts: Any) -> None:
         """Note what is wrong."""
         self._note(f"{name}: {facts}")
-        self._outcome.found_at.append(self._outcome.events[-1][0])
+        with suppress(RuntimeError):  # the run has ended
+            self._outcome.found_at.append(asyncio.get_running_loop().time())
+            self._keep_requests()
         self._outcome.anomalies.append(Anomaly(name, (), {"kind": self._kind, **facts}))
 
     def _note(self, text: str) -> None:
         with suppress(RuntimeError):
             self._outcome.events.append((asyncio.get_running_loop().time(), text))
+
+    def _keep_requests(self) -> None:
+        """Keep what was read until the first anomaly: the cluster forgets the oldest requests."""
+        if not self._outcome.requests:
+            self._outcome.requests = self._cluster.history
 
     def _append(self, place: TopicPartition) -> None:
         self._cluster.append(*place, [b"stored-%d" % self._sent])

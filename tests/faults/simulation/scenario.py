@@ -28,6 +28,7 @@ from aiokafka08.errors import CorruptRecordException, KafkaError, ZookeeperMisma
 from aiokafka08.telemetry import BatchRetried, Event, GroupJoined, OffsetReset
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
+from aiokafka08.testing.runtime import Recorded
 from aiokafka08.testing.simulation import Network, SimulationError, World, simulate
 from aiokafka08.testing.state import StoredCommit
 from tests.faults.simulation import plan as p
@@ -66,6 +67,7 @@ class Report:
         fired: how often each kind of fault had an effect.
         effective: how many faults of the plan had an effect.
         requests: how many requests the brokers read.
+        read: the last of them.
         virtual_s: how much virtual time passed.
         trace_hash: of the world.
         began_at: when the plan's times began.
@@ -77,6 +79,7 @@ class Report:
     fired: Counter[str] = field(default_factory=Counter)
     effective: int = 0
     requests: int = 0
+    read: list[Recorded] = field(default_factory=list)
     virtual_s: float = 0.0
     trace_hash: str = ""
     began_at: float = 0.0
@@ -101,7 +104,7 @@ def run(plan: p.Plan) -> Report:
             except Exception as error:
                 report.anomalies.append(_anomaly_of(error))
             report.virtual_s = world.virtual_s
-            report.requests = scenario.requests
+            report.requests, report.read = len(scenario.read), scenario.read
             report.trace_hash = world.trace_hash
     except Exception as error:
         if scenario is None:
@@ -131,7 +134,7 @@ class _Scenario:
         self.world = world
         self.cluster = world.cluster
         self.operations: list[Operation] = []
-        self.requests = 0
+        self.read: list[Recorded] = []
         self.draining = False
         self.stopping = False
         self._values = itertools.count()
@@ -236,7 +239,7 @@ class _Scenario:
         self._read_logs()
         self._judge_tail()
         self._judge_stores()
-        self.requests = len(self.cluster.history)
+        self.read = self.cluster.history
 
     async def _settle(self) -> None:
         """Judge whether the members that live share all partitions, each with one owner.
@@ -716,13 +719,12 @@ class _Scenario:
         """Do what the plan's usage says, every few polls."""
         usage, owned = self.plan.usage, sorted(consumer.assignment())
         if self.draining:
-            consumer.resume(*consumer.paused())
+            self._resume(name, consumer)
             return
-        if usage.pauses and owned and poll % 5 == 0:
-            paused = consumer.paused()
-            consumer.resume(*paused)
-            if not paused:
-                consumer.pause(owned[poll % len(owned)])
+        if usage.pauses and owned and poll % 5 == 0 and not self._resume(name, consumer):
+            chosen = owned[poll % len(owned)]
+            consumer.pause(chosen)
+            self._note(name, "pause", partitions=(_place(chosen),))
         if usage.seeks and owned and poll % 40 == 0:
             chosen = owned[poll % len(owned)]
             place, log = _place(chosen), self.cluster.offsets(*chosen)
@@ -737,6 +739,14 @@ class _Scenario:
             self._note(name, "revoked", partitions=tuple(map(_place, owned)), group=GROUP)
             self._note(name, "subscribe")
             consumer.subscribe([TOPIC], listener=self._listeners[name])
+
+    def _resume(self, name: str, consumer: AIOKafkaConsumer[Any, Any]) -> bool:
+        """Resume what is paused; return whether something was."""
+        paused = sorted(consumer.paused())
+        consumer.resume(*paused)
+        if paused:
+            self._note(name, "resume", partitions=tuple(map(_place, paused)))
+        return bool(paused)
 
     def _commits(self, name: str) -> bool:
         """Return whether a member commits after each poll."""

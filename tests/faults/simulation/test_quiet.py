@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Close
 from aiokafka08.testing.simulation import simulate
-from tests.faults.simulation.quiet import run
+from tests.faults.simulation.quiet import explain, run
 from tests.faults.simulation.runner import frozen_modules
 
 SEEDS = 100
@@ -60,6 +61,16 @@ def test_offsets_are_listed_by_the_next_leader_of_a_broker_that_hangs() -> None:
 def test_client_that_learns_nothing_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metadata, "request_refresh", lambda self: None)
     assert {"no-progress"} <= {one.name for one in run(MOVED, "reader")}
+
+
+def test_story_ends_with_the_first_anomaly_and_has_what_brokers_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Metadata, "request_refresh", lambda self: None)
+    story = explain(MOVED, "reader")
+    assert "no-progress: " in story[-1]
+    assert any(re.search(r" c0 → broker \d: Fetch × \d+$", line) for line in story)
+    assert any(" log  c0: connected to " in line for line in story)
 
 
 def test_commit_that_goes_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -504,13 +504,15 @@ MUTANTS = (
     ),
     # --- sessions and times -----------------------------------------------------------------------
     Mutant(
-        "a session that ends inside a rebalance isn't noticed",
+        "a session that is lost inside a rebalance ends the membership",
         "consumer/membership/zookeeper_group.py",
-        "            self._session_ended = True\n"
-        "            self._member_state.session_lost |= bool(self._owned)\n",
-        "            self._session_ended |= bool(self._owned)\n"
-        "            self._member_state.session_lost |= bool(self._owned)\n",
-        "quiet",
+        "                if not error.retriable:\n"
+        "                    raise\n"
+        "                failure = error.nested_text(KafkaUnavailableError)\n",
+        "                if error is not None:\n"
+        "                    raise\n"
+        "                failure = error.nested_text(KafkaUnavailableError)\n",
+        "mixed",
     ),
     Mutant(
         "messages linger twice as long",
