@@ -59,7 +59,7 @@ def test_more_partitions_than_zookeeper_stores_raise() -> None:
 
 @pytest.mark.parametrize("wrong", [b"x", "x", ["x"], 5])
 def test_configs_that_are_no_mapping_raise(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="topic_configs=.*expected a mapping"):
+    with pytest.raises(TypeError, match=r"topic_configs=.*expected a mapping"):
         NewTopic("t", 1, 1, topic_configs=wrong)
 
 
