@@ -25,7 +25,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -69,9 +69,21 @@ _NO_LIMIT: Final = 2**63 - 1
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a streaming query. It is on the driver; the tasks call only `read`."""
+    """The reader of a streaming query. It is on the driver; the tasks call only `read`.
 
-    def __init__(self, options: ReadOptions, parallelism: int | None = None) -> None:
+    Args:
+        options: those of the query.
+        parallelism: how many tasks Spark runs at once; None if it isn't known.
+        clock: returns seconds from any origin, for `maxTriggerDelay`.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        parallelism: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._parallelism = parallelism
         self._driver = DriverClient(options)
@@ -81,6 +93,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: ResolvedOffsets = {}
         self._is_available_now = False
         self._target: ResolvedOffsets | None = None  # where a query with AvailableNow ends
+        self._clock = clock
         self._last_batch = -math.inf
 
     def __getstate__(self) -> dict[str, object]:
@@ -223,7 +236,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         added = [tp for tp in latest if tp not in begin]
         earliest = self._driver.earliest(added, missing_ok=True)
         count = count_available(begin, latest, earliest)
-        now = time.monotonic()
+        now = self._clock()
         waited_s = now - self._last_batch
         may_wait = not self._is_available_now and not is_data_lost(begin, latest)
         if may_wait and is_batch_too_small(count, limits, waited_s):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,13 +107,14 @@ def reader(cluster: EmbeddedCluster) -> Iterator[MakeReader]:
 
     readers: list[Kafka08StreamReader] = []
 
-    def make(**options: str) -> Kafka08StreamReader:
+    def make(clock: Callable[[], float] = time.monotonic, **options: str) -> Kafka08StreamReader:
         given = {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
             "subscribe": "t",
             "fetchOffset.retryIntervalMs": "1",
         }
-        readers.append(Kafka08StreamReader(read_options(given | options, streaming=True)))
+        read = read_options(given | options, streaming=True)
+        readers.append(Kafka08StreamReader(read, clock=clock))
         return readers[-1]
 
     yield make

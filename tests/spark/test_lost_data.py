@@ -59,7 +59,7 @@ def test_lower_end_is_not_delayed_by_min_offsets(
 ) -> None:
     """The log could grow past the old end before the delayed batch."""
     fill(cluster, [11])
-    one = reader(minOffsetsPerTrigger="1000", maxTriggerDelay="1h")
+    one = reader(lambda: 0.0, minOffsetsPerTrigger="1000", maxTriggerDelay="1s")
     limit = one.getDefaultReadLimit()
     begin = one.latestOffset(BEGIN, limit)  # the first batch is never delayed
     assert begin == {"t": {"0": 11, "1": 0, "2": 0}}

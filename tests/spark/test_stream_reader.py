@@ -178,7 +178,10 @@ def test_repeated_batch_0_of_sparks_own_source_is_read(
 
 
 def test_small_batch_is_delayed(reader: MakeReader, cluster: EmbeddedCluster) -> None:
-    one = reader(startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="1h")
+    now = [1000.0]
+    one = reader(
+        lambda: now[0], startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="60s"
+    )
     limit = one.getDefaultReadLimit()
     begin = one.initialOffset()
     assert one.latestOffset(begin, limit) == begin  # batch 0
@@ -186,11 +189,27 @@ def test_small_batch_is_delayed(reader: MakeReader, cluster: EmbeddedCluster) ->
     first = one.latestOffset(begin, limit)
     assert first == {"t": {"0": 1, "1": 0, "2": 0}}  # the first batch is never delayed
     fill(cluster, [1, 2])
+    now[0] += 59.9
     assert one.latestOffset(first, limit) == first
     fill(cluster, [1])
-    assert one.latestOffset(first, limit) == {"t": {"0": 3, "1": 2, "2": 0}}
+    full = one.latestOffset(first, limit)
+    assert full == {"t": {"0": 3, "1": 2, "2": 0}}
     fill(cluster, [0, 0, 1])
-    assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 3, "1": 2, "2": 1}}
+    now[0] += 59.9  # since the last batch
+    assert one.latestOffset(full, limit) == full
+    now[0] += 0.1
+    assert one.latestOffset(full, limit) == {"t": {"0": 3, "1": 2, "2": 1}}
+
+
+def test_read_of_all_is_not_delayed(reader: MakeReader, cluster: EmbeddedCluster) -> None:
+    one = reader(
+        lambda: 0.0, startingOffsets="latest", minOffsetsPerTrigger="4", maxTriggerDelay="60s"
+    )
+    begin = one.initialOffset()
+    fill(cluster, [1])
+    first = one.latestOffset(begin, one.getDefaultReadLimit())
+    fill(cluster, [0, 0, 1])
+    assert one.latestOffset(first, ReadAllAvailable()) == {"t": {"0": 1, "1": 0, "2": 1}}
 
 
 def test_start_after_log_end_raises_or_moves_to_the_end(
