@@ -3,7 +3,8 @@
 The builders `compress` a message set into the value of a wrapper message; the readers `decompress`
 that value. The builders and readers (see `message_set`), not this module, handle wrappers, offsets
 and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
-Java consumer accepts.
+Java consumer accepts. `record_batch` compresses and decompresses the records of a batch by the same
+codecs and zstd, which wrappers don't have: `compress_records_behind`, `decompress_records`.
 
 Both may run in any thread, and hold the GIL for less than a millisecond at a time: the libraries
 release it, and the results grow in place (`_Output`), in steps of at most 256 KiB, without a second
@@ -20,18 +21,21 @@ import io
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, assert_never
 
 __all__ = [
     "LONG_COMPRESS_BYTES",
     "LONG_DECOMPRESS_BYTES",
+    "BatchCodec",
     "Codec",
     "CorruptCompressedData",
     "DecompressedTooLarge",
     "compress",
+    "compress_records_behind",
     "decompress",
+    "decompress_records",
     "decompress_unless_long",
 ]
 
@@ -44,6 +48,17 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     """Brokers support it from 0.8.2 on."""
+
+
+class BatchCodec(IntEnum):
+    """The codec of a record batch: bits 0-2 of its attributes. The first four are `Codec`'s."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+    """Brokers support it from 2.1 on; a wrapper can't have it (KIP-110)."""
 
 
 LONG_COMPRESS_BYTES: Final = {
@@ -117,6 +132,20 @@ def compress_behind(
             assert_never(codec)
 
 
+def compress_records_behind(
+    codec: BatchCodec, data: bytes | bytearray | memoryview, *, room: int
+) -> io.BytesIO:
+    """Compress the records of a batch; leave `room` bytes before them for the caller to fill.
+
+    Raises:
+        ModuleNotFoundError: as `compress`; zstd needs cramjam.
+    """
+    if codec is not BatchCodec.ZSTD:
+        return compress_behind(Codec(codec), data, magic=2, room=room)
+    _require_library(codec)
+    return _zstd(memoryview(data).cast("B"), room)
+
+
 def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -> bytes:
     """Decompress the value of a wrapper message.
 
@@ -135,9 +164,29 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -
         DecompressedTooLarge: the data decompresses to more than `limit` bytes.
         ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
     """
-    decoder = _DECODERS.get(codec)
+    return _decode(_DECODERS, codec, data, limit)
+
+
+def decompress_records(
+    codec: BatchCodec | int, data: bytes | bytearray | memoryview, limit: int
+) -> bytes:
+    """Decompress the records of a batch; as `decompress`, with zstd.
+
+    For zstd the memory beyond `limit` is the frame's window, of at most 128 MiB of address space;
+    only what is decompressed becomes resident.
+    """
+    return _decode(_BATCH_DECODERS, codec, data, limit)
+
+
+def _decode(
+    decoders: Mapping[int, _Decoder],
+    codec: int,
+    data: bytes | bytearray | memoryview,
+    limit: int,
+) -> bytes:
+    decoder = decoders.get(codec)
     if decoder is None:
-        raise CorruptCompressedData(f"unknown codec {codec}")
+        raise CorruptCompressedData(f"unknown codec {int(codec)}")
     _require_library(codec)
     try:
         return decoder(memoryview(data).cast("B"), limit).getvalue()
@@ -165,7 +214,7 @@ def decompress_unless_long(
         return None
 
 
-def _require_library(codec: Codec) -> None:
+def _require_library(codec: int) -> None:
     """Import what the codec needs, unless that is done.
 
     python-snappy and cramjam are imported on first use: they take as long as six modules of this
@@ -173,7 +222,7 @@ def _require_library(codec: Codec) -> None:
     this package as a zip of its sources has neither. The package must work there too, as long as
     messages are uncompressed or gzip.
     """
-    if codec not in (Codec.SNAPPY, Codec.LZ4):
+    if codec in (Codec.NONE, Codec.GZIP):
         return
     try:
         import cramjam  # noqa: F401
@@ -181,8 +230,8 @@ def _require_library(codec: Codec) -> None:
     except ModuleNotFoundError as error:
         missing = error.name or "python-snappy"
         raise ModuleNotFoundError(
-            f"codec {codec.name.lower()}: no module named {missing!r}. Install python-snappy and "
-            "cramjam",
+            f"codec {BatchCodec(codec).name.lower()}: no module named {missing!r}. Install "
+            "python-snappy and cramjam",
             name=missing,
         ) from None
 
@@ -506,9 +555,47 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     return flags, 1 << (8 + 2 * size_code), begin  # 64 KiB, 256 KiB, 1 MiB or 4 MiB
 
 
-_DECODERS: Final[dict[Codec, Callable[[memoryview, int], io.BytesIO]]] = {
+# --- zstd ---
+
+_ZSTD_LEVEL: Final = 3  # the default of Java and librdkafka
+_ZSTD_DENSEST: Final = 32 * 1024
+"""How many bytes a byte of zstd decompresses to at most: a block of 128 KiB takes four."""
+_ZSTD_FULL: Final = "failed to write whole buffer"
+"""What cramjam's error says if the output has no room; the text is that of Rust's library."""
+
+
+def _zstd(data: memoryview, room: int) -> io.BytesIO:
+    import cramjam
+
+    # ZSTD_compressBound, whose last term is for small inputs
+    most = len(data) + (len(data) >> 8) + max((131_072 - len(data)) >> 11, 0)
+    output = _Output(room + most + 64, room)
+    with output.getbuffer() as all_bytes:
+        output.size += cramjam.zstd.compress_into(data, all_bytes[room:], level=_ZSTD_LEVEL)
+    return output.ended()
+
+
+def _unzstd(data: memoryview, limit: int) -> io.BytesIO:
+    import cramjam
+
+    # Most frames don't state their size (Java's never do), and a stated one may be wrong. So the
+    # output is as large as it may become; the part that isn't written doesn't become resident.
+    output = _Output(min(limit, _ZSTD_DENSEST * len(data)))
+    with output.getbuffer() as plain:
+        try:
+            output.size = cramjam.zstd.decompress_into(data, plain)
+        except cramjam.DecompressionError as error:
+            if _ZSTD_FULL in str(error):
+                raise DecompressedTooLarge(limit) from None
+            raise CorruptCompressedData(f"zstd: {error}") from None
+    return output.ended()
+
+
+_Decoder = Callable[[memoryview, int], io.BytesIO]
+_DECODERS: Final[dict[int, _Decoder]] = {
     Codec.NONE: _copy,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,
     Codec.LZ4: _unlz4,
 }
+_BATCH_DECODERS: Final[dict[int, _Decoder]] = {**_DECODERS, BatchCodec.ZSTD: _unzstd}

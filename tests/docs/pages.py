@@ -11,6 +11,7 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.prometheus import CLIENT_METRICS
+from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
@@ -254,6 +255,23 @@ def protocol_page() -> str:
         "Messages are of format 0, or 1 from 0.10 on. What real brokers make of a request is in "
         "the named sections of [What real brokers do](../brokers.md).\n\n"
         + table(("request", "key", *names, "sections"), rows)
+        + _record_batches()
+    )
+
+
+def _record_batches() -> str:
+    """Return what `record_batch` exports, after its docstring without its title and invariant."""
+    _, *paragraphs, _ = (inspect.getdoc(record_batch) or "").split("\n\n")
+    exported = [(name, getattr(record_batch, name)) for name in record_batch.__all__]
+    rows = [
+        (f"`{name}`", f"{_first_sentence(one)}.")
+        for name, one in exported
+        if inspect.isclass(one) or inspect.isroutine(one)
+    ]
+    return (
+        "\n## Record batches\n\nThe codec of format 2, `aiokafka08.protocol.record_batch`; it is "
+        + "private.\n\n"
+        + "\n\n".join([*paragraphs, table(("name", "what it does"), rows)])
     )
 
 
@@ -263,7 +281,7 @@ def _versions(known: range | None) -> str:
     return f"{known[0]}" if len(known) == 1 else f"{known[0]} – {known[-1]}"
 
 
-def _first_sentence(cls: type) -> str:
+def _first_sentence(cls: object) -> str:
     return (inspect.getdoc(cls) or "").split(". ")[0].split("\n\n")[0].rstrip(".")
 
 

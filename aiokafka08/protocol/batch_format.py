@@ -1,0 +1,260 @@
+"""Record batches (format 2): the header of a batch, and what is wrong with a damaged one.
+
+    base offset int64 | size int32 | leader epoch int32 | magic int8 | crc uint32 | attributes int16
+    | last offset delta int32 | base timestamp int64 | max timestamp int64 | producer id int64
+    | producer epoch int16 | base sequence int32 | record count int32 | records
+
+The size field counts the bytes after it. The CRC-32C covers the bytes from the attributes on. The
+records are compressed as a whole; each is
+
+    size varint | attributes int8 | timestamp delta varint | offset delta varint
+    | key size varint | key | value size varint | value
+    | header count varint | (key size varint | key | value size varint | value) each
+
+All varints are zigzag; the timestamp delta has up to ten bytes, others up to five. Size -1 is null.
+
+A set of a modern broker mixes the formats: a topic keeps old messages when it is upgraded.
+`parts_of` says which is which by the magic byte, at the same place in all formats. `record_batch`
+exports what callers use; both of its twins take the layout and the errors from here.
+
+Invariant: a header is returned only if its numbers don't contradict each other and the bytes of the
+batch are all there. What is inside the batch is for the twins to check.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.message_format import (
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MIN_MESSAGE_BYTES,
+    way_out,
+)
+from aiokafka08.protocol.types import Buffer
+from aiokafka08.structs import LAST_OFFSET
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+CRC_FROM: Final = 21
+"""Position of the first byte that the CRC covers."""
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+MIN_RECORD_BYTES: Final = 7
+"""The least size of a record, its size field included."""
+
+_OFFSET_SIZE: Final = struct.Struct(">qi")
+_MAGIC_AT: Final = 16
+_MIN_BATCH_SIZE: Final = HEADER.size - ENTRY_HEADER_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """The header of a record batch in a set: the fields as they are, and where the batch is."""
+
+    start: int
+    """Position of its first byte in the set."""
+    stop: int
+    """Position behind its last byte."""
+    base_offset: int
+    leader_epoch: int
+    magic: int
+    """2"""
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    """>= 0. Compaction keeps it when it removes records, the last ones too."""
+    base_timestamp_ms: int
+    """What the records' timestamps are relative to. Compaction may have put a time of its own."""
+    max_timestamp_ms: int
+    """The highest timestamp; with `has_append_time` that of all records."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    """>= 0. Compaction may leave none."""
+
+    @property
+    def codec(self) -> int:
+        """The number of the codec: one of `BatchCodec`, or an unknown one."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether the timestamps are the broker's (LogAppendTime)."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction: aborted, committed or open."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its only record is a marker, which clients don't show; see `ControlType`."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record, or, after compaction, of the last that it had."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last."""
+        return self.base_offset + self.last_offset_delta + 1
+
+
+class MessageRun(NamedTuple):
+    """Whole messages of format 0 or 1 that follow each other in a set, wrappers included."""
+
+    start: int
+    """Position of its first byte in the set."""
+    stop: int
+    """Position behind its last byte."""
+    magic: int
+    """0 or 1, the same for all."""
+    next_offset: int
+    """The offset after its highest."""
+
+
+class ControlType(IntEnum):
+    """What a control batch says of the producer's transaction. Brokers have further types."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def parts_of(data: Buffer) -> Iterator[BatchHeader | MessageRun]:
+    """Yield the batches and runs of messages of a set, in order.
+
+    The tail of a fetched set may be cut off: the part of it that isn't whole is left out, so the
+    `stop` of the last part is where the whole ones end. Nothing but headers is read: neither CRCs
+    nor records are checked.
+
+    Raises:
+        CorruptRecordException: an impossible size, an unknown magic, or a header that contradicts
+            itself. The parts before it were yielded. Its `offset` is the one after the part before,
+            or None.
+    """
+    view, pos, end = memoryview(data).cast("B"), 0, len(data)
+    run: MessageRun | None = None
+    next_offset: int | None = None
+    while end - pos > _MAGIC_AT:
+        offset, size = _OFFSET_SIZE.unpack_from(view, pos)
+        stop = pos + ENTRY_HEADER_BYTES + size
+        magic = view[pos + _MAGIC_AT]
+        if stop > end:
+            break
+        if magic > 2 or size < (*MIN_MESSAGE_BYTES, _MIN_BATCH_SIZE)[magic]:
+            if run is not None:
+                yield run
+            raise _not_a_part(next_offset, f"magic {magic} with size {size}")
+        if run is not None and run.magic != magic:
+            yield run
+            run = None
+        if magic == 2:
+            header = BatchHeader(pos, stop, *_fields(view, pos))
+            _check_header(header, next_offset)
+            next_offset = header.next_offset
+            yield header
+        else:
+            next_offset = max(offset + 1, next_offset or 0)
+            run = MessageRun(pos if run is None else run.start, stop, magic, next_offset)
+        pos = stop
+    if run is not None:
+        yield run
+    if end - pos >= ENTRY_HEADER_BYTES:
+        size = _OFFSET_SIZE.unpack_from(view, pos)[1]
+        if size < MIN_MESSAGE_BYTES[0]:
+            raise _not_a_part(next_offset, f"its size field says {size}")
+
+
+def _fields(view: memoryview, pos: int) -> tuple[int, ...]:
+    offset, _, *others = HEADER.unpack_from(view, pos)
+    return offset, *others
+
+
+def _check_header(header: BatchHeader, next_offset: int | None) -> None:
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= LAST_OFFSET:
+        why = f"base offset {header.base_offset}, last offset delta {header.last_offset_delta}"
+        raise _not_a_part(next_offset, why)
+    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+        raise damaged(header, f"it says that it has {header.record_count} records")
+
+
+def _not_a_part(next_offset: int | None, why: str) -> CorruptRecordException:
+    place = "at the start of a set" if next_offset is None else f"after offset {next_offset - 1}"
+    return CorruptRecordException(
+        f"neither a message nor a record batch {place}: {why}; {way_out(None)}", offset=next_offset
+    )
+
+
+def damaged(header: BatchHeader, why: str) -> CorruptRecordException:
+    """Make the error for a damaged batch."""
+    return CorruptRecordException(
+        f"corrupt record batch, offsets {header.base_offset} to {header.last_offset}: {why}; "
+        f"{way_out(header.next_offset)}",
+        offset=header.base_offset,
+        next_offset=header.next_offset,
+    )
+
+
+class RecordFault(IntEnum):
+    """What is wrong inside the records of a batch. The numbers are those of `_record_batch_c`."""
+
+    CUT_OFF = 1
+    VARINT = 2
+    SIZE = 3
+    OFFSET = 4
+    HEADERS = 5
+
+
+_FAULTS: Final = {
+    RecordFault.CUT_OFF: "it is cut off",
+    RecordFault.VARINT: "a varint is longer than its type",
+    RecordFault.SIZE: "its fields don't take the size that it states",
+    RecordFault.OFFSET: "its offset isn't above the one before, or is above the batch's last",
+    RecordFault.HEADERS: "an impossible count of headers, or a header without a key",
+}
+
+
+def damaged_record(header: BatchHeader, index: int, fault: int) -> CorruptRecordException:
+    """Make the error for a damaged record, counted from 0."""
+    return damaged(
+        header, f"record {index + 1} of {header.record_count}: {_FAULTS[RecordFault(fault)]}"
+    )
+
+
+def damaged_rest(header: BatchHeader, size: int) -> CorruptRecordException:
+    """Make the error for bytes behind the last record."""
+    return damaged(header, f"{size} bytes follow its {header.record_count} records")
+
+
+class ConvertedMessages(NamedTuple):
+    """What `convert_records` made of records: uncompressed messages of format 0 or 1."""
+
+    data: bytes
+    messages: int
+    """How many."""
+    last_offset: int
+    """The offset of the last message; -1 without one."""
+    max_timestamp_ms: int
+    """The highest timestamp; -1 without one, and in format 0."""
+    next_offset: int
+    """The offset after what was converted or skipped: the batch's `next_offset`, unless the limit
+    ended it before."""
+
+
+class Stop(IntEnum):
+    """Why `RecordBatchBuilder.extend_from_messages` stopped."""
+
+    END = 0
+    """Nothing is left, or only a cut-off message."""
+    WRAPPER = 1
+    """A wrapper is next."""
+    FULL = 2
+    """The next message would exceed the limit."""

@@ -1,0 +1,287 @@
+"""Read and write record batches (format 2), and convert them to and from formats 0 and 1.
+
+A fetched set is read in steps, so that a caller does no more than it needs:
+
+1. `parts_of` yields the headers of its batches, and the runs of old messages between them. A header
+   says whether the batch is a control batch or part of a transaction, of which producer, and which
+   offset follows it: nothing is decompressed or decoded for that.
+2. `plain_records` checks the CRC of a batch and decompresses it.
+3. `read_records` yields the records; or `convert_records` makes messages of format 0 or 1 of them,
+   which `wrap_messages` compresses. `convert_batch` does steps 2 and 3 of a conversion.
+
+The other way, `RecordBatchBuilder` takes records one by one, or all plain messages of a set;
+`open_wrapper` decompresses the wrapper at which it stops.
+
+    for part in parts_of(message_set):
+        if isinstance(part, BatchHeader) and part.next_offset > fetch_offset:
+            converted = convert_batch(message_set, part, 1, max_decompressed_bytes=limit)
+
+Sets are cut to a size by whole messages: `convert_records` and the builder take a limit; a run of
+old messages ends at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
+
+`crc32c`, `read_records`, `convert_records` and `RecordBatchBuilder` have a compiled twin (a part of
+`_message_set_c`) and a pure one (the reference, `_record_batch_py`, which needs crcmod); `twins`
+decides which is used. `batch_format` has the layout, `compression` the codecs. The gateway is to
+call this module; the clients don't.
+
+Invariant: it reads and writes bytes, and knows no producer, transaction or fetch session: it
+returns their numbers and writes none. Bytes of the network cause no error but
+`CorruptRecordException`; memory beyond the input is in proportion to it, or to the limit of
+decompression.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol._record_batch_py import (
+    MAX_BATCH_BYTES,
+    Headers,
+    Record,
+    RecordBatchBuilder,
+    convert_records,
+    crc32c,
+    read_records,
+)
+from aiokafka08.protocol.batch_format import (
+    CRC_FROM,
+    HEADER,
+    BatchHeader,
+    ControlType,
+    ConvertedMessages,
+    MessageRun,
+    Stop,
+    damaged,
+    parts_of,
+)
+from aiokafka08.protocol.compression import (
+    BatchCodec,
+    Codec,
+    compress,
+    decompress,
+    decompress_records,
+)
+from aiokafka08.protocol.message_format import (
+    BODY_AT,
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MIN_MESSAGE_BYTES,
+    way_out,
+)
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.types import Buffer
+
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "BatchCodec",
+    "BatchHeader",
+    "ControlType",
+    "ConvertedBatch",
+    "ConvertedMessages",
+    "Headers",
+    "MessageRun",
+    "Record",
+    "RecordBatchBuilder",
+    "Stop",
+    "Wrapper",
+    "control_type",
+    "convert_batch",
+    "convert_records",
+    "crc32c",
+    "open_wrapper",
+    "parts_of",
+    "plain_records",
+    "read_records",
+    "wrap_messages",
+]
+
+_MARKER: Final = struct.Struct(">hh")  # version, type
+_ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
+
+
+def plain_records(
+    data: Buffer,
+    header: BatchHeader,
+    *,
+    max_decompressed_bytes: int,
+    check_crc: bool = True,
+) -> Buffer:
+    """Check the CRC of a batch, and return its records, decompressed.
+
+    Args:
+        data: the set.
+        header: a header that `parts_of` returned for it.
+        max_decompressed_bytes: a compressed batch with more is corrupt. About twice as much memory
+            is used at most.
+        check_crc: False if somebody else has checked it.
+
+    Raises:
+        CorruptRecordException: a wrong CRC, an unknown codec, damaged or too large data.
+        ModuleNotFoundError: the codec's library isn't installed, or without the compiled modules
+            crcmod.
+    """
+    view = memoryview(data).cast("B")
+    if check_crc and crc32c(view[header.start + CRC_FROM : header.stop]) != header.crc:
+        raise damaged(header, "its CRC doesn't match")
+    records = view[header.start + HEADER.size : header.stop]
+    if not header.codec:
+        return records
+    try:
+        return decompress_records(header.codec, records, max_decompressed_bytes)
+    except ValueError as error:
+        raise damaged(header, f"codec {header.codec}: {error}") from None
+
+
+def control_type(record: Record) -> ControlType | int:
+    """Return what the only record of a control batch says; an unknown type as its number.
+
+    Raises:
+        CorruptRecordException: its key is shorter than a version and a type.
+    """
+    offset, _, key, _, _ = record
+    if key is None or len(key) < _MARKER.size:
+        raise CorruptRecordException(
+            f"corrupt control record, offset {offset}: its key is {key!r}; {way_out(offset + 1)}",
+            offset=offset,
+            next_offset=offset + 1,
+        )
+    number: int = _MARKER.unpack_from(key)[1]
+    try:
+        return ControlType(number)
+    except ValueError:
+        return number
+
+
+class ConvertedBatch(NamedTuple):
+    """What `convert_batch` made of a batch."""
+
+    data: bytes
+    """Messages of format 0 or 1: plain ones, or one wrapper. Empty: the batch shows none."""
+    messages: int
+    """How many."""
+    next_offset: int
+    """The offset after what was converted or skipped."""
+
+
+def convert_batch(
+    data: Buffer,
+    header: BatchHeader,
+    magic: int,
+    *,
+    max_decompressed_bytes: int,
+    first_offset: int = 0,
+    limit_bytes: int = MAX_BATCH_BYTES,
+    at_least: int = 0,
+    codec: Codec | None = None,
+) -> ConvertedBatch:
+    """Convert a batch to messages of format 0 or 1, compressed as it was. It may take long.
+
+    A control batch has no messages: the result is empty, and its `next_offset` is behind it.
+
+    Args:
+        data: the set.
+        header: a header that `parts_of` returned for it.
+        magic: 0 or 1.
+        max_decompressed_bytes: a compressed batch with more is corrupt.
+        first_offset: records below it are left out.
+        limit_bytes: the conversion ends before the message with which the messages would exceed
+            it, before compression.
+        at_least: so many messages are converted whatever their size.
+        codec: that of the wrapper (default: the batch's; snappy in place of zstd).
+
+    Raises:
+        CorruptRecordException: as `plain_records` and `read_records`.
+        OverflowError: the messages would take 2 GiB.
+    """
+    if header.is_control:
+        return ConvertedBatch(b"", 0, header.next_offset)
+    plain = plain_records(data, header, max_decompressed_bytes=max_decompressed_bytes)
+    if codec is None:
+        codec = Codec.SNAPPY if header.codec == BatchCodec.ZSTD else Codec(header.codec)
+    relative_to = header.base_offset if codec and magic else 0
+    converted = convert_records(
+        header,
+        plain,
+        magic,
+        first_offset=first_offset,
+        limit_bytes=limit_bytes,
+        at_least=at_least,
+        relative_to=relative_to,
+    )
+    messages = converted.data
+    if codec and converted.messages:
+        messages = wrap_messages(codec, magic, converted, has_append_time=header.has_append_time)
+    return ConvertedBatch(messages, converted.messages, converted.next_offset)
+
+
+def wrap_messages(
+    codec: Codec, magic: int, messages: ConvertedMessages, *, has_append_time: bool
+) -> bytes:
+    """Compress messages into a wrapper. It may take long.
+
+    Args:
+        codec: not `Codec.NONE`.
+        magic: that of the messages.
+        messages: one at least; in format 1 with offsets relative to the first (or any one).
+        has_append_time: whether the timestamps are the broker's.
+    """
+    return encode_entry(
+        messages.last_offset,
+        None,
+        compress(codec, messages.data, magic=magic),
+        magic=magic,
+        attributes=codec | (LOG_APPEND_TIME if magic and has_append_time else 0),
+        timestamp_ms=messages.max_timestamp_ms,
+    )
+
+
+class Wrapper(NamedTuple):
+    """A wrapper of format 0 or 1, opened."""
+
+    stop: int
+    """Position behind it in the set."""
+    offset: int
+    magic: int
+    attributes: int
+    """With the codec and the type of timestamp."""
+    messages: bytes
+    """The message set inside, decompressed and not checked."""
+
+    @property
+    def codec(self) -> Codec:
+        """Its codec."""
+        return Codec(self.attributes & CODEC_MASK)
+
+
+def open_wrapper(message_set: Buffer, pos: int, *, max_decompressed_bytes: int) -> Wrapper:
+    """Decompress the wrapper at which `RecordBatchBuilder.extend_from_messages` stopped.
+
+    The builder has checked its CRC and its lengths.
+
+    Raises:
+        CorruptRecordException: no value, an unknown codec, damaged or too large data.
+        ModuleNotFoundError: the codec's library isn't installed.
+    """
+    view = memoryview(message_set).cast("B")
+    offset, size, _, magic, attributes = _ENTRY.unpack_from(view, pos)
+    stop = pos + ENTRY_HEADER_BYTES + size
+    value_at = pos + BODY_AT + MIN_MESSAGE_BYTES[magic] - 4
+    key_size = int.from_bytes(view[value_at - 8 : value_at - 4], "big", signed=True)
+    value_at += max(key_size, 0)
+    has_value = bytes(view[value_at - 4 : value_at]) != b"\xff\xff\xff\xff"
+    try:
+        if not has_value:
+            raise ValueError("it has no value")
+        messages = decompress(
+            Codec(attributes & CODEC_MASK), view[value_at:stop], max_decompressed_bytes
+        )
+    except ValueError as error:
+        raise CorruptRecordException(
+            f"corrupt wrapper in a set, offset {offset}, at byte {pos}: "
+            f"codec {attributes & CODEC_MASK}: {error}; {way_out(None)}",
+            offset=offset,
+        ) from None
+    return Wrapper(stop, offset, magic, attributes & 0xFF, messages)
