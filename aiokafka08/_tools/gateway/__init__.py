@@ -9,7 +9,8 @@ What the broker would refuse is translated, and addresses of brokers are replace
   client's connection is that of the server kit.
 - `layouts` has the places of the fields that the gateway looks at, in any version of a message;
   `headers`, `addresses` and `api_versions` use them.
-- `old_offsets` translates old versions (`translation`), with the `error_codes` of old lines.
+- `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which
+  share `translation`; `error_codes` has what old lines know.
 
 Invariant: only `gateway`, `handler` and `upstream` do I/O; the others are pure but for the file of
 the table.

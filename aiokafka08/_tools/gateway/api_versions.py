@@ -19,6 +19,8 @@ from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
 TRANSLATED: Final[Mapping[int, tuple[range, int]]] = {
+    ApiKey.PRODUCE: (range(3), 3),
+    ApiKey.FETCH: (range(4), 10),
     ApiKey.LIST_OFFSETS: (range(1), 1),
     ApiKey.OFFSET_COMMIT: (range(2), 2),
     ApiKey.OFFSET_FETCH: (range(1), 1),

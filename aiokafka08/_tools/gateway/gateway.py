@@ -154,6 +154,7 @@ class Gateway:
             broker.leave,
             self._tasks,
             self._options.max_response_bytes,
+            self._options.is_read_committed,
         )
 
         def handler(connection: ServerConnection) -> ConnectionHandler:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -31,12 +31,7 @@ from aiokafka08._tools.gateway.headers import (
     request_body_at,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.old_offsets import (
-    translate_list_offsets,
-    translate_offset_commit,
-    translate_offset_fetch,
-)
-from aiokafka08._tools.gateway.translation import Translation
+from aiokafka08._tools.gateway.translator import Translator
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
@@ -53,12 +48,6 @@ OFFLOADED_BYTES: Final = 64 << 10
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
 _DESCRIBE_QUORUM: Final = 55
 _WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
-
-_TRANSLATIONS: Final[Mapping[int, Callable[[RequestHead, memoryview], Translation]]] = {
-    ApiKey.LIST_OFFSETS: translate_list_offsets,
-    ApiKey.OFFSET_COMMIT: translate_offset_commit,
-    ApiKey.OFFSET_FETCH: translate_offset_fetch,
-}
 
 
 class RefusedError(Exception):
@@ -77,6 +66,7 @@ class BrokerRoute:
         unreachable: called when a connection to the broker couldn't be opened.
         tasks: has the tasks that open connections.
         max_response_bytes: a larger response ends the connection.
+        is_read_committed: see `Translator`.
     """
 
     node_id: int
@@ -86,6 +76,7 @@ class BrokerRoute:
     unreachable: Callable[[], None]
     tasks: set[asyncio.Task[None]]
     max_response_bytes: int
+    is_read_committed: bool
 
 
 class GatewayHandler(ConnectionHandler):
@@ -94,6 +85,7 @@ class GatewayHandler(ConnectionHandler):
     def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
         self._connection = connection
         self._route = route
+        self._translator = Translator(is_read_committed=route.is_read_committed)
         self._upstream = Upstream(
             f"node {route.node_id}", route.max_response_bytes, self._writable, self._upstream_lost
         )
@@ -217,18 +209,22 @@ class GatewayHandler(ConnectionHandler):
         )
 
     def _translate(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
-        function = _TRANSLATIONS[head.key]
-        translation = yield from _apart(len(frame), lambda: function(head, frame))
-        if translation.request is None:
+        translate = self._translator.translate
+        translation = yield from _apart(len(frame), lambda: translate(head, frame))
+        if translation.request is not None:
+            self._upstream.send(
+                head.correlation_id,
+                translation.request,
+                exchange,
+                lambda answer: _apart(len(answer), lambda: translation.respond(answer)),
+                expects_response=translation.expects_response,
+            )
+        elif translation.expects_response:
             respond(exchange, translation.respond(memoryview(b"")))
-            return
-        self._upstream.send(
-            head.correlation_id,
-            translation.request,
-            exchange,
-            lambda answer: _apart(len(answer), lambda: translation.respond(answer)),
-            expects_response=translation.expects_response,
-        )
+        else:
+            exchange.end()
+        if translation.failure is not None:
+            self._refuse(head, translation.failure)
 
     def _refuse(self, head: RequestHead | None, reason: str) -> None:
         api = None if head is None else apis().get(head.key)

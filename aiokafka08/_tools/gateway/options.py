@@ -36,6 +36,8 @@ class GatewayOptions:
             behind it.
         advertise: the host that clients get as that of all brokers.
         allowed: the networks whose clients are served.
+        is_read_committed: whether clients that fetch in old versions get no records of aborted and
+            open transactions.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
@@ -45,6 +47,7 @@ class GatewayOptions:
     listen: Address
     advertise: str
     allowed: tuple[Network, ...]
+    is_read_committed: bool = False
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES

@@ -26,11 +26,13 @@ class Translation:
         respond: makes the client's response, without its size, from the target's; both are frames
             with a correlation id. It gets an empty frame if the target isn't asked.
         expects_response: whether the client waits for a response.
+        failure: why the connection ends when the request is sent; None: it goes on.
     """
 
     request: list[Buffer] | None
     respond: Callable[[memoryview], list[Buffer]]
     expects_response: bool = True
+    failure: str | None = None
 
 
 def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
