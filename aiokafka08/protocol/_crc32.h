@@ -1,9 +1,11 @@
-/* The CRC-32 of zlib (polynomial 0x04C11DB7, reflected), fast for inputs of about 100 bytes.
+/* The CRC-32 of zlib (polynomial 0x04C11DB7, reflected), fast for inputs of about 100 bytes; and
+ * CRC-32C (polynomial 0x1EDC6F41, reflected), which record batches have.
  *
  * The tables process eight bytes per step, on any machine. On x86 with PCLMULQDQ, inputs of
  * CRC_FOLD_LEAST bytes or more are folded by carry-less multiplication (V. Gopal et al., "Fast CRC
  * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). zlib's function
- * has a high cost per call; docs/performance.md has the measurements.
+ * has a high cost per call; docs/performance.md has the measurements. CRC-32C is an instruction of
+ * SSE4.2; elsewhere it takes the tables too.
  */
 #ifndef AIOKAFKA08_CRC32_H
 #define AIOKAFKA08_CRC32_H
@@ -13,26 +15,29 @@
 #include <string.h>
 
 #define CRC_POLYNOMIAL 0xEDB88320u
+#define CRC32C_POLYNOMIAL 0x82F63B78u
 #define CRC_FOLD_LEAST 64
 
-static uint32_t crc_tables[8][256];
-static int crc_folds;
+typedef uint32_t CrcTables[8][256];
 
-/* `state` is the complement of the CRC, here and in crc_fold. */
-static uint32_t crc_by_tables(uint32_t state, const uint8_t *data, size_t length)
+static CrcTables crc_tables, crc32c_tables;
+static int crc_folds, crc32c_has_instruction;
+
+/* `state` is the complement of the CRC, in all functions that take it. */
+static uint32_t crc_by_tables(CrcTables tables, uint32_t state, const uint8_t *data, size_t length)
 {
     while (length >= 8) {
         uint32_t low = state ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 |
                                 (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
-        state = crc_tables[7][low & 0xFF] ^ crc_tables[6][low >> 8 & 0xFF] ^
-                crc_tables[5][low >> 16 & 0xFF] ^ crc_tables[4][low >> 24] ^
-                crc_tables[3][data[4]] ^ crc_tables[2][data[5]] ^
-                crc_tables[1][data[6]] ^ crc_tables[0][data[7]];
+        state = tables[7][low & 0xFF] ^ tables[6][low >> 8 & 0xFF] ^
+                tables[5][low >> 16 & 0xFF] ^ tables[4][low >> 24] ^
+                tables[3][data[4]] ^ tables[2][data[5]] ^
+                tables[1][data[6]] ^ tables[0][data[7]];
         data += 8;
         length -= 8;
     }
     while (length--)
-        state = state >> 8 ^ crc_tables[0][(state ^ *data++) & 0xFF];
+        state = state >> 8 ^ tables[0][(state ^ *data++) & 0xFF];
     return state;
 }
 
@@ -84,29 +89,52 @@ static uint32_t crc_fold(uint32_t state, const uint8_t *data, size_t length)
     lanes[0] = _mm_clmulepi64_si128(_mm_and_si128(folded, low_32), barrett, 0x10);
     lanes[0] = _mm_clmulepi64_si128(_mm_and_si128(lanes[0], low_32), barrett, 0x00);
     state = (uint32_t)_mm_extract_epi32(_mm_xor_si128(folded, lanes[0]), 1);
-    return crc_by_tables(state, (const uint8_t *)blocks, length);
+    return crc_by_tables(crc_tables, state, (const uint8_t *)blocks, length);
 }
 #undef CRC_FOLD_OVER
+
+__attribute__((target("sse4.2")))
+static uint32_t crc32c_by_instruction(uint32_t state, const uint8_t *data, size_t length)
+{
+    uint64_t wide = state, word;
+    while (length >= 8) {
+        memcpy(&word, data, 8);
+        wide = _mm_crc32_u64(wide, word);
+        data += 8;
+        length -= 8;
+    }
+    state = (uint32_t)wide;
+    while (length--)
+        state = _mm_crc32_u8(state, *data++);
+    return state;
+}
 #endif
 
-/* Fill the tables and detect the CPU's features; call this before crc_of. */
-static void crc_prepare(void)
+static void crc_fill(CrcTables tables, uint32_t polynomial)
 {
     int index, bit, table;
     for (index = 0; index < 256; index++) {
         uint32_t value = (uint32_t)index;
         for (bit = 0; bit < 8; bit++)
-            value = value >> 1 ^ (value & 1 ? CRC_POLYNOMIAL : 0);
-        crc_tables[0][index] = value;
+            value = value >> 1 ^ (value & 1 ? polynomial : 0);
+        tables[0][index] = value;
     }
     for (table = 1; table < 8; table++)
         for (index = 0; index < 256; index++) {
-            uint32_t value = crc_tables[table - 1][index];
-            crc_tables[table][index] = value >> 8 ^ crc_tables[0][value & 0xFF];
+            uint32_t value = tables[table - 1][index];
+            tables[table][index] = value >> 8 ^ tables[0][value & 0xFF];
         }
+}
+
+/* Fill the tables and detect the CPU's features; call this before crc_of and crc32c_of. */
+static void crc_prepare(void)
+{
+    crc_fill(crc_tables, CRC_POLYNOMIAL);
+    crc_fill(crc32c_tables, CRC32C_POLYNOMIAL);
 #ifdef CRC_HAS_FOLD
     __builtin_cpu_init();
     crc_folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    crc32c_has_instruction = __builtin_cpu_supports("sse4.2");
 #endif
 }
 
@@ -116,7 +144,17 @@ static inline uint32_t crc_of(const char *data, size_t length)
     if (length >= CRC_FOLD_LEAST && crc_folds)
         return ~crc_fold(~(uint32_t)0, (const uint8_t *)data, length);
 #endif
-    return ~crc_by_tables(~(uint32_t)0, (const uint8_t *)data, length);
+    return ~crc_by_tables(crc_tables, ~(uint32_t)0, (const uint8_t *)data, length);
+}
+
+/* With `tables` the instruction isn't used: for tests. */
+static inline uint32_t crc32c_of(const char *data, size_t length, int tables)
+{
+#ifdef CRC_HAS_FOLD
+    if (crc32c_has_instruction && !tables)
+        return ~crc32c_by_instruction(~(uint32_t)0, (const uint8_t *)data, length);
+#endif
+    return ~crc_by_tables(crc32c_tables, ~(uint32_t)0, (const uint8_t *)data, length);
 }
 
 #endif

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, binding=True, embedsignature=False
-"""The compiled twin of the message set.
+"""The compiled twin of the message set and of the record batch.
 
 Each included file is the compiled twin of one pure module: `_builder_c.pxi` of `_builder_py`,
 `_reader_c.pxi` of `_reader_py`, `_columns_c.pxi` of `_columns_py`, `_binary_column_c.pxi` of
 `_binary_column_py`. This file has the hashes: `crc32`, which equals zlib's, and `murmur2` and
 `partitions_of`, the twins of `_murmur2_py`. The pure modules have the docstrings and the reasons,
 `message_format` has the layout; both twins pass the same tests. Python code uses this module by way
-of `twins` and `message_set` only; `producer._producer_c` uses the builder in C.
+of `twins`, `message_set` and `record_batch` only; `producer._producer_c` uses the builder in C.
 
 All of it is one extension module, because calls across a module boundary would be slower: for each
 message the reader calls `Columns` and the builder calls `BinaryColumn`.
@@ -28,7 +28,7 @@ from cpython.bytes cimport (
 )
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from aiokafka08.errors import CorruptRecordException
@@ -42,7 +42,21 @@ from aiokafka08.protocol._columns_py import (
     too_long,
 )
 from aiokafka08.protocol._reader_py import NO_END, LongWrapper, SetSummary, describe_rest
+from aiokafka08.protocol._record_batch_py import (
+    damaged_message,
+    pack_headers,
+    too_much,
+)
+from aiokafka08.protocol.batch_format import (
+    HEADER,
+    ConvertedMessages,
+    Stop,
+    build_batch,
+    damaged_record,
+    damaged_rest,
+)
 from aiokafka08.protocol.compression import (
+    BatchCodec,
     Codec,
     compress_behind,
     decompress,
@@ -54,6 +68,7 @@ from aiokafka08.structs import ConsumerRecord
 cdef extern from "_crc32.h" nogil:
     void crc_prepare()
     uint32_t crc_of(const char *data, size_t length)
+    uint32_t crc32c_of(const char *data, size_t length, int tables)
 
 cdef extern from "_murmur2.h" nogil:
     uint32_t murmur2_of(const unsigned char *at, Py_ssize_t left)
@@ -120,6 +135,7 @@ include "_binary_column_c.pxi"
 include "_builder_c.pxi"
 include "_reader_c.pxi"
 include "_columns_c.pxi"
+include "_record_batch_c.pxi"
 
 
 cdef array int32s = array("i")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
 from functools import cache
 from typing import Any, Final
 from zlib import crc32
@@ -19,17 +20,17 @@ from zlib import crc32
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol._builder_py import _encode as encode_message
 from aiokafka08.protocol.batch_format import (
-    CRC_FROM,
     HEADER,
     MIN_RECORD_BYTES,
     BatchHeader,
     ConvertedMessages,
     RecordFault,
     Stop,
+    build_batch,
     damaged_record,
     damaged_rest,
 )
-from aiokafka08.protocol.compression import BatchCodec, compress_records_behind
+from aiokafka08.protocol.compression import BatchCodec
 from aiokafka08.protocol.message_format import (
     BODY_AT,
     CODEC_MASK,
@@ -214,7 +215,7 @@ def convert_records(
             next_offset = offset
             break
         if size > MAX_BATCH_BYTES:
-            raise OverflowError("convert a record batch: the messages have 2 GiB or more")
+            raise too_much()
         parts += _pack_head(offset - relative_to, len(body) + 4, crc32(body)), body
         count, last_offset = count + 1, offset
         if magic and timestamp > newest:
@@ -236,6 +237,12 @@ def _pack_varint(number: int) -> bytes:
 
 def _pack_field(field: Buffer | None) -> bytes:
     return b"\x01" if field is None else _pack_varint(len(field)) + field
+
+
+def pack_headers(headers: Headers) -> bytes:
+    """Return the headers of a record, after their count."""
+    fields = [_pack_field(field) for header in headers for field in header]
+    return _pack_varint(len(headers)) + b"".join(fields)
 
 
 class RecordBatchBuilder:
@@ -284,10 +291,8 @@ class RecordBatchBuilder:
         Raises:
             OverflowError: the batch would have 2 GiB.
         """
-        packed = _pack_varint(len(headers))
-        for name, content in headers:
-            packed += _pack_field(name) + _pack_field(content)
-        self._append(self._encode(key, value, timestamp_ms, packed), timestamp_ms)
+        record = self._encode(key, value, timestamp_ms, pack_headers(headers))
+        self._append(record, timestamp_ms)
 
     def _encode(
         self, key: Buffer | None, value: Buffer | None, timestamp_ms: int, headers: bytes
@@ -307,7 +312,7 @@ class RecordBatchBuilder:
 
     def _append(self, record: bytes, timestamp_ms: int) -> None:
         if self.size_bytes + len(record) > MAX_BATCH_BYTES:
-            raise OverflowError("append a record: the batch would have 2 GiB or more")
+            raise too_much()
         if not self._count:
             self._base_timestamp_ms = self.max_timestamp_ms = timestamp_ms
         self._records += record
@@ -340,19 +345,19 @@ class RecordBatchBuilder:
         )
         pos, end = start, len(data)
         while end - pos >= _MIN_ENTRY_BYTES:
-            offset, size, crc, magic, attributes = _unpack_head(data, pos)
+            _, size, crc, magic, attributes = _unpack_head(data, pos)
             stop = pos + ENTRY_HEADER_BYTES + size
             if stop > end:
                 break
             if magic not in (0, 1) or size < MIN_MESSAGE_BYTES[magic]:
-                raise _corrupt_message(offset, pos, f"magic {magic} with size {size}")
+                raise damaged_message(data, pos, MessageFault.MAGIC)
             if crc32(data[pos + BODY_AT : stop]) != crc:
-                raise _corrupt_message(offset, pos, "its CRC doesn't match")
+                raise damaged_message(data, pos, MessageFault.CRC)
             timestamp = _unpack_int64(data, pos + 18)[0] if magic else -1
             key, at = _message_field(data, pos + (26 if magic else 18), stop)
             value, at = (b"", -1) if at < 0 else _message_field(data, at, stop)
             if at != stop:
-                raise _corrupt_message(offset, pos, "its key and value don't take its size")
+                raise damaged_message(data, pos, MessageFault.FIELDS)
             if attributes & CODEC_MASK:
                 return pos, Stop.WRAPPER
             record = self._encode(key, value, timestamp, b"\x00")
@@ -361,12 +366,11 @@ class RecordBatchBuilder:
             self._append(record, timestamp)
             self.seen_attributes |= attributes & 0xFF
             pos = stop
-        if end - pos >= ENTRY_HEADER_BYTES:
-            size = _unpack_int32(data, pos + 8)[0]
-            if size < MIN_MESSAGE_BYTES[0]:
-                raise _corrupt_message(
-                    _unpack_int64(data, pos)[0], pos, f"its size field says {size}"
-                )
+        if (
+            end - pos >= ENTRY_HEADER_BYTES
+            and _unpack_int32(data, pos + 8)[0] < MIN_MESSAGE_BYTES[0]
+        ):
+            raise damaged_message(data, pos, MessageFault.SIZE)
         return pos, Stop.END
 
     def build(self, base_offset: int = 0) -> bytes:
@@ -380,27 +384,8 @@ class RecordBatchBuilder:
         """
         if not self._count:
             return b""
-        batch = compress_records_behind(self.codec, self._records, room=HEADER.size)
-        with batch.getbuffer() as data:
-            for crc in (0, None):
-                HEADER.pack_into(
-                    data,
-                    0,
-                    base_offset,
-                    len(data) - ENTRY_HEADER_BYTES,
-                    -1,
-                    2,
-                    crc32c(data[CRC_FROM:]) if crc is None else crc,
-                    self.codec,
-                    self._count - 1,
-                    self._base_timestamp_ms,
-                    self.max_timestamp_ms,
-                    -1,
-                    -1,
-                    -1,
-                    self._count,
-                )
-        return batch.getvalue()
+        timestamps = self._base_timestamp_ms, self.max_timestamp_ms
+        return build_batch(self.codec, self._records, self._count, base_offset, timestamps, crc32c)
 
 
 def _message_field(data: Any, at: int, stop: int) -> tuple[Buffer | None, int]:
@@ -416,8 +401,33 @@ def _message_field(data: Any, at: int, stop: int) -> tuple[Buffer | None, int]:
     return data[at : at + size], at + size
 
 
-def _corrupt_message(offset: int, pos: int, why: str) -> CorruptRecordException:
+class MessageFault(IntEnum):
+    """What is wrong with a message. `_record_batch_c.pxi` has the same numbers."""
+
+    MAGIC = 1
+    CRC = 2
+    FIELDS = 3
+    SIZE = 4
+
+
+def damaged_message(data: Buffer, pos: int, fault: int) -> CorruptRecordException:
+    """Make the error for a damaged message at a position of a set."""
+    offset, size = _unpack_int64(data, pos)[0], _unpack_int32(data, pos + 8)[0]
+    match MessageFault(fault):
+        case MessageFault.MAGIC:
+            why = f"magic {data[pos + BODY_AT]} with size {size}"
+        case MessageFault.CRC:
+            why = "its CRC doesn't match"
+        case MessageFault.FIELDS:
+            why = "its key and value don't take its size"
+        case MessageFault.SIZE:
+            why = f"its size field says {size}"
     return CorruptRecordException(
         f"corrupt message in a set, offset {offset}, at byte {pos}: {why}; {way_out(None)}",
         offset=offset,
     )
+
+
+def too_much() -> OverflowError:
+    """Make the error for a batch or set that is too large."""
+    return OverflowError("append a message: the batch or set would have 2 GiB or more")

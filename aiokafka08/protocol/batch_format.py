@@ -24,11 +24,12 @@ batch are all there. What is inside the batch is for the twins to check.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from aiokafka08.errors import CorruptRecordException
+from aiokafka08.protocol.compression import BatchCodec, compress_records_behind
 from aiokafka08.protocol.message_format import (
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
@@ -204,7 +205,7 @@ def damaged(header: BatchHeader, why: str) -> CorruptRecordException:
 
 
 class RecordFault(IntEnum):
-    """What is wrong inside the records of a batch. The numbers are those of `_record_batch_c`."""
+    """What is wrong with a record. `_record_batch_c.pxi` has the same numbers."""
 
     CUT_OFF = 1
     VARINT = 2
@@ -247,6 +248,33 @@ class ConvertedMessages(NamedTuple):
     next_offset: int
     """The offset after what was converted or skipped: the batch's `next_offset`, unless the limit
     ended it before."""
+
+
+def build_batch(
+    codec: BatchCodec,
+    records: Buffer,
+    count: int,
+    base_offset: int,
+    timestamps_ms: tuple[int, int],
+    crc32c: Callable[[Buffer], int],
+) -> bytes:
+    """Return a batch of no producer.
+
+    Args:
+        codec: compresses the records.
+        records: the plain records.
+        count: how many; their offset deltas are 0 to `count` - 1.
+        base_offset: offset of the first.
+        timestamps_ms: the base and the highest.
+        crc32c: computes the CRC.
+    """
+    batch = compress_records_behind(codec, records, room=HEADER.size)
+    with batch.getbuffer() as data:
+        head = base_offset, len(data) - ENTRY_HEADER_BYTES, -1, 2
+        rest = codec, count - 1, *timestamps_ms, -1, -1, -1, count
+        HEADER.pack_into(data, 0, *head, 0, *rest)
+        HEADER.pack_into(data, 0, *head, crc32c(data[CRC_FROM:]), *rest)
+    return batch.getvalue()
 
 
 class Stop(IntEnum):

@@ -33,18 +33,10 @@ decompression.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol._record_batch_py import (
-    MAX_BATCH_BYTES,
-    Headers,
-    Record,
-    RecordBatchBuilder,
-    convert_records,
-    crc32c,
-    read_records,
-)
+from aiokafka08.protocol._record_batch_py import MAX_BATCH_BYTES, Headers, Record
 from aiokafka08.protocol.batch_format import (
     CRC_FROM,
     HEADER,
@@ -72,7 +64,21 @@ from aiokafka08.protocol.message_format import (
     way_out,
 )
 from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.twins import compiled_message_set
 from aiokafka08.protocol.types import Buffer
+
+if TYPE_CHECKING or compiled_message_set is None:
+    from aiokafka08.protocol._record_batch_py import (
+        RecordBatchBuilder,
+        convert_records,
+        crc32c,
+        read_records,
+    )
+else:
+    RecordBatchBuilder = compiled_message_set.RecordBatchBuilder
+    convert_records = compiled_message_set.convert_records
+    crc32c = compiled_message_set.crc32c
+    read_records = compiled_message_set.read_records
 
 __all__ = [
     "MAX_BATCH_BYTES",

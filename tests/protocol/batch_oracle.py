@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import crcmod.predefined
 
 from aiokafka08.protocol.compression import BatchCodec, compress_records_behind
+from aiokafka08.protocol.message_set import encode_entry
 
 crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 
@@ -118,6 +119,22 @@ def marker(offset: int, kind: int, producer_id: int, timestamp_ms: int = 0) -> b
     return batch([row], attributes=0x30, producer_id=producer_id, producer_epoch=0)
 
 
-def brief(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return rows or records as plain tuples."""
-    return [tuple(row) for row in rows]
+def _examples() -> list[bytes]:
+    rows = [
+        Row(5, 1000, b"k", b"v" * 40),
+        Row(6, 990, None, b"", [(b"h", b"1"), (b"h", None), (b"", b"")]),
+        Row(9, 2000, b"", None),
+    ]
+    gap = batch(rows, base_offset=0, last_offset=20, attributes=0x08)
+    transaction = batch(rows, attributes=0x10, producer_id=4) + marker(10, 0, 4) + marker(11, 1, 4)
+    old = b"".join(
+        encode_entry(offset, b"key", b"value", magic=magic, timestamp_ms=7)
+        for offset, magic in enumerate([0, 0, 1, 1])
+    )
+    empty = batch([], base_offset=40, last_offset=49, base_timestamp_ms=-1)
+    packed = [batch(rows, codec=codec) for codec in BatchCodec]
+    return [*packed, gap, transaction, old + packed[0] + empty, batch(rows[:1]) * 3]
+
+
+BATCHES = _examples()
+"""Sets to mutate."""

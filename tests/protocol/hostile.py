@@ -6,10 +6,18 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import api
+from aiokafka08.protocol.record_batch import (
+    BatchHeader,
+    Stop,
+    open_wrapper,
+    parts_of,
+    plain_records,
+)
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from tests.protocol.accounting import Raised, account
@@ -114,6 +122,84 @@ def _read_after_damage(
             limit=DECOMPRESSED_LIMIT,
             follows_offsets=False,
         )
+
+
+def endure_batches(data: bytes, seen: Endured) -> None:
+    """Read a set of any formats, convert its batches down, and its messages up."""
+    stop = 0
+    try:
+        for part in parts_of(data):
+            assert stop == part.start < part.stop <= len(data), "parts follow each other"
+            stop = part.stop
+            if isinstance(part, BatchHeader):
+                _endure_batch(data, part, seen)
+            else:
+                _endure_run(data[part.start : part.stop], seen)
+    except CorruptRecordException:
+        seen.corrupt += 1
+
+
+def _endure_batch(data: bytes, header: BatchHeader, seen: Endured) -> None:
+    """Read a batch whose CRC may be wrong; convert it, and read what that gives."""
+    records, plain, fault = list[Any](), None, None
+    try:
+        plain = plain_records(
+            data, header, max_decompressed_bytes=DECOMPRESSED_LIMIT, check_crc=False
+        )
+        for record in twin.read_records(header, plain):
+            records.append(record)
+    except CorruptRecordException as error:
+        fault = error
+        seen.corrupt += 1
+    seen.records += len(records)
+    assert fault or len(records) == header.record_count
+    assert not fault or fault.offset == header.base_offset
+    assert not fault or fault.next_offset == header.next_offset
+    offsets = [record[0] for record in records]
+    assert all(one < two for one, two in pairwise(offsets)), "offsets must rise"
+    assert all(header.base_offset <= offset < header.next_offset for offset in offsets)
+    for magic in (0, 1) if plain is not None else ():
+        converted, other = None, None
+        try:
+            converted = twin.convert_records(header, plain, magic)
+        except CorruptRecordException as error:
+            other = error
+        assert str(other) == str(fault)
+        if converted is not None:
+            messages = reader(converted.data, limit=DECOMPRESSED_LIMIT).read(len(records) + 1)
+            found = [(one.offset, one.key, one.value) for one in messages]
+            assert found == [(one[0], one[2], one[3]) for one in records]
+
+
+def _endure_run(data: bytes, seen: Endured) -> None:
+    """Make batches of the messages, wrappers included, up to the first damage."""
+    for limit in (1 << 30, 200):
+        builder = twin.RecordBatchBuilder()
+        pos, why = 0, Stop.FULL
+        try:
+            while why is not Stop.END:
+                pos, why = builder.extend_from_messages(data, pos, limit)
+                if why is Stop.WRAPPER:
+                    opened = open_wrapper(data, pos, max_decompressed_bytes=DECOMPRESSED_LIMIT)
+                    builder.extend_from_messages(opened.messages)
+                    pos = opened.stop
+                elif why is Stop.FULL:
+                    _check_built(builder, seen)
+                    builder = twin.RecordBatchBuilder()
+        except CorruptRecordException:
+            seen.corrupt += 1
+        _check_built(builder, seen)
+
+
+def _check_built(builder: Any, seen: Endured) -> None:
+    data = builder.build()
+    for header in parts_of(data):
+        assert isinstance(header, BatchHeader)
+        plain = plain_records(data, header, max_decompressed_bytes=DECOMPRESSED_LIMIT)
+        records = list(twin.read_records(header, plain))
+        assert len(records) == len(builder) == header.last_offset_delta + 1
+        assert max(record[1] for record in records) == header.max_timestamp_ms
+        seen.records += len(records)
 
 
 @contextmanager

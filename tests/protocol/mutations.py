@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from aiokafka08.protocol.compression import Codec
+from tests.protocol import batch_oracle
 from tests.protocol.hostile import LENGTHS
 from tests.protocol.oracle import crc32, entry, message, wrapper
 
@@ -22,6 +23,20 @@ def signed(message_set: bytes) -> bytes:
         struct.pack_into(">I", data, pos + 12, crc32(data[pos + 16 : stop]))
         pos = stop
     return bytes(data)
+
+
+def signed_batches(data: bytes) -> bytes:
+    """Return a set of any formats with right CRCs, as far as its sizes allow to follow it."""
+    parts, pos = [], 0
+    while len(data) - pos >= 17:
+        size = struct.unpack_from(">i", data, pos + 8)[0]
+        stop = pos + 12 + size
+        if size < 5 or stop > len(data):
+            break
+        sign = batch_oracle.signed if data[pos + 16] == 2 and size >= 49 else signed
+        parts.append(sign(data[pos:stop]))
+        pos = stop
+    return b"".join([*parts, data[pos:]])
 
 
 def wrapped(rng: random.Random, inside: bytes) -> bytes:

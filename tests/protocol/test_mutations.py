@@ -15,18 +15,20 @@ import pytest
 
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.compression import Codec, decompress
+from tests.protocol.batch_oracle import BATCHES
 from tests.protocol.entries import entries
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
 from tests.protocol.hostile import (
     DECOMPRESSED_LIMIT,
     Endured,
     bounded,
+    endure_batches,
     endure_message_set,
     endure_request,
     endure_response,
     memory_traced,
 )
-from tests.protocol.mutations import mutated, signed
+from tests.protocol.mutations import mutated, signed, signed_batches
 from tests.protocol.oracle import wrapper
 from tests.protocol.twins import each_twin
 
@@ -52,8 +54,12 @@ def subjects() -> Iterator[Subject]:
             vector.response_body,
             partial(endure_response, vector.request_class, vector.layout),
         )
+    for number, data in enumerate(BATCHES):
+        yield Subject(f"batches {number}", data, endure_batches)
+        yield Subject(f"batches {number}, signed", data, endure_signed_batches)
     for vector in FETCHES + PRODUCES:
         for message_set in message_sets(vector):
+            yield Subject(vector.name + " set, up", message_set, endure_batches)
             yield Subject(vector.name + " set", message_set, endure_set)
             yield Subject(vector.name + " set, signed", message_set, endure_signed)
             for entry in entries(message_set):
@@ -74,6 +80,10 @@ def endure_set(message_set: bytes, seen: Endured) -> None:
 
 def endure_signed(message_set: bytes, seen: Endured) -> None:
     endure_message_set(signed(message_set), 0, seen)
+
+
+def endure_signed_batches(data: bytes, seen: Endured) -> None:
+    endure_batches(signed_batches(data), seen)
 
 
 def endure_inside(codec: Codec, magic: int, message_set: bytes, seen: Endured) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress
 from aiokafka08.protocol.message_set import LOG_APPEND_TIME, encode_entry
 from aiokafka08.protocol.record_batch import (
@@ -28,8 +27,9 @@ from aiokafka08.protocol.record_batch import (
 from tests.protocol import oracle
 from tests.protocol.batch_oracle import Row, batch, field, marker, record, records, signed, varint
 from tests.protocol.strategies import examples
+from tests.protocol.twins import each_twin, twin
 
-twin: Any = record_batch
+pytestmark = each_twin
 
 LIMIT = 1 << 20
 ROWS = [

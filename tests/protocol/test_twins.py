@@ -6,6 +6,7 @@ import gc
 import random
 import zlib
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import crcmod.predefined
@@ -15,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol import message_set
+from aiokafka08.protocol import message_set, record_batch
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.types import Buffer
+from tests.protocol.batch_oracle import BATCHES
 from tests.protocol.entries import entries
 from tests.protocol.golden import FETCHES, PRODUCES, message_sets
 from tests.protocol.hostile import DECOMPRESSED_LIMIT
-from tests.protocol.mutations import mutated, signed
+from tests.protocol.mutations import mutated, signed, signed_batches
 from tests.protocol.oracle import TP, entry, message, wrapper
 from tests.protocol.strategies import examples
 from tests.protocol.test_mutations import DATA, ROUNDS, SUBJECTS
@@ -30,11 +32,14 @@ from tests.protocol.twins import TWINS, Twin
 PURE = Twin("python")
 
 if "c" in TWINS:
-    from aiokafka08.protocol._message_set_c import crc32
+    from aiokafka08.protocol._message_set_c import crc32, crc32c
 
     COMPILED = Twin("c")
 else:  # not built here (`nox -s tests` fails then): compare the pure twin with itself
     crc32 = zlib.crc32  # type: ignore[assignment]
+
+    def crc32c(data: Buffer, tables: bool = False) -> int:
+        return PURE.crc32c(data)
 
     COMPILED = PURE
 
@@ -515,6 +520,60 @@ def test_blobs_are_a_sequence(twin: Twin) -> None:
         assert [one.value for one in entries(builder.build())] == [b"a"]
 
 
+# --- record batches -------------------------------------------------------------------------------
+
+
+def batch_outcomes(twin: Twin, data: bytes) -> list[Any]:
+    """Return what a twin makes of a set of any formats, values and errors."""
+    seen: list[Any] = []
+    try:
+        for part in record_batch.parts_of(data):
+            builder = twin.RecordBatchBuilder()
+            for limit in (150, 1 << 20):
+                seen.append(outcome(builder.extend_from_messages, data, part.start, limit))
+                seen.append((len(builder), builder.size_bytes, builder.max_timestamp_ms))
+                seen.append((builder.seen_attributes, builder.build(9)))
+            if isinstance(part, record_batch.BatchHeader):
+                plain = record_batch.plain_records(
+                    data, part, max_decompressed_bytes=DECOMPRESSED_LIMIT, check_crc=False
+                )
+                seen.append(outcome(lambda: list(twin.read_records(part, plain))))  # noqa: B023
+                first = part.base_offset
+                for options in (
+                    {},
+                    {"first_offset": first + 1, "relative_to": first},
+                    {"limit_bytes": 50, "at_least": 1},
+                    {"limit_bytes": 120},
+                ):
+                    seen += [
+                        outcome(twin.convert_records, part, plain, magic, **options)
+                        for magic in (0, 1)
+                    ]
+    except CorruptRecordException:
+        pass
+    return seen
+
+
+def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    try:
+        return call(*args, **options)
+    except CorruptRecordException as error:
+        return str(error), error.offset, error.next_offset
+
+
+def test_mutated_batches_give_the_same_with_both_twins() -> None:
+    pool, faults = [*BATCHES, *(one for one in DATA if one)], 0
+    for number, data in enumerate([*BATCHES, *(message_sets(FETCHES[-1]))]):
+        for index in range(ROUNDS * 5):
+            changed = mutated(random.Random(f"{number} {index}"), data, pool)
+            if index % 4:
+                changed = signed_batches(changed)
+            found = batch_outcomes(COMPILED, changed)
+            assert found == batch_outcomes(PURE, changed), changed.hex()
+            faults += sum("corrupt" in str(one) for one in found)
+    assert faults > 500
+
+
 # --- CRC-32 ---------------------------------------------------------------------------------------
 
 
@@ -528,6 +587,15 @@ def test_compiled_crc_equals_zlib_and_crcmod() -> None:
     assert crc32(data) == by_crcmod(data)
 
 
+def test_compiled_crc32c_equals_crcmod_with_and_without_the_instruction() -> None:
+    by_crcmod = crcmod.predefined.mkCrcFun("crc-32c")
+    data = random.Random(2).randbytes(300_000)
+    for length in (*range(100), 1024, 4095, 65_537, len(data) - 16):
+        for start in (0, 1, 7, 15):
+            part = memoryview(data)[start : start + length]
+            assert crc32c(part) == crc32c(part, tables=True) == by_crcmod(bytes(part))
+
+
 # --- the choice -----------------------------------------------------------------------------------
 
 
@@ -538,3 +606,7 @@ def test_implementation_names_the_twin_in_use() -> None:
     assert message_set.BinaryColumn is chosen.BinaryColumn
     assert message_set.Columns is chosen.Columns
     assert message_set.summarize_set is chosen.summarize_set
+    assert record_batch.RecordBatchBuilder is chosen.RecordBatchBuilder
+    assert record_batch.convert_records is chosen.convert_records
+    assert record_batch.crc32c is chosen.crc32c
+    assert record_batch.read_records is chosen.read_records

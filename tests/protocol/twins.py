@@ -1,6 +1,6 @@
-"""Both twins of the message set in one process, and the one that is being tested.
+"""Both twins of message set and record batch in one process, and the one that is being tested.
 
-Tests of message sets take its classes from `twin` and mark their module `pytestmark = each_twin`;
+Their tests take its classes from `twin` and mark their module `pytestmark = each_twin`;
 then each test runs with both twins, whichever one `aiokafka08.protocol.message_set` uses.
 """
 
@@ -17,6 +17,7 @@ from aiokafka08.protocol import (
     _columns_py,
     _murmur2_py,
     _reader_py,
+    _record_batch_py,
     message_set,
 )
 
@@ -26,13 +27,24 @@ NAMES = (
     "Columns",
     "MessageSetBuilder",
     "MessageSetReader",
+    "RecordBatchBuilder",
+    "convert_records",
+    "crc32c",
     "murmur2",
     "partitions_of",
+    "read_records",
     "summarize_set",
 )
 
 TWINS: dict[str, tuple[ModuleType, ...]] = {
-    "python": (_binary_column_py, _builder_py, _columns_py, _murmur2_py, _reader_py)
+    "python": (
+        _binary_column_py,
+        _builder_py,
+        _columns_py,
+        _murmur2_py,
+        _reader_py,
+        _record_batch_py,
+    )
 }
 try:
     from aiokafka08.protocol import _message_set_c
@@ -50,8 +62,12 @@ class Twin:
     Columns: Any
     MessageSetBuilder: Any
     MessageSetReader: Any
+    RecordBatchBuilder: Any
+    convert_records: Any
+    crc32c: Any
     murmur2: Any
     partitions_of: Any
+    read_records: Any
     summarize_set: Any
 
     def __init__(self, name: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.protocol.batch_oracle import BATCHES
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
-from tests.protocol.mutations import mutated, signed, wrapped
+from tests.protocol.mutations import mutated, signed, signed_batches, wrapped
 from tests.tools.fuzz.targets import TARGETS, Target
 
 LARGE_BYTES = 1 << 20
@@ -34,6 +35,8 @@ def golden(target: Target) -> list[bytes]:
             return [
                 bytes([number]) + vector.response_frame for number, vector in enumerate(VECTORS)
             ]
+        case "batches":
+            return [*BATCHES, *(one for vector in FETCHES for one in message_sets(vector) if one)]
         case _:
             return [one for vector in FETCHES + PRODUCES for one in message_sets(vector)]
 
@@ -64,6 +67,8 @@ class Mutator:
         data = mutated(rng, rng.choice(pool), pool)
         if number % _LARGE_ONE_IN == _LARGE_ONE_IN - 1:
             data = _enlarged(rng, target, data, pool)
+        if target.kind == "batches" and rng.random() < _SIGNED:
+            data = signed_batches(data)
         if target.kind == "set" and rng.random() < _SIGNED:
             data = signed(data)
             if rng.random() < _WRAPPED:
@@ -73,7 +78,7 @@ class Mutator:
 
 def _enlarged(rng: random.Random, target: Target, data: bytes, pool: Sequence[bytes]) -> bytes:
     """Return about `LARGE_BYTES`: repeat what may be repeated, fill up the rest."""
-    if target.kind in ("set", "stream"):
+    if target.kind in ("set", "batches", "stream"):
         whole = rng.choice(pool)
         return whole * (LARGE_BYTES // max(len(whole), 1)) + data
     return data + rng.choice([bytes(LARGE_BYTES), b"\1" * LARGE_BYTES, data * 1000])[:LARGE_BYTES]

@@ -14,11 +14,13 @@ from typing import Any
 
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.connection import ClientConnection
+from aiokafka08.protocol.record_batch import BatchHeader, parts_of, plain_records
 from tests.protocol.decoding import receive
 from tests.protocol.golden import VECTORS
 from tests.protocol.hostile import (
     DECOMPRESSED_LIMIT,
     Endured,
+    endure_batches,
     endure_message_set,
     endure_request,
     endure_response,
@@ -119,6 +121,30 @@ def _read_by_steps(data: bytes, seen: Endured, steps: Steps) -> None:
         seen.corrupt += 1
 
 
+def _read_batches(name: str) -> Callable[[bytes, Endured, Steps], None]:
+    def run(data: bytes, seen: Endured, steps: Steps) -> None:
+        if twin.name != name:
+            twin.use(name)
+        if len(data) > 100_000:
+            _read_batch_by_batch(data, seen, steps)
+        else:
+            with steps.step():
+                endure_batches(data, seen)
+
+    return run
+
+
+def _read_batch_by_batch(data: bytes, seen: Endured, steps: Steps) -> None:
+    try:
+        for part in parts_of(data):
+            if isinstance(part, BatchHeader):
+                with steps.step():
+                    plain = plain_records(data, part, max_decompressed_bytes=DECOMPRESSED_LIMIT)
+                    seen.records += sum(1 for _ in twin.read_records(part, plain))
+    except CorruptRecordException:
+        seen.corrupt += 1
+
+
 def _serve(data: bytes, seen: Endured, steps: Steps) -> None:
     from tests.tools.fuzz.server import serve
 
@@ -140,5 +166,6 @@ TARGETS = {
         Target("server", "stream", 1, _serve),
         Target("calls", "set", 0.05, _read_log),
         *(Target(f"set-{name}", "set", 4, _read_set(name)) for name in TWINS),
+        *(Target(f"batches-{name}", "batches", 4, _read_batches(name)) for name in TWINS),
     )
 }
