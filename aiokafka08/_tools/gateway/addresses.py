@@ -25,19 +25,33 @@ def has_addresses(api: Api, version: int) -> bool:
     return api.response(version, ROLES).has_roles
 
 
+def find_addresses(api: Api, version: int, frame: memoryview) -> list[Place]:
+    """Return where addresses stand in the frame of a response. It may take long.
+
+    Raises:
+        KafkaProtocolError: the frame isn't such a response.
+    """
+    return api.response(version, ROLES).find(frame, response_body_at(api, version, frame))
+
+
 def replace_addresses(
-    api: Api, version: int, frame: memoryview, address_of: AddressOf
+    api: Api, version: int, frame: memoryview, places: list[Place], address_of: AddressOf
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
     The address of a node below 0, which stands for no node, remains.
 
+    Args:
+        api: its API.
+        version: its version.
+        frame: the frame.
+        places: what `find_addresses` has returned for it.
+        address_of: called for each address.
+
     Raises:
-        KafkaProtocolError: the frame isn't such a response.
+        KafkaProtocolError: a host isn't text, or `address_of` has raised it.
     """
-    layout = api.response(version, ROLES)
-    places = layout.find(frame, response_body_at(api, version, frame))
-    edits = _Edits(frame, layout.is_flexible)
+    edits = _Edits(frame, version >= api.flexible)
     node_id, host = -1, Place("host", 0, 0, 0)
     for place in places:
         if place.role == "node":

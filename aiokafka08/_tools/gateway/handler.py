@@ -23,7 +23,12 @@ from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, finish, offload
 from aiokafka08._tools.gateway import api_versions
-from aiokafka08._tools.gateway.addresses import AddressOf, has_addresses, replace_addresses
+from aiokafka08._tools.gateway.addresses import (
+    AddressOf,
+    find_addresses,
+    has_addresses,
+    replace_addresses,
+)
 from aiokafka08._tools.gateway.headers import (
     API_VERSIONS,
     RequestHead,
@@ -42,8 +47,10 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 CONNECT_TIMEOUT_S: Final = 10.0
-OFFLOADED_BYTES: Final = 64 << 10
-"""Translating more than this takes so long that it is done in the worker thread."""
+TRANSLATED_BYTES: Final = 64 << 10
+WALKED_BYTES: Final = 256 << 10
+"""To translate, or to walk over the fields of, a larger frame takes so long that it is done in the
+worker thread."""
 
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
 _DESCRIBE_QUORUM: Final = 55
@@ -171,7 +178,7 @@ class GatewayHandler(ConnectionHandler):
         elif api_versions.is_translated(head.key, head.version):
             yield from self._translate(head, frame, exchange)
         elif head.version in api.versions:
-            self._pass(api, head, frame, exchange)
+            yield from self._pass(api, head, frame, exchange)
         else:
             raise RefusedError(
                 f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
@@ -189,34 +196,51 @@ class GatewayHandler(ConnectionHandler):
             lambda answer: finish(api_versions.offered(head.version, answer)),
         )
 
-    def _pass(self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
+    def _pass(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> Work[None]:
         if head.key in _WITH_REPLICA:
-            for replica_id in _numbers(api, head, frame, "replica"):
+            found = yield from _apart(
+                len(frame), WALKED_BYTES, lambda: _numbers(api, head, frame, "replica")
+            )
+            for replica_id in found:
                 _refuse_replica(replica_id)
         expects_response = head.key != ApiKey.PRODUCE or _numbers(api, head, frame, "acks") != [0]
-        answer: Answer | None = None
-        # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
-        is_quorum = head.key == _DESCRIBE_QUORUM
-        address_of = self._route.known_address_of if is_quorum else self._route.address_of
-        if has_addresses(api, head.version):
-
-            def replaced(answer: memoryview) -> Work[list[Buffer]]:
-                return finish(replace_addresses(api, head.version, answer, address_of))
-
-            answer = replaced
         self._upstream.send(
-            head.correlation_id, [frame], exchange, answer, expects_response=expects_response
+            head.correlation_id,
+            [frame],
+            exchange,
+            self._replaced(api, head.version) if has_addresses(api, head.version) else None,
+            expects_response=expects_response,
         )
+
+    def _replaced(self, api: Api, version: int) -> Answer:
+        """Return what replaces the addresses in a response."""
+        # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
+        is_quorum = api.key == _DESCRIBE_QUORUM
+        address_of = self._route.known_address_of if is_quorum else self._route.address_of
+
+        def replaced(answer: memoryview) -> Work[list[Buffer]]:
+            places = yield from _apart(
+                len(answer), WALKED_BYTES, lambda: find_addresses(api, version, answer)
+            )
+            return replace_addresses(api, version, answer, places, address_of)
+
+        return replaced
 
     def _translate(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
         translate = self._translator.translate
-        translation = yield from _apart(len(frame), lambda: translate(head, frame))
+        translation = yield from _apart(
+            len(frame), TRANSLATED_BYTES, lambda: translate(head, frame)
+        )
         if translation.request is not None:
             self._upstream.send(
                 head.correlation_id,
                 translation.request,
                 exchange,
-                lambda answer: _apart(len(answer), lambda: translation.respond(answer)),
+                lambda answer: _apart(
+                    len(answer), TRANSLATED_BYTES, lambda: translation.respond(answer)
+                ),
                 expects_response=translation.expects_response,
             )
         elif translation.expects_response:
@@ -239,9 +263,9 @@ class GatewayHandler(ConnectionHandler):
         self._connection.close()
 
 
-def _apart(size_bytes: int, function: Callable[[], T]) -> Work[T]:
+def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> Work[T]:
     """Return the result of a pure function; for a large input it runs in the worker thread."""
-    if size_bytes > OFFLOADED_BYTES:
+    if size_bytes > offloaded_bytes:
         return (yield from offload(function))
     return function()
 

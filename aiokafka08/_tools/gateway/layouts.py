@@ -32,6 +32,8 @@ TAGGED_SIZE: Final = "size of a tagged field"
 """The role of the size of a tagged field in which there are fields with roles."""
 
 NO_VERSION: Final = 0x7FFF
+MAX_PLACES: Final = 100_000
+"""How many places `MessageLayout.find` returns at most."""
 
 
 class Place(NamedTuple):
@@ -326,6 +328,8 @@ def _items(item: _Step, is_flexible: bool) -> _Step:
         count, pos = walk.length(pos, size)
         for _ in range(count):
             pos = item(walk, pos)
+            if len(walk.places) > MAX_PLACES:
+                raise KafkaProtocolError(f"more than {MAX_PLACES} fields to look at before {pos}")
         return pos
 
     return step

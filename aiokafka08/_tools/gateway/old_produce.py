@@ -138,6 +138,9 @@ def batch_of(message_set: Buffer, max_decompressed_bytes: int) -> tuple[bytes, i
         )
         opened_bytes += len(wrapper.messages)
         attributes |= wrapper.attributes
+        if not builder.codec:  # the first wrapper: all that is before it is compressed like it
+            builder = RecordBatchBuilder(BatchCodec(wrapper.codec))
+            builder.extend_from_messages(data)
         before = len(builder)
         inner_pos, inner_stop = builder.extend_from_messages(wrapper.messages)
         if inner_stop is not Stop.END or inner_pos < len(wrapper.messages):
@@ -146,8 +149,6 @@ def batch_of(message_set: Buffer, max_decompressed_bytes: int) -> tuple[bytes, i
             )
         if len(builder) == before:
             raise CorruptRecordException(f"corrupt wrapper, offset {wrapper.offset}: it is empty")
-        if not builder.codec:
-            builder.codec = BatchCodec(wrapper.codec)
         pos, stop = builder.extend_from_messages(data, wrapper.stop)
     if (attributes | builder.seen_attributes) & LOG_APPEND_TIME:
         raise InvalidTimestampTypeError

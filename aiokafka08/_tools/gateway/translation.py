@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.protocol.types import Buffer, compiled
+from aiokafka08.protocol.types import Buffer, compiled, read_limited
 
 CORRELATION_BYTES: Final = 4
+MAX_ITEMS: Final = 100_000
+"""How many topics and partitions a translated request may have: in memory an item takes much more
+than in the frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,10 @@ def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
     """Read a request or response as `protocol.requests` declares it; bytes after it are ignored.
 
     Raises:
-        KafkaProtocolError: the frame hasn't its layout.
+        KafkaProtocolError: the frame hasn't its layout, or its arrays more than `MAX_ITEMS` items.
     """
     try:
-        return compiled(struct_class, version).read(frame, pos, len(frame))[0]
+        return read_limited(struct_class, version, frame, pos, MAX_ITEMS)[0]
     except KafkaProtocolError as error:
         raise KafkaProtocolError(
             f"{struct_class.__name__} version {version}: {error.text}"

@@ -17,7 +17,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import NewTopic as ConfluentTopic
+from confluent_kafka.cimpl import NewTopic
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08._tools.gateway.gateway import Gateway
@@ -56,7 +56,7 @@ def new_topic(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> 
 
     def create(partitions: int = 1) -> str:
         name = unique_topic("gateway")
-        admin.create_topics([ConfluentTopic(name, partitions)])[name].result(30)
+        admin.create_topics([NewTopic(name, partitions)])[name].result(30)
         return name
 
     return create
@@ -71,7 +71,7 @@ def stored(cluster: RealCluster, topic: str, partitions: int = 1) -> list[Any]:
         places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
         ends = [consumer.get_watermark_offsets(one, timeout=30)[1] for one in places]
         consumer.assign(places)
-        found = []
+        found: list[Any] = []
         while len(found) < sum(ends):
             message = consumer.poll(30)
             assert message is not None
@@ -258,7 +258,7 @@ async def test_librdkafka_of_today_passes(
         )
         with closing(consumer):
             consumer.subscribe([topic])
-            found = []
+            found: list[Any] = []
             while len(found) < COUNT:
                 message = consumer.poll(30)
                 assert message is not None

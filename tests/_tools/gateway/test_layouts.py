@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiokafka08._tools.gateway.addresses import has_addresses, replace_addresses
+from aiokafka08._tools.gateway import addresses
+from aiokafka08._tools.gateway.addresses import AddressOf, find_addresses, has_addresses
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.types import Buffer
 from tests._tools.gateway.message_writer import MessageWriter, Values
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.jars import jar_folder
@@ -46,6 +48,13 @@ def writers(
         (api, version, MessageWriter(definitions[f"{api.name}Response"], version))
         for api, version in with_addresses()
     )
+
+
+def replace_addresses(
+    api: Api, version: int, frame: memoryview, address_of: AddressOf
+) -> list[Buffer]:
+    places = find_addresses(api, version, frame)
+    return addresses.replace_addresses(api, version, frame, places, address_of)
 
 
 def header(api: Api, version: int) -> bytes:
@@ -168,6 +177,15 @@ def test_length_beyond_the_frame_is_refused_before_it_is_used() -> None:
     frame = b"\0\0\0\x07" + b"\x7f\xff\xff\xff" + bytes(4)
     with pytest.raises(KafkaProtocolError, match=r"MetadataResponse version 0: a length of 21474"):
         replace_addresses(apis()[3], 0, memoryview(frame), lambda node, host, port: (host, port))
+
+
+@pytest.mark.fast
+def test_response_with_too_many_nodes_is_refused() -> None:
+    """Before their places take much more memory than the frame."""
+    count = 50_000
+    frame = b"\0\0\0\x07" + count.to_bytes(4, "big") + bytes(10) * count
+    with pytest.raises(KafkaProtocolError, match="more than 100000 fields"):
+        find_addresses(apis()[3], 0, memoryview(frame))
 
 
 @pytest.mark.fast

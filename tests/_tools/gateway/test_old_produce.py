@@ -219,6 +219,14 @@ def test_codes_are_those_that_the_line_knows(version: int, code: int, old: int) 
     assert result == {("t", 0): (old, -1, 5 if version == 2 else -1)}
 
 
+def test_request_of_too_many_partitions_is_refused() -> None:
+    """100 MiB of them would take gigabytes."""
+    head = struct.pack(">hhih", 0, 0, 7, -1) + struct.pack(">hii", 1, 500, 1) + b"\0\x01t"
+    frame = head + struct.pack(">i", 200_000) + bytes(8 * 200_000)
+    with pytest.raises(KafkaProtocolError, match="ProduceRequest version 0: "):
+        translated(memoryview(frame))
+
+
 def test_mutated_requests_are_translated_or_refused() -> None:
     """Whatever the bytes are: a result, or a typed error, and only whole batches."""
     chance = random.Random(3)
