@@ -1,5 +1,8 @@
 """Which versions the gateway offers: those that it can pass on, and those that it translates.
 
+Requests that change topics, settings, rights or the cluster itself aren't offered at all: whoever
+reaches the gateway would have the rights that the target gives to it.
+
 Clients that negotiate read them in the response to ApiVersions. The target's response is changed in
 one place only, the array of ranges, so that features and throttle times come from the target.
 
@@ -27,6 +30,18 @@ TRANSLATED: Final[Mapping[int, tuple[range, int]]] = {
 }
 """By API: the versions that are translated, and the version that the target gets."""
 
+CHANGES: Final = frozenset(
+    {
+        "CreateTopics", "DeleteTopics", "DeleteRecords", "CreatePartitions", "AlterConfigs",
+        "IncrementalAlterConfigs", "AlterReplicaLogDirs", "AlterPartitionReassignments",
+        "ElectLeaders", "CreateAcls", "DeleteAcls", "AlterClientQuotas",
+        "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken",
+        "ExpireDelegationToken", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter",
+        "RemoveRaftVoter",
+    }
+)  # fmt: skip
+"""The APIs that change the cluster; they are refused."""
+
 _RANGE: Final = struct.Struct(">hhh")
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.errno
 _FLEXIBLE: Final = 3
@@ -39,6 +54,8 @@ def is_translated(key: int, version: int) -> bool:
 
 def is_offered(api: Api, version: int) -> bool:
     """Return whether clients may send this version."""
+    if api.name in CHANGES:
+        return False
     return version in api.versions or is_translated(api.key, version)
 
 
@@ -92,7 +109,7 @@ def offered(version: int, frame: memoryview) -> list[Buffer]:
 def _offered_range(key: int, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last version that are offered of an API, if there are any."""
     api = apis().get(key)
-    if api is None or api.is_between_brokers:
+    if api is None or api.is_between_brokers or api.name in CHANGES:
         return
     known_first, known_last = max(first, api.versions[0]), min(last, api.versions[-1])
     if known_first > known_last:

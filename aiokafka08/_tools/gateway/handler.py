@@ -8,7 +8,8 @@ Invariants:
 - Frames go to the broker in the order in which the client sent them.
 - A refused request ends the connection once the requests before it are answered, as brokers do it
   with requests that they don't know.
-- Requests of replicas and those that only brokers send never reach the target.
+- Requests of replicas, those that only brokers send, and those that change the cluster never reach
+  the target.
 """
 
 from __future__ import annotations
@@ -173,6 +174,8 @@ class GatewayHandler(ConnectionHandler):
             raise RefusedError("the API isn't known")
         if api.is_between_brokers:
             raise RefusedError("only brokers send this request")
+        if api.name in api_versions.CHANGES:
+            raise RefusedError("it changes the cluster. Use a client of the target itself")
         if head.key == API_VERSIONS:
             self._send_api_versions(head, frame, exchange)
         elif api_versions.is_translated(head.key, head.version):

@@ -6,7 +6,12 @@ import struct
 
 import pytest
 
-from aiokafka08._tools.gateway.api_versions import is_offered, offered, unsupported_version
+from aiokafka08._tools.gateway.api_versions import (
+    CHANGES,
+    is_offered,
+    offered,
+    unsupported_version,
+)
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08.errors import KafkaProtocolError
 
@@ -57,6 +62,11 @@ def test_versions_between_are_those_that_the_gateway_accepts() -> None:
     for key, (first, last) in WANTED.items():
         assert all(is_offered(apis()[key], version) for version in range(first, last + 1))
         assert not is_offered(apis()[key], last + 5)
+
+
+def test_all_requests_that_change_the_cluster_are_known_by_name() -> None:
+    assert {api.name for api in apis().values()} >= CHANGES
+    assert not any(is_offered(api, 0) for api in apis().values() if api.name in CHANGES)
 
 
 def test_flexible_response_keeps_what_follows_the_ranges() -> None:

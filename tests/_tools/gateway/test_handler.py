@@ -143,7 +143,7 @@ async def test_versions_are_the_targets_and_the_translated_ones() -> None:
     ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_versions}
     assert ranges[2] == (0, 1)
     assert ranges[3] == (0, 2)
-    assert not ranges.keys() & {4, 5, 6, 7}
+    assert not ranges.keys() & {4, 5, 6, 7, 19, 20}
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -173,6 +173,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     [
         (request(4, 0), "LeaderAndIsr version 0 is refused: only brokers send this request"),
         (request(53, 1), "BeginQuorumEpoch version 1 is refused: only brokers send"),
+        (request(19, 5), "CreateTopics version 5 is refused: it changes the cluster"),
+        (request(44, 1), "IncrementalAlterConfigs version 1 is refused: it changes the cluster"),
         (request(999, 0), "API 999 version 0 is refused: the API isn't known"),
         (request(3, 99), "Metadata version 99 is refused: expected version 0 to 13"),
         (request(1, 11, body=bytes(4)), "Fetch version 11 is refused: replica id 0: only brokers"),
