@@ -7,6 +7,7 @@ What the broker would refuse is translated, and addresses of brokers are replace
   which port.
 - `handler` decides what becomes of a request, `upstream` is the connection to the broker. The
   client's connection is that of the server kit.
+- `clients` counts the requests of each client: who needs the gateway.
 - `layouts` has the places of the fields that the gateway looks at, in any version of a message;
   `headers`, `addresses` and `api_versions` use them.
 - `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which

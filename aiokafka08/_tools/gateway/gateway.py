@@ -20,6 +20,8 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from aiokafka08 import environment
+from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
@@ -30,6 +32,7 @@ from aiokafka08._core.server.connection import (
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
+from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import CONNECT_TIMEOUT_S, BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -56,9 +59,13 @@ class Gateway:
     Args:
         options: the options.
         table: the listeners' indices.
+
+    Attributes:
+        clients: the clients that were seen.
     """
 
     def __init__(self, options: GatewayOptions, table: PortTable) -> None:
+        self.clients = ClientTable(lambda: environment.wall_time_ms() / 1000)
         self._options = options
         self._table = table
         self._resources = ServerResources(
@@ -71,6 +78,22 @@ class Gateway:
     def ports(self) -> dict[int, int]:
         """The ports of the listeners, by the ids of their brokers."""
         return {node_id: one.port for node_id, one in self._brokers.items()}
+
+    def families(self) -> list[MetricFamily]:
+        """Return the gateway's metrics; may be called in any thread."""
+        brokers = list(self._brokers.items())
+        connections = MetricFamily(
+            "aiokafka08_gateway_connections", "Open connections of clients, by broker.", ("node",)
+        )
+        listening = MetricFamily(
+            "aiokafka08_gateway_listening",
+            "Whether the listener of a broker is open: 0 while the broker can't be reached.",
+            ("node",),
+        )
+        for node_id, broker in brokers:
+            connections.add(broker.connection_count, str(node_id))
+            listening.add(int(not broker.is_away), str(node_id))
+        return [*self.clients.families(), connections, listening]
 
     async def start(self) -> None:
         """Find the brokers, and listen.
@@ -155,6 +178,7 @@ class Gateway:
             self._tasks,
             self._options.max_response_bytes,
             self._options.is_read_committed,
+            self.clients,
         )
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
@@ -192,12 +216,17 @@ class _BrokerListener:
         self._gateway = gateway
         self._listen_address = gateway.listen_address(node_id)
         self._listener = gateway.new_listener(self)
-        self._is_away = self._ended = False
+        self.is_away = self._ended = False
 
     @property
     def port(self) -> int:
         """The port, whether the listener is open or not."""
         return self._listen_address[1]
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._listener.connections)
 
     def open(self) -> None:
         """Listen.
@@ -215,9 +244,9 @@ class _BrokerListener:
 
     def leave(self) -> None:
         """Accept no connections until the broker can be reached; those that are open go on."""
-        if self._is_away or self._ended:
+        if self.is_away or self._ended:
             return
-        self._is_away = True
+        self.is_away = True
         self._listener.stop_listening()
         _log.warning("node %d: not listening until it can be reached", self.node_id)
         self._gateway.run_task(self._return())
@@ -237,7 +266,7 @@ class _BrokerListener:
         except OSError as error:
             _log.warning("%s. Trying again in %g s", error, _RETRY_S)
             return False
-        self._is_away = False
+        self.is_away = False
         return True
 
     def end(self) -> None:

@@ -30,6 +30,7 @@ from aiokafka08._tools.gateway.addresses import (
     has_addresses,
     replace_addresses,
 )
+from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.headers import (
     API_VERSIONS,
     RequestHead,
@@ -75,6 +76,7 @@ class BrokerRoute:
         tasks: has the tasks that open connections.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
+        clients: where requests are counted.
     """
 
     node_id: int
@@ -85,6 +87,7 @@ class BrokerRoute:
     tasks: set[asyncio.Task[None]]
     max_response_bytes: int
     is_read_committed: bool
+    clients: ClientTable
 
 
 class GatewayHandler(ConnectionHandler):
@@ -177,10 +180,12 @@ class GatewayHandler(ConnectionHandler):
         if api.name in api_versions.CHANGES:
             raise RefusedError("it changes the cluster. Use a client of the target itself")
         if head.key == API_VERSIONS:
-            self._send_api_versions(head, frame, exchange)
+            self._send_api_versions(api, head, frame, exchange)
         elif api_versions.is_translated(head.key, head.version):
+            self._count(head, Fate.TRANSLATED)
             yield from self._translate(head, frame, exchange)
         elif head.version in api.versions:
+            self._count(head, Fate.PASSED)
             yield from self._pass(api, head, frame, exchange)
         else:
             raise RefusedError(
@@ -188,15 +193,33 @@ class GatewayHandler(ConnectionHandler):
                 "translated"
             )
 
-    def _send_api_versions(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
-        if head.version not in apis()[API_VERSIONS].versions:
+    def _send_api_versions(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> None:
+        if head.version not in api.versions:
+            self._count(head, Fate.REFUSED)
             respond(exchange, api_versions.unsupported_version(head.correlation_id))
             return
+        roles = frozenset(("software name", "software version"))
+        places = api.request(head.version, roles).find(frame, request_body_at(head, api, frame))
+        software = b" ".join(bytes(frame[one.value_start : one.end]) for one in places)
+        self._count(head, Fate.PASSED, software=software.decode(errors="replace"))
         self._upstream.send(
             head.correlation_id,
             [frame],
             exchange,
             lambda answer: finish(api_versions.offered(head.version, answer)),
+        )
+
+    def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
+        api = apis().get(head.key)
+        # What is no API or version is one entry, or a client could make the table large.
+        is_known = api is not None and api_versions.is_offered(api, head.version)
+        self._route.clients.count(
+            head.client_id,
+            self._connection.host,
+            (api.name if api else "unknown", head.version if is_known else -1, fate),
+            software=software,
         )
 
     def _pass(
@@ -255,6 +278,8 @@ class GatewayHandler(ConnectionHandler):
 
     def _refuse(self, head: RequestHead | None, reason: str) -> None:
         api = None if head is None else apis().get(head.key)
+        if head is not None:
+            self._count(head, Fate.REFUSED)
         _log.warning(
             "%s: client id %r: %s version %s is refused: %s",
             self._connection.peer,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from tests.brokers.wire import metadata
         (["--to", "kafka:9092", "--listen", "0.0.0.0:9092", "--open"], "--advertise"),
         (["--to", "kafka:9092", "--listen", "here"], "--listen here: expected ADDRESS:PORT"),
         (["--to", "kafka:9092", "--allow", "10.0.0.1/8"], "--allow 10.0.0.1/8: "),
+        (["--to", "kafka:9092", "--metrics", "9094"], "--metrics 9094: expected [HOST]:PORT"),
         (["--to", "http://kafka"], "http://kafka"),
         ([], "--to"),
     ],
@@ -49,7 +52,9 @@ def test_target_that_cannot_be_reached_is_a_failure(cli: RunCommand) -> None:
 def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
     port, state = free_port(), tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        metrics_port = free_port()
         options = ["--listen", f"127.0.0.1:{port}", "--state", str(state)]
+        options += ["--metrics", f":{metrics_port}"]
         command = command_line("gateway", "--to", cluster.bootstrap_servers, *options)
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
@@ -58,6 +63,13 @@ def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
                 lines.append(process.stderr.readline())
                 assert lines[-1], lines
             assert metadata(port, ["t"]).brokers == {0: ("127.0.0.1", port)}
+            address = f"http://127.0.0.1:{metrics_port}"
+            with urllib.request.urlopen(f"{address}/clients") as page:
+                (client,) = json.load(page)
+            assert client["client_id"] == "harness"
+            with urllib.request.urlopen(f"{address}/metrics") as page:
+                text = page.read().decode()
+            assert 'api="Metadata",version="0",fate="passed"} 1' in text
             process.send_signal(signal.SIGTERM)
             rest = process.communicate(timeout=30)[1]
         assert process.returncode == 0

@@ -17,6 +17,7 @@ from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08.errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
     from aiokafka08._tools.gateway.gateway import Gateway
 
 
@@ -77,6 +78,12 @@ if TYPE_CHECKING:
     "(default: all, as from Kafka up to 3.9).",
 )
 @click.option(
+    "--metrics",
+    metavar="[HOST]:PORT",
+    help="Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
+    "all).",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LOG_LEVELS),
     default="info",
@@ -90,6 +97,7 @@ def gateway(
     is_open: bool,
     state: Path | None,
     isolation: str,
+    metrics: str | None,
     log_level: str,
 ) -> int:
     """Let clients of old Kafka releases use a cluster of today.
@@ -111,7 +119,7 @@ def gateway(
     options = gateway_options(targets, listen, advertise=advertise, allowed=allow, is_open=is_open)
     options = replace(options, is_read_committed=isolation == "read_committed")
     try:
-        run(_serve(Gateway(options, PortTable(state))))
+        run(_serve(Gateway(options, PortTable(state)), metrics))
     except (KeyboardInterrupt, Terminated):
         note("stopped")
     return DONE
@@ -126,14 +134,51 @@ def _require_crc32c() -> None:
         raise KafkaConfigurationError(f"gateway: {error}") from None
 
 
-async def _serve(gateway: Gateway) -> None:
+async def _serve(gateway: Gateway, metrics: str | None) -> None:
     """Listen until the task is cancelled."""
     import asyncio
 
-    await gateway.start()
+    from aiokafka08._tools.cli.commands.exporter import parse_listen
+
+    endpoint = None
+    if metrics is not None:
+        host, port = parse_listen(metrics, "--metrics")
+        endpoint = _endpoint(gateway, host or "127.0.0.1", port)
     try:
+        await gateway.start()
         ports = ", ".join(f"{port} for node {node}" for node, port in gateway.ports.items())
         note(f"gateway: listening on port {ports}")
         await asyncio.Event().wait()
     finally:
         await gateway.stop()
+        if endpoint is not None:
+            await asyncio.to_thread(endpoint.close)
+
+
+def _endpoint(gateway: Gateway, host: str, port: int) -> MetricsEndpoint:
+    """Serve the pages; they are made in threads."""
+    import json
+
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
+    from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
+    from aiokafka08._tools.gateway.gateway import CLIENT_ID
+
+    try:
+        endpoint = MetricsEndpoint(
+            host,
+            port,
+            lambda: Page(CONTENT_TYPE, write_text(gateway.families())),
+            lambda: Page("text/plain; charset=utf-8", b"ok\n"),
+            client_id=CLIENT_ID,
+            others={
+                "/clients": lambda: Page(
+                    "application/json", json.dumps(gateway.clients.rows(), indent=1).encode()
+                )
+            },
+        )
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{error.strerror}: choose another --metrics", f"{host}:{port}"
+        ) from None
+    note(f"metrics at {endpoint.url}")
+    return endpoint
