@@ -59,6 +59,7 @@ def test_importing_the_producer_loads_few_modules() -> None:
     assert not {part.partition(".")[0] for part in parts} & {
         *("admin", "consumer", "coordinator", "offset_store", "spark", "testing", "zookeeper"),
     }
+    assert not parts & {"protocol._record_batch_py", "protocol.batch_format"}
     others = {name.partition(".")[0] for name in new - ours}
     assert not others & {
         *("concurrent", "email", "http", "importlib", "inspect", "ipaddress", "multiprocessing"),

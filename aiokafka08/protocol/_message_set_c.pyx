@@ -42,19 +42,6 @@ from aiokafka08.protocol._columns_py import (
     too_long,
 )
 from aiokafka08.protocol._reader_py import NO_END, LongWrapper, SetSummary, describe_rest
-from aiokafka08.protocol._record_batch_py import (
-    damaged_message,
-    pack_headers,
-    too_much,
-)
-from aiokafka08.protocol.batch_format import (
-    HEADER,
-    ConvertedMessages,
-    Stop,
-    build_batch,
-    damaged_record,
-    damaged_rest,
-)
 from aiokafka08.protocol.compression import (
     BatchCodec,
     Codec,

@@ -32,9 +32,19 @@ cdef enum:  # the numbers of Stop
 
 cdef enum:
     MIN_RECORD_BYTES = 7
-    BATCH_HEADER_BYTES = 61
+    BATCH_HEADER_BYTES = 61  # HEADER.size
 
-assert HEADER.size == BATCH_HEADER_BYTES
+cdef object _pure = None
+
+
+cdef object pure():
+    """Return `_record_batch_py`, for what both twins share. Clients never import it."""
+    global _pure
+    if _pure is None:
+        from aiokafka08.protocol import _record_batch_py
+
+        _pure = _record_batch_py
+    return _pure
 
 
 def crc32c(data, bint tables=False):
@@ -202,12 +212,12 @@ cdef class _RecordIterator:
                 raise StopIteration
             rest = self._walk.end - self._walk.pos
             self._walk.pos = self._walk.end
-            raise damaged_rest(self._header, rest)
+            raise pure().damaged_rest(self._header, rest)
         fault = next_record(&self._walk, &record)
         if fault:
             index, self._walk.index = self._walk.index, self._walk.count
             self._walk.pos = self._walk.end
-            raise damaged_record(self._header, index, fault)
+            raise pure().damaged_record(self._header, index, fault)
         return (
             record.offset,
             record.timestamp,
@@ -344,11 +354,11 @@ def convert_records(
             with nogil:
                 fault = measure_conversion(&walk, &made)
         if fault == TOO_MUCH:
-            raise too_much()
+            raise pure().too_much()
         if fault:
-            raise damaged_record(header, walk.index, fault)
+            raise pure().damaged_record(header, walk.index, fault)
         if walk.pos != walk.end:
-            raise damaged_rest(header, walk.end - walk.pos)
+            raise pure().damaged_rest(header, walk.end - walk.pos)
         data = PyBytes_FromStringAndSize(NULL, made.size)
         at = PyBytes_AS_STRING(data)
         if buffer.len < WITHOUT_GIL_BYTES:
@@ -358,7 +368,7 @@ def convert_records(
                 write_messages(&again, &made, at)
     finally:
         PyBuffer_Release(&buffer)
-    return ConvertedMessages(
+    return pure().ConvertedMessages(
         data, made.messages, made.last_offset, made.newest, made.next_offset
     )
 
@@ -556,7 +566,7 @@ cdef void write_records(
 
 
 cdef class RecordBatchBuilder:
-    cdef readonly object codec
+    cdef public object codec
     cdef readonly int64_t max_timestamp_ms
     cdef readonly int seen_attributes
     cdef bytearray _records  # the first `_size` bytes count
@@ -598,7 +608,7 @@ cdef class RecordBatchBuilder:
                 value = bytes(memoryview(value))
             record.value, record.value_size = PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
         if headers:
-            packed = pack_headers(headers)
+            packed = pure().pack_headers(headers)
             record.headers, record.headers_size = (
                 PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)
             )
@@ -610,7 +620,7 @@ cdef class RecordBatchBuilder:
         record.index = self._count
         size = self._size + measure_record(&record)
         if BATCH_HEADER_BYTES + size > INT32_MAX:
-            raise too_much()
+            raise pure().too_much()
         self._make_room(size)
         write_record(PyByteArray_AS_STRING(self._records) + self._size, &record)
         if self._count == 0 or timestamp_ms > self.max_timestamp_ms:
@@ -639,12 +649,13 @@ cdef class RecordBatchBuilder:
                     measure_messages(&walk)
             self._write(&walk, start)
             if walk.fault == TOO_MUCH:
-                raise too_much()
+                raise pure().too_much()
             if walk.fault:
-                raise damaged_message(memoryview(message_set).cast("B"), walk.pos, walk.fault)
+                view = memoryview(message_set).cast("B")
+                raise pure().damaged_message(view, walk.pos, walk.fault)
         finally:
             PyBuffer_Release(&buffer)
-        return walk.pos, Stop(walk.why)
+        return walk.pos, pure().Stop(walk.why)
 
     cdef int _write(self, MessageWalk *walk, Py_ssize_t start) except -1:
         """Append what was measured."""
@@ -671,7 +682,7 @@ cdef class RecordBatchBuilder:
         if not self._count:
             return b""
         with memoryview(self._records) as records, records[:self._size] as whole:
-            return build_batch(
+            return pure().build_batch(
                 self.codec,
                 whole,
                 self._count,

@@ -249,7 +249,7 @@ class RecordBatchBuilder:
     """Append records in wire format; `build()` returns the batch, of no producer and transaction.
 
     Args:
-        codec: compresses the records.
+        codec: compresses the records. The attribute may be changed until `build()`.
     """
 
     __slots__ = (

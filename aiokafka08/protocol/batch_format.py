@@ -236,9 +236,10 @@ def damaged_rest(header: BatchHeader, size: int) -> CorruptRecordException:
 
 
 class ConvertedMessages(NamedTuple):
-    """What `convert_records` made of records: uncompressed messages of format 0 or 1."""
+    """What was made of a batch: messages of format 0 or 1."""
 
     data: bytes
+    """The messages, or the wrapper around them; empty: the batch shows none."""
     messages: int
     """How many."""
     last_offset: int

@@ -558,8 +558,9 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
 # --- zstd ---
 
 _ZSTD_LEVEL: Final = 3  # the default of Java and librdkafka
-_ZSTD_DENSEST: Final = 32 * 1024
-"""How many bytes a byte of zstd decompresses to at most: a block of 128 KiB takes four."""
+_ZSTD_DENSITY: Final = 16
+"""How many bytes a byte decompresses to in the first attempt."""
+_ZSTD_GROWTH: Final = 8
 _ZSTD_FULL: Final = "failed to write whole buffer"
 """What cramjam's error says if the output has no room; the text is that of Rust's library."""
 
@@ -578,17 +579,20 @@ def _zstd(data: memoryview, room: int) -> io.BytesIO:
 def _unzstd(data: memoryview, limit: int) -> io.BytesIO:
     import cramjam
 
-    # Most frames don't state their size (Java's never do), and a stated one may be wrong. So the
-    # output is as large as it may become; the part that isn't written doesn't become resident.
-    output = _Output(min(limit, _ZSTD_DENSEST * len(data)))
-    with output.getbuffer() as plain:
+    # Java's frames don't state their size, and a stated one may be wrong. A byte may become 32 KiB.
+    room = min(limit, _ZSTD_DENSITY * len(data) + _OUTPUT_STEP_BYTES)
+    while True:
+        output = _Output(room)
         try:
-            output.size = cramjam.zstd.decompress_into(data, plain)
+            with output.getbuffer() as plain:
+                output.size = cramjam.zstd.decompress_into(data, plain)
+            return output.ended()
         except cramjam.DecompressionError as error:
-            if _ZSTD_FULL in str(error):
-                raise DecompressedTooLarge(limit) from None
-            raise CorruptCompressedData(f"zstd: {error}") from None
-    return output.ended()
+            if _ZSTD_FULL not in str(error):
+                raise CorruptCompressedData(f"zstd: {error}") from None
+        if room == limit:
+            raise DecompressedTooLarge(limit)
+        room = min(limit, _ZSTD_GROWTH * room)  # what was written is an eighth of it
 
 
 _Decoder = Callable[[memoryview, int], io.BytesIO]

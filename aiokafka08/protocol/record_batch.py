@@ -6,8 +6,8 @@ A fetched set is read in steps, so that a caller does no more than it needs:
    says whether the batch is a control batch or part of a transaction, of which producer, and which
    offset follows it: nothing is decompressed or decoded for that.
 2. `plain_records` checks the CRC of a batch and decompresses it.
-3. `read_records` yields the records; or `convert_records` makes messages of format 0 or 1 of them,
-   which `wrap_messages` compresses. `convert_batch` does steps 2 and 3 of a conversion.
+3. `read_records` yields the records; or `convert_records` makes messages of format 0 or 1 of them.
+   `convert_batch` does steps 2 and 3 of a conversion, and compresses the messages.
 
 The other way, `RecordBatchBuilder` takes records one by one, or all plain messages of a set;
 `open_wrapper` decompresses the wrapper at which it stops.
@@ -85,7 +85,6 @@ __all__ = [
     "BatchCodec",
     "BatchHeader",
     "ControlType",
-    "ConvertedBatch",
     "ConvertedMessages",
     "Headers",
     "MessageRun",
@@ -101,7 +100,6 @@ __all__ = [
     "parts_of",
     "plain_records",
     "read_records",
-    "wrap_messages",
 ]
 
 _MARKER: Final = struct.Struct(">hh")  # version, type
@@ -161,17 +159,6 @@ def control_type(record: Record) -> ControlType | int:
         return number
 
 
-class ConvertedBatch(NamedTuple):
-    """What `convert_batch` made of a batch."""
-
-    data: bytes
-    """Messages of format 0 or 1: plain ones, or one wrapper. Empty: the batch shows none."""
-    messages: int
-    """How many."""
-    next_offset: int
-    """The offset after what was converted or skipped."""
-
-
 def convert_batch(
     data: Buffer,
     header: BatchHeader,
@@ -182,10 +169,11 @@ def convert_batch(
     limit_bytes: int = MAX_BATCH_BYTES,
     at_least: int = 0,
     codec: Codec | None = None,
-) -> ConvertedBatch:
-    """Convert a batch to messages of format 0 or 1, compressed as it was. It may take long.
+) -> ConvertedMessages:
+    """Convert a batch to messages of format 0 or 1, in one wrapper if it is compressed.
 
-    A control batch has no messages: the result is empty, and its `next_offset` is behind it.
+    Compression may take long. A control batch has no messages: the result is empty, and its
+    `next_offset` is behind it.
 
     Args:
         data: the set.
@@ -203,7 +191,7 @@ def convert_batch(
         OverflowError: the messages would take 2 GiB.
     """
     if header.is_control:
-        return ConvertedBatch(b"", 0, header.next_offset)
+        return ConvertedMessages(b"", 0, -1, -1, header.next_offset)
     plain = plain_records(data, header, max_decompressed_bytes=max_decompressed_bytes)
     if codec is None:
         codec = Codec.SNAPPY if header.codec == BatchCodec.ZSTD else Codec(header.codec)
@@ -217,31 +205,17 @@ def convert_batch(
         at_least=at_least,
         relative_to=relative_to,
     )
-    messages = converted.data
-    if codec and converted.messages:
-        messages = wrap_messages(codec, magic, converted, has_append_time=header.has_append_time)
-    return ConvertedBatch(messages, converted.messages, converted.next_offset)
-
-
-def wrap_messages(
-    codec: Codec, magic: int, messages: ConvertedMessages, *, has_append_time: bool
-) -> bytes:
-    """Compress messages into a wrapper. It may take long.
-
-    Args:
-        codec: not `Codec.NONE`.
-        magic: that of the messages.
-        messages: one at least; in format 1 with offsets relative to the first (or any one).
-        has_append_time: whether the timestamps are the broker's.
-    """
-    return encode_entry(
-        messages.last_offset,
+    if not (codec and converted.messages):
+        return converted
+    wrapper = encode_entry(
+        converted.last_offset,
         None,
-        compress(codec, messages.data, magic=magic),
+        compress(codec, converted.data, magic=magic),
         magic=magic,
-        attributes=codec | (LOG_APPEND_TIME if magic and has_append_time else 0),
-        timestamp_ms=messages.max_timestamp_ms,
+        attributes=codec | (LOG_APPEND_TIME if magic and header.has_append_time else 0),
+        timestamp_ms=converted.max_timestamp_ms,
     )
+    return converted._replace(data=wrapper)
 
 
 class Wrapper(NamedTuple):

@@ -86,7 +86,7 @@ public class BatchPeer {
     private static void records(KafkaProducer<byte[], byte[]> producer, String topic, int count) {
         for (int index = 0; index < count; index++) {
             byte[] key = index % 3 == 0 ? null : ("key" + index).getBytes(StandardCharsets.UTF_8);
-            byte[] value = index % 5 == 4 ? null : new byte[index * 37];
+            byte[] value = index % 5 == 4 ? null : new byte[index * 11];
             ProducerRecord<byte[], byte[]> record =
                     new ProducerRecord<>(topic, 0, BASE + 1000 * (index % 7), key, value);
             for (int header = 0; header < index % 4; header++) {

@@ -137,4 +137,4 @@ def _examples() -> list[bytes]:
 
 
 BATCHES = _examples()
-"""Sets to mutate."""
+"""Sets that the oracle made, to mutate."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -22,12 +25,12 @@ from aiokafka08.protocol.record_batch import (
     open_wrapper,
     parts_of,
     plain_records,
-    wrap_messages,
 )
-from tests.protocol import oracle
+from tests.protocol import batch_vectors, oracle
 from tests.protocol.batch_oracle import Row, batch, field, marker, record, records, signed, varint
 from tests.protocol.strategies import examples
 from tests.protocol.twins import each_twin, twin
+from tests.support.paths import ROOT
 
 pytestmark = each_twin
 
@@ -102,6 +105,23 @@ def test_crc32c_equals_published_values(data: bytes, crc: int) -> None:
     assert twin.crc32c(memoryview(bytearray(b"x" + data))[1:]) == crc
 
 
+def test_pure_twin_without_crcmod_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['crcmod'] = None\n"
+        "from aiokafka08.protocol import record_batch\n"
+        "try: record_batch.crc32c(b'')\n"
+        "except ModuleNotFoundError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "AIOKAFKA08_IMPL": "python", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith("Install crcmod\n")
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -140,7 +160,7 @@ def test_batch_that_compaction_emptied_has_no_records() -> None:
     data = batch([], base_offset=40, last_offset=49, base_timestamp_ms=-1)
     assert only(data).next_offset == 50
     assert read(data) == []
-    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, 50)
+    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, -1, -1, 50)
 
 
 @pytest.mark.parametrize("base", [0, 2**63 - 1, -(2**63)])
@@ -173,6 +193,38 @@ def test_control_batches_and_transactions_show_in_headers() -> None:
     with pytest.raises(CorruptRecordException, match=r"offset 5.*its key is b'k'") as raised:
         control_type(ROWS[0])
     assert raised.value.next_offset == 6
+
+
+# --- what real producers wrote --------------------------------------------------------------------
+
+LOGS = batch_vectors.load()
+each_log = pytest.mark.parametrize("log", LOGS.values(), ids=LOGS.keys())
+
+
+@each_log
+def test_log_of_a_broker_has_the_records_of_java_consumer(log: batch_vectors.Log) -> None:
+    """Java's and librdkafka's, by each codec, in transactions; with append times; compacted."""
+    found = []
+    for part in parts_of(log.data):
+        assert isinstance(part, BatchHeader)
+        plain = plain_records(log.data, part, max_decompressed_bytes=LIMIT)
+        rows = map(Row._make, twin.read_records(part, plain))
+        found += [(row, part.has_append_time) for row in rows if not part.is_control]
+    assert found == log.rows
+
+
+@each_log
+@each_magic
+def test_log_of_a_broker_becomes_messages(log: batch_vectors.Log, magic: int) -> None:
+    converted = [
+        convert_batch(log.data, part, magic, max_decompressed_bytes=LIMIT)
+        for part in parts_of(log.data)
+        if isinstance(part, BatchHeader)
+    ]
+    assert messages(b"".join(one.data for one in converted)) == [
+        (row.offset, *((row.timestamp_ms, kind) if magic else (None, None)), row.key, row.value)
+        for row, kind in log.rows
+    ]
 
 
 # --- sets of several formats ----------------------------------------------------------------------
@@ -337,7 +389,7 @@ def test_bytes_behind_the_last_record_raise() -> None:
 def test_batch_becomes_messages_of_its_codec(magic: int, codec: BatchCodec) -> None:
     data = batch(ROWS, codec=codec)
     converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT)
-    assert converted[1:] == (4, 9)
+    assert (converted.messages, converted.next_offset) == (4, 9)
     attributes = 2 if codec is BatchCodec.ZSTD else codec
     assert converted.data[17] == attributes
     assert messages(converted.data) == [
@@ -377,7 +429,7 @@ def test_append_time_is_kept_by_format_1(codec: BatchCodec) -> None:
 
 def test_control_batch_becomes_nothing() -> None:
     data = marker(7, 1, 4)
-    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, 8)
+    assert convert_batch(data, only(data), 1, max_decompressed_bytes=LIMIT) == (b"", 0, -1, -1, 8)
 
 
 @each_magic
@@ -386,7 +438,7 @@ def test_conversion_starts_at_the_first_offset(magic: int) -> None:
     converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT, first_offset=7)
     assert [one[0] for one in messages(converted.data)] == [7, 8]
     behind = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT, first_offset=9)
-    assert behind == (b"", 0, 9)
+    assert behind == (b"", 0, -1, -1, 9)
 
 
 @each_magic
@@ -428,6 +480,16 @@ def test_built_batch_is_what_the_guide_says(codec: BatchCodec) -> None:
     assert builder.build(5) == signed(bytes(expected))
     assert builder.size_bytes == len(batch(ROWS))
     assert builder.build(5) == builder.build(5)
+
+
+def test_codec_may_be_chosen_last() -> None:
+    builder = twin.RecordBatchBuilder()
+    builder.append(b"k", bytes(1000), 7)
+    plain = builder.build()
+    builder.codec = BatchCodec.ZSTD
+    packed = builder.build()
+    assert (only(packed).codec, only(plain).codec) == (BatchCodec.ZSTD, BatchCodec.NONE)
+    assert same(read(packed), read(plain))
 
 
 def test_builder_without_records_builds_nothing() -> None:
@@ -517,6 +579,28 @@ def test_wrappers_and_plain_messages_of_both_formats_become_one_batch() -> None:
     )
 
 
+@each_magic
+def test_large_sets_are_converted_both_ways(magic: int) -> None:
+    """From 256 KiB on the compiled twin works without the GIL."""
+    rows = [Row(index, 7 + index, b"key%d" % index, bytes(100)) for index in range(5000)]
+    data = b"".join(
+        encode_entry(row.offset, row.key, row.value, magic=magic, timestamp_ms=row.timestamp_ms)
+        for row in rows
+    )
+    builder = twin.RecordBatchBuilder()
+    assert builder.extend_from_messages(data) == (len(data), Stop.END)
+    made = builder.build()
+    assert builder.size_bytes == len(made) > 1 << 19
+    assert same(read(made), [row if magic else row._replace(timestamp_ms=-1) for row in rows])
+    assert twin.convert_records(only(made), made[61:], magic).data == data
+    damaged = bytearray(made)
+    damaged[-1] = 1  # the count of headers
+    with pytest.raises(CorruptRecordException, match="record 5000 of 5000"):
+        twin.convert_records(only(bytes(damaged)), damaged[61:], magic)
+    with pytest.raises(CorruptRecordException, match="CRC"):
+        twin.RecordBatchBuilder().extend_from_messages(data[:-1] + b"x")
+
+
 def test_builder_stops_at_the_limit() -> None:
     entries = [encode_entry(0, b"k", b"v" * 20) for _ in range(4)]
     data = b"".join(entries)
@@ -592,11 +676,10 @@ def test_wrapper_that_does_not_open_raises(
 
 @each_magic
 def test_down_and_up_again_gives_the_same_records(magic: int) -> None:
-    plain = records(ROWS, 5, 1000)
-    converted = twin.convert_records(only(batch(ROWS)), plain, magic, relative_to=5)
-    wrapper = wrap_messages(Codec.SNAPPY, magic, converted, has_append_time=False)
+    data = batch(ROWS, codec=BatchCodec.SNAPPY)
+    converted = convert_batch(data, only(data), magic, max_decompressed_bytes=LIMIT)
     assert same(
-        up(wrapper),
+        up(converted.data),
         [
             Row(index, row.timestamp_ms if magic else -1, row.key, row.value)
             for index, row in enumerate(ROWS)

@@ -36,6 +36,7 @@ from tests.protocol.twins import each_twin, twin
 pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), each_twin]
 
 PEER = Path(__file__).parent / "BatchPeer.java"
+COMPACTED = "batches-compacted"
 JAVA, LIBRDKAFKA, APPEND = "batches-java", "batches-librdkafka", "batches-append-time"
 TOPICS: dict[str, dict[str, str]] = {
     JAVA: {},
@@ -135,7 +136,7 @@ def _send(producer: confluent_kafka.Producer, topic: str, base: int, count: int)
     for index in range(count):
         producer.produce(
             topic,
-            None if index % 5 == 4 else bytes(index * 37),
+            None if index % 5 == 4 else bytes(index * 11),
             None if index % 3 == 0 else b"key%d" % index,
             0,
             timestamp=base + 1000 * (index % 7),
@@ -159,18 +160,45 @@ def read_by_java(cluster: RealCluster, isolation: str, *topics: str) -> dict[str
     return seen
 
 
+def write_topics(cluster: RealCluster) -> None:
+    """Create the topics, and let the producers write."""
+    for topic, config in TOPICS.items():
+        create_topic(cluster.bootstrap_servers, topic, config)
+    for topic in (JAVA, APPEND):
+        _run_peer(cluster, "write", topic)
+    write_by_librdkafka(cluster.bootstrap_servers, LIBRDKAFKA)
+
+
+def write_compacted(cluster: RealCluster, topic: str) -> None:
+    """Write a topic, and wait until it is compacted."""
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.0",
+        "segment.ms": "10",
+        "max.compaction.lag.ms": "10",
+    }
+    create_topic(cluster.bootstrap_servers, topic, config)
+    _run_peer(cluster, "overwrite", topic)
+    deadline = time.monotonic() + 240
+    while not any(
+        isinstance(part, BatchHeader) and not part.record_count
+        for part in parts_of(fetch_log(cluster.port(0), topic))
+    ):
+        assert time.monotonic() < deadline, "the log cleaner hasn't run"
+        time.sleep(0.2)
+
+
+def _run_peer(cluster: RealCluster, what: str, topic: str) -> None:
+    done = cluster.run_java(str(PEER), what, cluster.bootstrap_servers, topic, timeout=180)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def written(broker_clusters: BrokerClusters) -> RealCluster:
     """The cluster, with the topics."""
-    modern_cluster = broker_clusters.get("4.1.0")
-    servers = modern_cluster.bootstrap_servers
-    for topic, config in TOPICS.items():
-        create_topic(servers, topic, config)
-    for topic in (JAVA, APPEND):
-        done = modern_cluster.run_java(str(PEER), "write", servers, topic, timeout=180)
-        assert done.returncode == 0, done.stderr
-    write_by_librdkafka(servers, LIBRDKAFKA)
-    return modern_cluster
+    cluster = broker_clusters.get("4.1.0")
+    write_topics(cluster)
+    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -312,30 +340,19 @@ def test_java_consumer_reads_built_batches(modern_cluster: RealCluster) -> None:
 @pytest.mark.timeout(600)
 def test_compacted_batches_keep_their_offsets(modern_cluster: RealCluster) -> None:
     """Records go missing within a batch and at its end; a producer's last batch stays, empty."""
-    topic = f"compacted-{twin.name}"
-    config = {
-        "cleanup.policy": "compact",
-        "min.cleanable.dirty.ratio": "0.0",
-        "segment.ms": "10",
-        "max.compaction.lag.ms": "10",
-    }
-    servers = modern_cluster.bootstrap_servers
-    create_topic(servers, topic, config)
-    done = modern_cluster.run_java(str(PEER), "overwrite", servers, topic, timeout=120)
-    assert done.returncode == 0, done.stderr
-    deadline = time.monotonic() + 240
-    while not any(
-        isinstance(part, BatchHeader) and not part.record_count
-        for part in parts_of(fetch_log(modern_cluster.port(0), topic))
-    ):
-        assert time.monotonic() < deadline, "the log cleaner hasn't run"
-        time.sleep(0.2)
+    topic = f"{COMPACTED}-{twin.name}"
+    write_compacted(modern_cluster, topic)
     data = fetch_log(modern_cluster.port(0), topic)
+    assert_compacted(data)
+    seen = read_by_java(modern_cluster, "read_uncommitted", topic)[topic]
+    assert [row for _, rows in batches(data) for row in rows] == [line.row for line in seen]
+
+
+def assert_compacted(data: bytes) -> None:
+    """Check the batches that the producers' log has become."""
     shapes = [
         (header.base_offset, header.last_offset, [row.offset for row in rows])
         for header, rows in batches(data)
     ]
     assert (0, 4, [1, 2, 3]) in shapes
     assert (5, 6, []) in shapes
-    seen = read_by_java(modern_cluster, "read_uncommitted", topic)[topic]
-    assert [row for _, rows in batches(data) for row in rows] == [line.row for line in seen]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.protocol import batch_vectors
 from tests.protocol.batch_oracle import BATCHES
 from tests.protocol.golden import FETCHES, PRODUCES, VECTORS, message_sets
 from tests.protocol.mutations import mutated, signed, signed_batches, wrapped
@@ -36,7 +37,9 @@ def golden(target: Target) -> list[bytes]:
                 bytes([number]) + vector.response_frame for number, vector in enumerate(VECTORS)
             ]
         case "batches":
-            return [*BATCHES, *(one for vector in FETCHES for one in message_sets(vector) if one)]
+            logs = [log.data for log in batch_vectors.load().values()]
+            sets = [one for vector in FETCHES for one in message_sets(vector) if one]
+            return [*BATCHES, *logs, *sets]
         case _:
             return [one for vector in FETCHES + PRODUCES for one in message_sets(vector)]
 
