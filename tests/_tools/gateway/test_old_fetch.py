@@ -20,7 +20,7 @@ from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.fetch import NO_LIMIT, FetchPartition, FetchRequest
 from tests.protocol.batch_oracle import Row, batch, marker
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.twins  # without the compiled one they need crcmod
 
 NOW_MS = 1_795_000_000_000
 LARGE = 1 << 20

@@ -115,7 +115,7 @@ def only_batch(message_set: Buffer) -> tuple[BatchHeader, list[Record]]:
     return header, list(read_records(header, plain))
 
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.twins  # without the compiled one they need crcmod
 
 
 @pytest.mark.parametrize("codec", list(Codec))
