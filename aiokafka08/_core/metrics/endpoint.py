@@ -42,6 +42,9 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
+NO_PAGES: Final[Mapping[str, Callable[[], Page]]] = {}
+
+
 class MetricsEndpoint:
     """Listen at an address, and serve pages until `close()`.
 
@@ -51,6 +54,7 @@ class MetricsEndpoint:
         metrics: makes the page of `/metrics`; called in a thread.
         health: makes the page of `/healthz`; called in a thread.
         client_id: log lines begin with it.
+        others: further pages, by path.
 
     Raises:
         OSError: it can't listen there.
@@ -64,8 +68,9 @@ class MetricsEndpoint:
         health: Callable[[], Page],
         *,
         client_id: str,
+        others: Mapping[str, Callable[[], Page]] = NO_PAGES,
     ) -> None:
-        pages = {"/metrics": metrics, "/healthz": health, "/": _index}
+        pages = {"/metrics": metrics, "/healthz": health, "/": _index, **others}
 
         class Handler(_Handler):
             """The handler of this endpoint's pages."""

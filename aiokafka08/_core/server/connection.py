@@ -166,7 +166,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._requests_held = False  # by the handler
         self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
         self._closes = False  # `close()` was called
-        self._mute = False  # the client has sent FIN, and gets no more responses
+        self._mute = False  # the client gets no more responses
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False
 
@@ -272,6 +272,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._stop_reading()
         if not self._pending:
             self._close_now()
+
+    def close_unanswered(self) -> None:
+        """Close the connection once what is written is sent; open exchanges get no response."""
+        self._mute = True
+        self._close_now()
 
     def reset(self) -> None:
         """Close the connection at once, by RST."""

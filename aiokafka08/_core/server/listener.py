@@ -66,11 +66,15 @@ class Listener:
         self._listening = listen(self._new_connection, host, port, self._name)
         self.port = self._listening.port
 
+    def stop_listening(self) -> None:
+        """Accept no more connections; those that are open go on, and `open` may follow."""
+        if self._listening is not None:
+            self._listening.close()
+
     def close(self) -> None:
         """Stop listening and close all connections at once; responses on their way are lost."""
         self._closed = True
-        if self._listening is not None:
-            self._listening.close()
+        self.stop_listening()
         self.drop_connections()
 
     def drop_connections(self) -> None:
@@ -79,9 +83,10 @@ class Listener:
             connection.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until no connection is left; call it after `close`."""
+        """Wait until no connection is left; call it after `close` or `stop_listening`."""
         if self._listening is not None:
-            await self._listening.wait_closed()  # `_made` aborts the connections that still come
+            # After `close`, `_made` aborts the connections that still come.
+            await self._listening.wait_closed()
         while self.connections:
             self._all_closed.clear()
             await self._all_closed.wait()

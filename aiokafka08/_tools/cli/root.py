@@ -54,6 +54,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         "bridge": CommandEntry(
             "bridge", "Move topics and groups to a cluster of Kafka 4.x, exactly once."
         ),
+        "gateway": CommandEntry(
+            "gateway", "Let clients of old Kafka releases use a cluster of today."
+        ),
     },
     "Watch": {
         "exporter": CommandEntry("exporter", "Serve metrics to Prometheus."),

@@ -20,6 +20,7 @@ from tests._tools.cli.test_real import topics_of_kafka
 from tests.bridge.clusters import bridge_text
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.ports import free_port
 from tests.support.paths import ROOT
 
 
@@ -93,6 +94,11 @@ def test_every_example_runs(
             command = re.sub(r"-c 1000\b|-c 1000000\b", "-c 100", command)
             if name == "cluster":
                 command += " --port 0"  # 9092 may be in use
+            command = command.replace(",kafka4-2:9092", "").replace(
+                "kafka4-1:9092", modern_cluster.bootstrap_servers
+            )
+            if name == "gateway":
+                command += f" --listen 127.0.0.1:{free_port()}"
             if name == "exporter":
                 command += " --listen 127.0.0.1:0"  # and so may 9308
             command = command.replace("--watch 60s", "--watch 1s")

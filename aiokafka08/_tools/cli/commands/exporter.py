@@ -140,8 +140,8 @@ def _require_prometheus_client() -> None:
         ) from None
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port of `--listen`; the host is "" for all addresses of IPv4.
+def parse_listen(text: str, option: str = "--listen") -> tuple[str, int]:
+    """Return host and port of an option; the host is "" for all addresses of IPv4.
 
     Raises:
         IllegalArgumentError: it isn't [HOST]:PORT.
@@ -153,7 +153,7 @@ def parse_listen(text: str) -> tuple[str, int]:
         colon = ""  # an IPv6 address without brackets
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 0xFFFF:
         raise IllegalArgumentError(
-            f"--listen {text}: expected [HOST]:PORT with a port from 0 to 65535, such as :9308 or "
+            f"{option} {text}: expected [HOST]:PORT with a port from 0 to 65535, such as :9308 or "
             "127.0.0.1:9308; an IPv6 address goes in brackets"
         )
     return host, int(port)

@@ -1,0 +1,94 @@
+"""The error codes that a client of an old line knows, in place of newer ones.
+
+A client that gets a code from after its time treats it as an unknown error, or fails. So a code
+that is newer than the line becomes the one that the line gave in the same situation, and -1
+(unknown) if there was none. `errors` has the codes that this package's clients get; the others,
+which only the target gives, are here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from aiokafka08.errors import (
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    InvalidRecordError,
+    LeaderNotAvailableError,
+    NotCoordinatorForGroupError,
+    NotLeaderForPartitionError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.protocol.api import ApiKey
+
+
+class _Later(enum.IntEnum):
+    """Codes that no line up to 0.10.2 has, and this package's clients never get."""
+
+    KAFKA_STORAGE_ERROR = 56
+    LISTENER_NOT_FOUND = 72
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
+    FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+
+
+_BEFORE: Final[Mapping[int, int]] = {
+    _Later.KAFKA_STORAGE_ERROR: NotLeaderForPartitionError.errno,
+    _Later.LISTENER_NOT_FOUND: LeaderNotAvailableError.errno,
+    _Later.FENCED_LEADER_EPOCH: NotLeaderForPartitionError.errno,
+    _Later.UNKNOWN_LEADER_EPOCH: NotLeaderForPartitionError.errno,
+    _Later.OFFSET_NOT_AVAILABLE: LeaderNotAvailableError.errno,
+    _Later.FENCED_INSTANCE_ID: UnknownMemberIdError.errno,
+    _Later.ELIGIBLE_LEADERS_NOT_AVAILABLE: LeaderNotAvailableError.errno,
+    _Later.THROTTLING_QUOTA_EXCEEDED: RequestTimedOutError.errno,
+    _Later.UNKNOWN_TOPIC_ID: UnknownTopicOrPartitionError.errno,
+    _Later.INCONSISTENT_TOPIC_ID: UnknownTopicOrPartitionError.errno,
+    InvalidRecordError.errno: CorruptRecordException.errno,
+    # 0.8 knows no authorization, and no generations.
+    TopicAuthorizationFailedError.errno: UnknownTopicOrPartitionError.errno,
+    GroupAuthorizationFailedError.errno: NotCoordinatorForGroupError.errno,
+    IllegalGenerationError.errno: NotCoordinatorForGroupError.errno,
+    UnknownMemberIdError.errno: NotCoordinatorForGroupError.errno,
+}
+"""The code that older lines gave in a similar situation; it may be too new for a line, too."""
+
+_LINE_0_8: Final = 20
+_LINE_0_9: Final = 31
+_LINE_0_10_0: Final = 35
+_LINE_0_10_1: Final = 43
+"""The highest codes of the lines, by the jars of their clients."""
+
+_HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
+    ApiKey.PRODUCE: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0),
+    ApiKey.FETCH: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0, _LINE_0_10_1),
+    ApiKey.LIST_OFFSETS: (_LINE_0_8,),
+    ApiKey.OFFSET_COMMIT: (_LINE_0_8, _LINE_0_9),
+    ApiKey.OFFSET_FETCH: (_LINE_0_8,),
+}
+"""By API and version: the highest code of the oldest line that sends this version."""
+
+
+def old_code(key: int, version: int, code: int) -> int:
+    """Return an error code as the oldest clients that send this version know it.
+
+    Args:
+        key: the API, which has translated versions.
+        version: one of these.
+        code: the code that the target gave.
+    """
+    highest = _HIGHEST[key][version]
+    while code > highest:
+        code = _BEFORE.get(code, UnknownError.errno)
+    return code

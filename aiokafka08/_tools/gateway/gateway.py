@@ -1,0 +1,361 @@
+"""`Gateway`: a listener for each broker of the target, and what they share.
+
+It finds the brokers, opens a listener for each, and follows the cluster: responses that pass name
+new brokers and addresses. The command `gateway` runs it.
+
+Invariants:
+
+- When a client reads the address of a broker, its listener is open, unless the broker can't be
+  reached now.
+- A listener whose broker can't be reached is closed until it can: a client that is refused tries
+  another broker, one that is accepted and then closed tries the same again at once.
+- After `stop()` no socket and no task is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from aiokafka08 import environment
+from aiokafka08._core.metrics.metric_family import MetricFamily
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.server.connection import (
+    ConnectionHandler,
+    ConnectionOptions,
+    Exchange,
+    ServerConnection,
+)
+from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.work import Work, finish
+from aiokafka08._tools.gateway.clients import ClientTable
+from aiokafka08._tools.gateway.handler import CONNECT_TIMEOUT_S, BrokerRoute, GatewayHandler
+from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
+from aiokafka08.protocol.api import encode_request
+from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
+
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
+CLIENT_ID: Final = "aiokafka08-gateway"
+STOP_S: Final = 5.0
+"""How long requests in flight may take when the gateway ends."""
+
+_RETRY_S: Final = 1.0
+_MAX_IN_FLIGHT: Final = 64
+_MAX_METADATA_BYTES: Final = 16 << 20
+_METADATA_VERSION: Final = 1
+
+
+class Gateway:
+    """See the module.
+
+    Args:
+        options: the options.
+        table: the listeners' indices.
+
+    Attributes:
+        clients: the clients that were seen.
+    """
+
+    def __init__(self, options: GatewayOptions, table: PortTable) -> None:
+        self.clients = ClientTable(lambda: environment.wall_time_ms() / 1000)
+        self._options = options
+        self._table = table
+        self._resources = ServerResources(
+            options.max_held_bytes, "max_held_bytes", _nothing_changes
+        )
+        self._brokers: dict[int, _BrokerListener] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """The ports of the listeners, by the ids of their brokers."""
+        return {node_id: one.port for node_id, one in self._brokers.items()}
+
+    def families(self) -> list[MetricFamily]:
+        """Return the gateway's metrics; may be called in any thread."""
+        brokers = list(self._brokers.items())
+        connections = MetricFamily(
+            "aiokafka08_gateway_connections", "Open connections of clients, by broker.", ("node",)
+        )
+        listening = MetricFamily(
+            "aiokafka08_gateway_listening",
+            "Whether the listener of a broker is open: 0 while the broker can't be reached.",
+            ("node",),
+        )
+        for node_id, broker in brokers:
+            connections.add(broker.connection_count, str(node_id))
+            listening.add(int(not broker.is_away), str(node_id))
+        return [*self.clients.families(), connections, listening]
+
+    async def start(self) -> None:
+        """Find the brokers, and listen.
+
+        Raises:
+            KafkaConnectionError: no broker can be reached.
+            OSError: a port is not available.
+        """
+        found = await find_brokers(self._options.targets)
+        self._table.add(found)
+        try:
+            for node_id, address in found.items():
+                self._add(node_id, address)
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    async def stop(self, within_s: float = STOP_S) -> None:
+        """Accept no connections, answer what is in flight, and close all.
+
+        Args:
+            within_s: after this time, in seconds, connections are closed as they are.
+        """
+        for broker in self._brokers.values():
+            broker.end()
+        try:
+            async with asyncio.timeout(within_s):
+                for broker in self._brokers.values():
+                    await broker.wait_ended()
+        except TimeoutError:
+            _log.warning("connections closed after %g s with requests in flight", within_s)
+        for broker in self._brokers.values():
+            broker.abort()
+            await broker.wait_ended()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._resources.close()
+
+    def address_of(self, node_id: int, host: str, port: int) -> Address:
+        """Return the address that clients use for a broker, whose own address is given.
+
+        The listener of a new broker is opened.
+
+        Raises:
+            KafkaProtocolError: there can be no listener for it.
+        """
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            try:
+                self._table.add([node_id])
+                broker = self._add(node_id, (host, port))
+            except (KafkaError, OSError) as error:
+                text = error.text if isinstance(error, KafkaError) else str(error)
+                raise KafkaProtocolError(f"no listener for node {node_id}: {text}") from error
+        elif (host, port) != broker.address and host:
+            _log.info("node %d is at %s now", node_id, address_text((host, port)))
+            broker.address = (host, port)
+        return self._options.advertise, broker.port
+
+    def known_address_of(self, node_id: int, host: str, port: int) -> Address:
+        """Return the address that clients use for a node; none for one that is no known broker."""
+        broker = self._brokers.get(node_id)
+        return ("", 0) if broker is None else (self._options.advertise, broker.port)
+
+    def _add(self, node_id: int, address: Address) -> _BrokerListener:
+        broker = _BrokerListener(self, node_id, address)
+        broker.open()
+        self._brokers[node_id] = broker
+        return broker
+
+    # --- what listeners use -----------------------------------------------------------------------
+
+    def new_listener(self, broker: _BrokerListener) -> Listener:
+        """Return a closed listener for a broker."""
+        route = BrokerRoute(
+            broker.node_id,
+            lambda: broker.address,
+            self.address_of,
+            self.known_address_of,
+            broker.leave,
+            self._tasks,
+            self._options.max_response_bytes,
+            self._options.is_read_committed,
+            self.clients,
+        )
+
+        def handler(connection: ServerConnection) -> ConnectionHandler:
+            if not self._options.is_allowed(connection.host):
+                _log.warning("%s: not in a network that --allow names", connection.peer)
+                connection.reset()
+                return _NoHandler()
+            return GatewayHandler(connection, route)
+
+        return Listener(
+            f"node {broker.node_id}",
+            self._resources,
+            ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
+            handler,
+        )
+
+    def listen_address(self, node_id: int) -> Address:
+        """Return where the listener of a broker is."""
+        port = listener_port(self._options, self._table.index(node_id))
+        return self._options.listen[0], port
+
+    def run_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine until it ends, or until `stop()`."""
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _BrokerListener:
+    """The listener of one broker."""
+
+    def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
+        self.node_id = node_id
+        self.address = address
+        self._gateway = gateway
+        self._listen_address = gateway.listen_address(node_id)
+        self._listener = gateway.new_listener(self)
+        self.is_away = self._ended = False
+
+    @property
+    def port(self) -> int:
+        """The port, whether the listener is open or not."""
+        return self._listen_address[1]
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._listener.connections)
+
+    def open(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the port is not available.
+        """
+        self._listener.open(*self._listen_address)
+        _log.info(
+            "node %d at %s: listening on %s",
+            self.node_id,
+            address_text(self.address),
+            address_text(self._listen_address),
+        )
+
+    def leave(self) -> None:
+        """Accept no connections until the broker can be reached; those that are open go on."""
+        if self.is_away or self._ended:
+            return
+        self.is_away = True
+        self._listener.stop_listening()
+        _log.warning("node %d: not listening until it can be reached", self.node_id)
+        self._gateway.run_task(self._return())
+
+    async def _return(self) -> None:
+        while not self._ended:
+            if await _can_connect(self.address) and self._reopen():
+                return
+            await asyncio.sleep(_RETRY_S)
+
+    def _reopen(self) -> bool:
+        """Listen again; return whether that was possible."""
+        if self._ended:
+            return True
+        try:
+            self.open()
+        except OSError as error:
+            _log.warning("%s. Trying again in %g s", error, _RETRY_S)
+            return False
+        self.is_away = False
+        return True
+
+    def end(self) -> None:
+        """Accept no connections, and close each one when its requests in flight are answered."""
+        self._ended = True
+        self._listener.stop_listening()
+        for connection in list(self._listener.connections):
+            connection.close()
+
+    def abort(self) -> None:
+        """Close all connections at once."""
+        self._listener.close()
+
+    async def wait_ended(self) -> None:
+        """Wait until no connection is left."""
+        await self._listener.wait_closed()
+
+
+class _NoHandler(ConnectionHandler):
+    """The handler of a connection that is closed before its first request."""
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        exchange.end()
+        return finish(None)
+
+
+async def _can_connect(address: Address) -> bool:
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _reader, writer = await asyncio.open_connection(*address)
+    except (OSError, TimeoutError):
+        return False
+    await _closed(writer)
+    return True
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def find_brokers(targets: Sequence[Address]) -> dict[int, Address]:
+    """Return the brokers of a cluster by their ids, from the first address that answers.
+
+    Raises:
+        KafkaConnectionError: none does; the text has the reason of each.
+    """
+    problems = []
+    for address in targets:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                found = await _brokers_of(address)
+        except (OSError, TimeoutError, EOFError, KafkaProtocolError) as error:
+            problems.append(f"{address_text(address)}: {_text(error)}")
+            continue
+        if found:
+            return found
+        problems.append(f"{address_text(address)}: names no brokers")
+    raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
+
+
+async def _brokers_of(address: Address) -> dict[int, Address]:
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        request = MetadataRequest(topics=[])
+        writer.write(b"".join(encode_request(request, _METADATA_VERSION, 0, CLIENT_ID)))
+        size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
+        if not 0 <= size <= _MAX_METADATA_BYTES:
+            raise KafkaProtocolError(
+                f"a response of {size} bytes; expected 0 to {_MAX_METADATA_BYTES}. It isn't a "
+                "Kafka broker without TLS"
+            )
+        frame = await reader.readexactly(size)
+    finally:
+        await _closed(writer)
+    metadata: MetadataResponse = read_body(
+        MetadataResponse, _METADATA_VERSION, frame, CORRELATION_BYTES
+    )
+    return {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, KafkaError):
+        return error.text
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "it has closed the connection without an answer"
+    return str(error) or "no answer in time"
+
+
+def _nothing_changes() -> None:
+    """The gateway has no state that a step of a handler could change for others."""

@@ -1,0 +1,313 @@
+"""`GatewayHandler`: decide what becomes of each request of a client.
+
+A request passes as it is, or is translated, or is answered or refused by the gateway. `gateway`
+makes a handler per connection; `upstream` has the connection to the broker.
+
+Invariants:
+
+- Frames go to the broker in the order in which the client sent them.
+- A refused request ends the connection once the requests before it are answered, as brokers do it
+  with requests that they don't know.
+- Requests of replicas, those that only brokers send, and those that change the cluster never reach
+  the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
+from aiokafka08._core.server.work import Work, finish, offload
+from aiokafka08._tools.gateway import api_versions
+from aiokafka08._tools.gateway.addresses import (
+    AddressOf,
+    find_addresses,
+    has_addresses,
+    replace_addresses,
+)
+from aiokafka08._tools.gateway.clients import ClientTable, Fate
+from aiokafka08._tools.gateway.headers import (
+    API_VERSIONS,
+    RequestHead,
+    read_head,
+    request_body_at,
+)
+from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.translator import Translator
+from aiokafka08._tools.gateway.upstream import Answer, Upstream, respond
+from aiokafka08.errors import KafkaError, KafkaProtocolError
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.types import Buffer
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
+CONNECT_TIMEOUT_S: Final = 10.0
+TRANSLATED_BYTES: Final = 64 << 10
+WALKED_BYTES: Final = 256 << 10
+"""To translate, or to walk over the fields of, a larger frame takes so long that it is done in the
+worker thread."""
+
+_OFFSET_FOR_LEADER_EPOCH: Final = 23
+_DESCRIBE_QUORUM: Final = 55
+_WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
+
+
+class RefusedError(Exception):
+    """A request that the gateway doesn't pass on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRoute:
+    """What a connection knows of the broker behind it.
+
+    Attributes:
+        node_id: the broker's id.
+        address: where it listens now.
+        address_of: the addresses that clients use for brokers, which may be new.
+        known_address_of: the same for any node, without believing in the address that it has now.
+        unreachable: called when a connection to the broker couldn't be opened.
+        tasks: has the tasks that open connections.
+        max_response_bytes: a larger response ends the connection.
+        is_read_committed: see `Translator`.
+        clients: where requests are counted.
+    """
+
+    node_id: int
+    address: Callable[[], Address]
+    address_of: AddressOf
+    known_address_of: AddressOf
+    unreachable: Callable[[], None]
+    tasks: set[asyncio.Task[None]]
+    max_response_bytes: int
+    is_read_committed: bool
+    clients: ClientTable
+
+
+class GatewayHandler(ConnectionHandler):
+    """See the module."""
+
+    def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
+        self._connection = connection
+        self._route = route
+        self._translator = Translator(is_read_committed=route.is_read_committed)
+        self._upstream = Upstream(
+            f"node {route.node_id}", route.max_response_bytes, self._writable, self._upstream_lost
+        )
+        connection.hold_requests()
+        self._connecting = asyncio.create_task(self._connect())
+        route.tasks.add(self._connecting)
+        self._connecting.add_done_callback(route.tasks.discard)
+
+    # --- the connection to the broker -------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        host, port = self._route.address()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(lambda: self._upstream, host, port)
+        except (OSError, TimeoutError) as error:
+            _log.warning(
+                "%s: node %d at %s can't be reached: %s",
+                self._connection.peer,
+                self._route.node_id,
+                address_text((host, port)),
+                str(error) or "timed out",
+            )
+            self._connection.abort()
+            self._route.unreachable()
+            return
+        self._connection.resume_requests()
+
+    def _writable(self, is_writable: bool) -> None:
+        if is_writable:
+            self._connection.resume_requests()
+        else:
+            self._connection.hold_requests()
+
+    def _upstream_lost(self, error: Exception | None) -> None:
+        if error is not None:
+            _log.warning(
+                "%s: connection to node %d lost: %s",
+                self._connection.peer,
+                self._route.node_id,
+                error.text if isinstance(error, KafkaError) else error,
+            )
+        self._connection.close_unanswered()
+
+    # --- what the connection of the client calls --------------------------------------------------
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        head: RequestHead | None = None
+        try:
+            head = read_head(frame)
+            yield from self._handle(head, frame, exchange)
+        except (RefusedError, KafkaProtocolError) as error:
+            self._refuse(head, error.text if isinstance(error, KafkaError) else str(error))
+            exchange.end()
+
+    def pause_writing(self) -> None:
+        self._upstream.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._upstream.resume_reading()
+
+    def evicted(self, reason: str) -> None:
+        _log.warning("%s: closed, %s", self._connection.peer, reason)
+
+    def failed(self, error: Exception) -> None:
+        _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
+
+    def lost(self) -> None:
+        self._connecting.cancel()
+        self._upstream.close()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _handle(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
+        api = apis().get(head.key)
+        if api is None:
+            raise RefusedError("the API isn't known")
+        if api.is_between_brokers:
+            raise RefusedError("only brokers send this request")
+        if api.name in api_versions.CHANGES:
+            raise RefusedError("it changes the cluster. Use a client of the target itself")
+        if head.key == API_VERSIONS:
+            self._send_api_versions(api, head, frame, exchange)
+        elif api_versions.is_translated(head.key, head.version):
+            self._count(head, Fate.TRANSLATED)
+            yield from self._translate(head, frame, exchange)
+        elif head.version in api.versions:
+            self._count(head, Fate.PASSED)
+            yield from self._pass(api, head, frame, exchange)
+        else:
+            raise RefusedError(
+                f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
+                "translated"
+            )
+
+    def _send_api_versions(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> None:
+        if head.version not in api.versions:
+            self._count(head, Fate.REFUSED)
+            respond(exchange, api_versions.unsupported_version(head.correlation_id))
+            return
+        roles = frozenset(("software name", "software version"))
+        places = api.request(head.version, roles).find(frame, request_body_at(head, api, frame))
+        software = b" ".join(bytes(frame[one.value_start : one.end]) for one in places)
+        self._count(head, Fate.PASSED, software=software.decode(errors="replace"))
+        self._upstream.send(
+            head.correlation_id,
+            [frame],
+            exchange,
+            lambda answer: finish(api_versions.offered(head.version, answer)),
+        )
+
+    def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
+        api = apis().get(head.key)
+        # What is no API or version is one entry, or a client could make the table large.
+        is_known = api is not None and api_versions.is_offered(api, head.version)
+        self._route.clients.count(
+            head.client_id,
+            self._connection.host,
+            (api.name if api else "unknown", head.version if is_known else -1, fate),
+            software=software,
+        )
+
+    def _pass(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> Work[None]:
+        if head.key in _WITH_REPLICA:
+            found = yield from _apart(
+                len(frame), WALKED_BYTES, lambda: _numbers(api, head, frame, "replica")
+            )
+            for replica_id in found:
+                _refuse_replica(replica_id)
+        expects_response = head.key != ApiKey.PRODUCE or _numbers(api, head, frame, "acks") != [0]
+        self._upstream.send(
+            head.correlation_id,
+            [frame],
+            exchange,
+            self._replaced(api, head.version) if has_addresses(api, head.version) else None,
+            expects_response=expects_response,
+        )
+
+    def _replaced(self, api: Api, version: int) -> Answer:
+        """Return what replaces the addresses in a response."""
+        # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
+        is_quorum = api.key == _DESCRIBE_QUORUM
+        address_of = self._route.known_address_of if is_quorum else self._route.address_of
+
+        def replaced(answer: memoryview) -> Work[list[Buffer]]:
+            places = yield from _apart(
+                len(answer), WALKED_BYTES, lambda: find_addresses(api, version, answer)
+            )
+            return replace_addresses(api, version, answer, places, address_of)
+
+        return replaced
+
+    def _translate(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
+        translate = self._translator.translate
+        translation = yield from _apart(
+            len(frame), TRANSLATED_BYTES, lambda: translate(head, frame)
+        )
+        if translation.request is not None:
+            self._upstream.send(
+                head.correlation_id,
+                translation.request,
+                exchange,
+                lambda answer: _apart(
+                    len(answer), TRANSLATED_BYTES, lambda: translation.respond(answer)
+                ),
+                expects_response=translation.expects_response,
+            )
+        elif translation.expects_response:
+            respond(exchange, translation.respond(memoryview(b"")))
+        else:
+            exchange.end()
+        if translation.failure is not None:
+            self._refuse(head, translation.failure)
+
+    def _refuse(self, head: RequestHead | None, reason: str) -> None:
+        api = None if head is None else apis().get(head.key)
+        if head is not None:
+            self._count(head, Fate.REFUSED)
+        _log.warning(
+            "%s: client id %r: %s version %s is refused: %s",
+            self._connection.peer,
+            None if head is None else head.client_id,
+            "a request" if head is None else api.name if api else f"API {head.key}",
+            "?" if head is None else head.version,
+            reason,
+        )
+        self._connection.close()
+
+
+def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> Work[T]:
+    """Return the result of a pure function; for a large input it runs in the worker thread."""
+    if size_bytes > offloaded_bytes:
+        return (yield from offload(function))
+    return function()
+
+
+def _numbers(api: Api, head: RequestHead, frame: memoryview, role: str) -> list[int]:
+    """Return the values of the integers with this role."""
+    layout = api.request(head.version, frozenset((role,)))
+    return [
+        int.from_bytes(frame[place.value_start : place.end], "big", signed=True)
+        for place in layout.find(frame, request_body_at(head, api, frame))
+        if place.role == role
+    ]
+
+
+def _refuse_replica(replica_id: int) -> None:
+    if replica_id >= 0:
+        raise RefusedError(f"replica id {replica_id}: only brokers have one; expected -1")

@@ -1,0 +1,82 @@
+"""The headers of requests and responses: which API, version and client, and where the body begins.
+
+Invariant: a header is read without trust in any length of it; what isn't a header raises
+`KafkaProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from aiokafka08._tools.gateway.layouts import Api, behind_tags
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.types import Buffer
+
+API_VERSIONS: Final = 18
+"""The header of its responses never has tagged fields, so that clients of all versions read it."""
+
+_unpack_header: Final = struct.Struct(">hhih").unpack_from
+_MIN_BYTES: Final = 10
+_RESPONSE_BYTES: Final = 4
+
+
+class RequestHead(NamedTuple):
+    """The header of a request.
+
+    Attributes:
+        key: the API's number.
+        version: the version of the API.
+        correlation_id: the client's number of the request.
+        client_id: the client's name for itself; None if it has none.
+        body_at: where the body begins, or the tagged fields in front of it.
+    """
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+
+
+def read_head(frame: Buffer) -> RequestHead:
+    """Return the header of a request, without its tagged fields.
+
+    Raises:
+        KafkaProtocolError: the frame has no header of a request.
+    """
+    if len(frame) < _MIN_BYTES:
+        raise KafkaProtocolError(f"a request of {len(frame)} bytes; expected at least {_MIN_BYTES}")
+    key, version, correlation_id, length = _unpack_header(frame)
+    end = _MIN_BYTES + max(length, 0)
+    if length < -1 or end > len(frame):
+        raise KafkaProtocolError(
+            f"a client id of {length} bytes; expected -1 to {len(frame) - _MIN_BYTES}"
+        )
+    client_id = str(frame[_MIN_BYTES:end], "utf-8", "replace") if length >= 0 else None
+    return RequestHead(key, version, correlation_id, client_id, end)
+
+
+def request_body_at(head: RequestHead, api: Api, frame: Buffer) -> int:
+    """Return where the body of a request begins.
+
+    Raises:
+        KafkaProtocolError: the tagged fields of its header aren't whole.
+    """
+    is_flexible = head.version >= api.flexible
+    return behind_tags(frame, head.body_at) if is_flexible else head.body_at
+
+
+def response_body_at(api: Api, version: int, frame: Buffer) -> int:
+    """Return where the body of a response begins.
+
+    Raises:
+        KafkaProtocolError: the header isn't whole.
+    """
+    if len(frame) < _RESPONSE_BYTES:
+        raise KafkaProtocolError(
+            f"a response of {len(frame)} bytes; expected at least {_RESPONSE_BYTES}"
+        )
+    if version < api.flexible or api.key == API_VERSIONS:
+        return _RESPONSE_BYTES
+    return behind_tags(frame, _RESPONSE_BYTES)

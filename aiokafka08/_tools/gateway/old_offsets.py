@@ -1,0 +1,140 @@
+"""ListOffsets 0, OffsetCommit 0 and 1, and OffsetFetch 0 by the versions behind them.
+
+- ListOffsets 0 compares times of segment files and lists their offsets; version 1 compares
+  timestamps of messages. The beginning and the end of a log are the same in both. For any other
+  time the client gets the offset of the first message of this time or later, and an empty list if
+  there is none. Of several offsets that a client may request there is only the first.
+- Offsets of versions 0, which old brokers keep in ZooKeeper, are in the group like all others.
+- OffsetFetch 0 says with an error that nothing is committed, version 1 with the offset -1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from aiokafka08._tools.gateway.error_codes import old_code
+from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.translation import (
+    CORRELATION_BYTES,
+    Translation,
+    read_body,
+    write_request,
+    write_response,
+)
+from aiokafka08.errors import UnknownTopicOrPartitionError
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    CommittedPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionError,
+)
+from aiokafka08.protocol.requests.list_offsets import (
+    ListedOffsets,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from aiokafka08.protocol.types import Buffer
+
+
+def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
+    """Translate ListOffsets 0 to version 1.
+
+    Raises:
+        KafkaProtocolError: the request isn't whole. So do the functions below, and the responses.
+    """
+    request: ListOffsetsRequest = read_body(ListOffsetsRequest, head.version, frame, head.body_at)
+    wanted = {
+        (topic.topic, one.partition): one.max_num_offsets
+        for topic in request.topics
+        for one in topic.partitions
+    }
+    asked = ListOffsetsRequest(
+        request.replica_id,
+        [
+            Topic(
+                topic.topic,
+                [ListOffsetsPartition(one.partition, one.timestamp) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+    def listed(topic: str, one: ListedOffsets) -> ListedOffsets:
+        code = old_code(head.key, head.version, one.error_code)
+        is_there = not code and one.offset >= 0 and wanted.get((topic, one.partition), 0) > 0
+        return ListedOffsets(one.partition, code, [one.offset] if is_there else [])
+
+    def respond(answer: memoryview) -> list[Buffer]:
+        response: ListOffsetsResponse = read_body(ListOffsetsResponse, 1, answer, CORRELATION_BYTES)
+        topics = [
+            Topic(topic.topic, [listed(topic.topic, one) for one in topic.partitions])
+            for topic in response.topics
+        ]
+        return write_response(head, ListOffsetsResponse(topics))
+
+    return Translation(write_request(head, frame, 1, asked), respond)
+
+
+def translate_offset_commit(head: RequestHead, frame: memoryview) -> Translation:
+    """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit."""
+    request: OffsetCommitRequest = read_body(OffsetCommitRequest, head.version, frame, head.body_at)
+    asked = OffsetCommitRequest(
+        request.group,
+        request.generation,
+        request.member,
+        -1,
+        [
+            Topic(
+                topic.topic,
+                [
+                    CommitPartition(one.partition, one.offset, -1, one.metadata)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+    def respond(answer: memoryview) -> list[Buffer]:
+        response: OffsetCommitResponse = read_body(
+            OffsetCommitResponse, 2, answer, CORRELATION_BYTES
+        )
+        topics = [
+            Topic(
+                topic.topic,
+                [
+                    PartitionError(one.partition, old_code(head.key, head.version, one.error_code))
+                    for one in topic.partitions
+                ],
+            )
+            for topic in response.topics
+        ]
+        return write_response(head, OffsetCommitResponse(topics))
+
+    return Translation(write_request(head, frame, 2, asked), respond)
+
+
+def translate_offset_fetch(head: RequestHead, frame: memoryview) -> Translation:
+    """Translate OffsetFetch 0 to version 1."""
+    request: OffsetFetchRequest = read_body(OffsetFetchRequest, head.version, frame, head.body_at)
+
+    def committed(one: CommittedPartition) -> CommittedPartition:
+        code = old_code(head.key, head.version, one.error_code)
+        if not code and one.offset < 0:
+            code = UnknownTopicOrPartitionError.errno
+        return dataclasses.replace(one, error_code=code)
+
+    def respond(answer: memoryview) -> list[Buffer]:
+        response: OffsetFetchResponse = read_body(OffsetFetchResponse, 1, answer, CORRELATION_BYTES)
+        topics = [
+            Topic(topic.topic, [committed(one) for one in topic.partitions])
+            for topic in response.topics
+        ]
+        return write_response(head, OffsetFetchResponse(topics))
+
+    return Translation(write_request(head, frame, 1, request), respond)

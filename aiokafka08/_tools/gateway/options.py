@@ -1,0 +1,134 @@
+"""`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
+
+Invariant: a gateway that others than this machine can reach serves nobody who isn't allowed: such
+options need allowed networks, or say that it is open.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka08._core.net.config import Address, parse_bootstrap_servers
+from aiokafka08.errors import IllegalArgumentError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+MAX_REQUEST_BYTES: Final = 100 << 20
+"""The default of brokers (socket.request.max.bytes)."""
+MAX_RESPONSE_BYTES: Final = 256 << 20
+MAX_HELD_BYTES: Final = 1 << 30
+MAX_BROKERS: Final = 256
+
+_HIGHEST_PORT: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """See the module.
+
+    Attributes:
+        targets: addresses of brokers of the target.
+        listen: the address of the listener for the first broker; the next ones have the ports
+            behind it.
+        advertise: the host that clients get as that of all brokers.
+        allowed: the networks whose clients are served.
+        is_read_committed: whether clients that fetch in old versions get no records of aborted and
+            open transactions.
+        max_request_bytes: a larger request ends its connection.
+        max_response_bytes: a larger response of the target ends its connection.
+        max_held_bytes: what all connections together may hold in memory.
+    """
+
+    targets: tuple[Address, ...]
+    listen: Address
+    advertise: str
+    allowed: tuple[Network, ...]
+    is_read_committed: bool = False
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    max_held_bytes: int = MAX_HELD_BYTES
+
+    def is_allowed(self, host: str) -> bool:
+        """Return whether a client at this address is served."""
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.allowed)
+
+
+def gateway_options(
+    targets: str,
+    listen: str = DEFAULT_LISTEN,
+    *,
+    advertise: str | None = None,
+    allowed: Sequence[str] = (),
+    is_open: bool = False,
+) -> GatewayOptions:
+    """Return checked options.
+
+    Args:
+        targets: brokers of the target, as "host:port,host:port".
+        listen: "address:port"; the address is one of this machine's, or 0.0.0.0 or [::] for all.
+        advertise: the host that clients get; None: the address of `listen`.
+        allowed: networks, such as "10.0.0.0/24", or addresses.
+        is_open: serve clients from everywhere.
+
+    Raises:
+        IllegalArgumentError: a value can't be used; the text names the option.
+    """
+    try:
+        ((host, port),) = parse_bootstrap_servers(listen)
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise IllegalArgumentError(
+            f"--listen {listen}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
+        ) from None
+    networks = tuple(_network(text) for text in allowed)
+    if address.is_loopback:
+        networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+    elif is_open:
+        networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
+    elif not networks:
+        raise IllegalArgumentError(
+            f"--listen {listen}: without TLS and passwords each client that reaches this address "
+            "can read and write the target. Name the clients' networks by --allow, or say --open"
+        )
+    if advertise is None and address.is_unspecified:
+        raise IllegalArgumentError(
+            f"--listen {listen}: clients can't connect to this address. Name the host by which "
+            "they reach the gateway by --advertise"
+        )
+    return GatewayOptions(
+        parse_bootstrap_servers(targets), (str(address), port), advertise or str(address), networks
+    )
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise IllegalArgumentError(
+            f"--allow {text}: {error}; expected a network such as 10.0.0.0/24, or an address"
+        ) from None
+
+
+def listener_port(options: GatewayOptions, index: int) -> int:
+    """Return the port of the listener with this index.
+
+    Raises:
+        IllegalArgumentError: there is no such port.
+    """
+    port = options.listen[1] + index
+    if port > _HIGHEST_PORT:
+        raise IllegalArgumentError(
+            f"--listen: port {options.listen[1]} leaves none for broker number {index + 1}; "
+            "expected a lower one"
+        )
+    return port

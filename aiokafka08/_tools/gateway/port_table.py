@@ -1,0 +1,102 @@
+"""`PortTable`: which listener belongs to which broker, for as long as the gateway is used.
+
+Clients remember addresses, so a broker keeps its listener's port when others come or go, and after
+a restart of the gateway if the table has a file.
+
+Invariants: an index is never given to another broker. The file is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from aiokafka08._tools.gateway.options import MAX_BROKERS
+from aiokafka08.errors import IllegalStateError, KafkaConfigurationError
+
+_KEY: Final = "listeners"
+
+
+class PortTable:
+    """See the module.
+
+    Args:
+        path: the file; None: the table is kept in memory only.
+
+    Raises:
+        KafkaConfigurationError: the file can't be read, or isn't such a table.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._indices: dict[int, int] = {}
+        if path is not None and path.exists():
+            self._indices = _read(path)
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers that have an index."""
+        return list(self._indices)
+
+    def add(self, node_ids: Iterable[int]) -> None:
+        """Give each new broker the next index, in the order of their ids.
+
+        Raises:
+            IllegalStateError: these are more brokers than a table has.
+            KafkaConfigurationError: the file can't be written.
+        """
+        new = sorted(set(node_ids) - self._indices.keys())
+        if not new:
+            return
+        if len(self._indices) + len(new) > MAX_BROKERS:
+            raise IllegalStateError(
+                f"the target names {len(self._indices) + len(new)} different brokers; expected at "
+                f"most {MAX_BROKERS}"
+            )
+        first = 1 + max(self._indices.values(), default=-1)
+        indices = self._indices | {node_id: first + at for at, node_id in enumerate(new)}
+        if self._path is not None:
+            _write(self._path, indices)
+        self._indices = indices
+
+    def index(self, node_id: int) -> int:
+        """Return the index of a broker that was added."""
+        return self._indices[node_id]
+
+
+def _read(path: Path) -> dict[int, int]:
+    try:
+        indices = {int(node): index for node, index in json.loads(path.read_bytes())[_KEY].items()}
+        if not all(isinstance(index, int) and 0 <= index < 0xFFFF for index in indices.values()):
+            raise ValueError("an index isn't a number from 0 to 65534")
+        if len(set(indices.values())) < len(indices):
+            raise ValueError("two brokers have the same index")
+    except OSError as error:
+        raise KafkaConfigurationError(f"{path}: can't be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KafkaConfigurationError(
+            f"{path}: not a table of listeners ({error!r}); expected "
+            f'{{"{_KEY}": {{"NODE ID": INDEX}}}}. Restore it, or remove it '
+            "to number the brokers anew"
+        ) from None
+    return indices
+
+
+def _write(path: Path, indices: dict[int, int]) -> None:
+    text = json.dumps({_KEY: {str(node): index for node, index in indices.items()}}) + "\n"
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise KafkaConfigurationError(f"{path}: can't be written: {error.strerror}") from error

@@ -1,0 +1,199 @@
+"""`Upstream`: the connection to a broker that belongs to one connection of a client.
+
+It sends requests and gives each response to the exchange whose turn it is. `handler` makes one for
+each client, and decides what is sent.
+
+Invariants:
+
+- The broker answers in the order of the requests: a response with another correlation id ends both
+  connections.
+- While a response is worked on, or the client doesn't read, no further one is read.
+- After `close()` what was sent still goes to the broker, since acks=0 has no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from aiokafka08._core.server import transports
+from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.work import Work
+from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol.api import decode_correlation_id
+from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.types import Buffer
+
+Answer = Callable[[memoryview], Work[list[Buffer]]]
+"""From the frame of a broker's response to that of the client's, without sizes."""
+
+
+class _Pending(NamedTuple):
+    """A request that the broker hasn't answered."""
+
+    correlation_id: int
+    exchange: Exchange
+    answer: Answer | None  # None: the response passes
+
+
+class Upstream(asyncio.BufferedProtocol):
+    """See the module.
+
+    Args:
+        name: the broker's, for errors.
+        max_frame_bytes: a larger response ends the connection.
+        writable: called with False when the broker doesn't read, and with True when it does again.
+        lost: called once at the end, with what ended it if that wasn't `close()`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        max_frame_bytes: int,
+        writable: Callable[[bool], None],
+        lost: Callable[[Exception | None], None],
+    ) -> None:
+        self._name = name
+        self._frames = FrameReader(max_frame_bytes, name)
+        self._writable = writable
+        self._on_lost = lost
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[_Pending] = deque()
+        self._working = 0  # responses that are worked on
+        self._client_paused = False
+        self._reading_paused = False
+        self._closed = False
+        self._failure: Exception | None = None
+
+    # --- what the handler calls -------------------------------------------------------------------
+
+    def send(
+        self,
+        correlation_id: int,
+        frame: list[Buffer],
+        exchange: Exchange,
+        answer: Answer | None,
+        *,
+        expects_response: bool = True,
+    ) -> None:
+        """Send a frame; complete the exchange with its response.
+
+        Args:
+            correlation_id: that of the frame.
+            frame: the request, without its size.
+            exchange: the client's.
+            answer: makes the client's response; None: the broker's response passes.
+            expects_response: False if the broker doesn't respond; the exchange ends at once then.
+        """
+        if self._transport is None or self._closed or self._transport.is_closing():
+            exchange.end()
+            return
+        if expects_response:
+            self._pending.append(_Pending(correlation_id, exchange, answer))
+        size = sum(map(len, frame))
+        transports.write_all(self._transport, [size.to_bytes(4, "big"), *frame])
+        if not expects_response:
+            exchange.end()
+
+    def pause_reading(self) -> None:
+        """Read no responses until `resume_reading()`, because the client doesn't read them."""
+        self._client_paused = True
+        self._pause_or_resume()
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+        self._client_paused = False
+        self._pause_or_resume()
+
+    def close(self) -> None:
+        """Send what is written, then close the connection; responses on their way are dropped."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._closed:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                if not self._closed:
+                    self._received(frame)
+        except KafkaProtocolError as error:
+            self._fail(error)
+
+    def pause_writing(self) -> None:
+        self._writable(False)
+
+    def resume_writing(self) -> None:
+        self._writable(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        self._on_lost(self._failure or exc)
+
+    def _received(self, frame: memoryview) -> None:
+        correlation_id = decode_correlation_id(frame)
+        if not self._pending:
+            raise KafkaProtocolError(
+                f"{self._name}: a response with correlation id {correlation_id}; expected none"
+            )
+        first = self._pending[0]
+        if correlation_id != first.correlation_id:
+            raise KafkaProtocolError(
+                f"{self._name}: a response with correlation id {correlation_id}; expected "
+                f"{first.correlation_id}"
+            )
+        self._pending.popleft()
+        if first.answer is None:
+            respond(first.exchange, [frame])
+            return
+        self._working += 1
+        self._pause_or_resume()
+        first.exchange.run(self._answer(first.exchange, first.answer, frame), self._worked)
+
+    def _answer(self, exchange: Exchange, answer: Answer, frame: memoryview) -> Work[None]:
+        if not exchange.connection.reserve(len(frame)):
+            return  # this has closed the connection, for the memory of all connections
+        try:
+            response = yield from answer(frame)
+        except KafkaProtocolError as error:
+            exchange.end()
+            self._fail(error)
+        else:
+            respond(exchange, response)
+
+    def _worked(self) -> None:
+        self._working -= 1
+        self._pause_or_resume()
+
+    def _fail(self, error: KafkaProtocolError) -> None:
+        self._failure = self._failure or error
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _pause_or_resume(self) -> None:
+        pauses = self._client_paused or self._working > 0
+        transport = self._transport
+        if transport is None or transport.is_closing() or pauses == self._reading_paused:
+            return
+        self._reading_paused = pauses
+        if pauses:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+
+def respond(exchange: Exchange, frame: list[Buffer]) -> None:
+    """Complete an exchange with a frame that has no size yet."""
+    exchange.respond([sum(map(len, frame)).to_bytes(4, "big"), *frame])

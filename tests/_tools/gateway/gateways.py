@@ -1,0 +1,160 @@
+"""A gateway on free ports, and raw clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.options import gateway_options
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08.protocol.api import Request, decode_response, encode_request
+from tests.brokers.ports import free_port
+
+HOST = "127.0.0.1"
+
+
+@asynccontextmanager
+async def running(
+    targets: str, table: PortTable | None = None, **changed: Any
+) -> AsyncIterator[Gateway]:
+    """Run a gateway to these brokers; `changed` are fields of its options."""
+    options = replace(gateway_options(targets, f"{HOST}:{free_port()}"), **changed)
+    gateway = Gateway(options, table or PortTable())
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+def first_port(gateway: Gateway) -> int:
+    return next(iter(gateway.ports.values()))
+
+
+class RawClient:
+    """A connection that sends and reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection(HOST, port))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.writer.transport.abort()
+        try:
+            await self.writer.wait_closed()
+        except OSError:
+            pass
+
+    def send(self, body: bytes) -> None:
+        self.writer.write(len(body).to_bytes(4, "big") + body)
+
+    def send_request(self, request: Request, version: int, correlation_id: int = 1) -> None:
+        frame = encode_request(request, version, correlation_id, "raw client")
+        self.writer.write(b"".join(frame))
+
+    async def frame(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def call(self, request: Request, version: int) -> Any:
+        """Send a request and return its response, which has its correlation id."""
+        self.send_request(request, version)
+        frame = await self.frame()
+        assert frame[:4] == bytes((0, 0, 0, 1))
+        return decode_response(type(request), version, frame)
+
+    async def is_closed(self) -> bool:
+        """Read to the end; return whether that comes without any data."""
+        try:
+            return not await self.reader.read()
+        except ConnectionError:
+            return True
+
+
+@asynccontextmanager
+async def connected(targets: str, **changed: Any) -> AsyncIterator[tuple[Gateway, RawClient]]:
+    """Run a gateway, and connect to its first listener."""
+    async with (
+        running(targets, **changed) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        yield gateway, client
+
+
+class ScriptedBroker:
+    """A listener that answers Metadata as node 0, and each other frame as `answer` says.
+
+    Args:
+        answer: from the frame of a request to that of the response; None closes the connection,
+            b"" is no response.
+    """
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.port = 0
+        self.requests: list[bytes] = []
+        self._server: asyncio.Server
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop_listening()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def listen(self) -> None:
+        """Accept connections, at the same port as before."""
+        self._server = await asyncio.start_server(self._serve, HOST, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop_listening(self) -> None:
+        """Accept no more connections."""
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def metadata(self, nodes: dict[int, int] | None = None) -> bytes:
+        """Return the body of a Metadata response of version 1 with these nodes and ports."""
+        nodes = {0: self.port} if nodes is None else nodes
+        brokers = b"".join(
+            node.to_bytes(4, "big") + b"\0\x09127.0.0.1" + port.to_bytes(4, "big") + b"\xff\xff"
+            for node, port in nodes.items()
+        )
+        return len(nodes).to_bytes(4, "big") + brokers + bytes(8)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                if frame[:4] == b"\0\3\0\1" and b"aiokafka08-gateway" in frame:
+                    body: bytes | None = frame[4:8] + self.metadata()
+                else:
+                    self.requests.append(frame)
+                    body = self.answer(frame)
+                if body is None:
+                    break
+                if body:
+                    writer.write(len(body).to_bytes(4, "big") + body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.transport.abort()

@@ -1,0 +1,101 @@
+"""Which clients need the gateway: the table, its pages' values, and what a gateway counts."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from aiokafka08._core.metrics.text_format import write_text
+from aiokafka08._tools.gateway.clients import MAX_CLIENTS, ClientTable, Fate
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import HOST, ScriptedBroker, connected
+
+pytestmark = pytest.mark.fast
+
+
+def test_client_needs_the_gateway_if_a_request_was_translated() -> None:
+    now = [1_795_000_000.0]
+    table = ClientTable(lambda: now[0])
+    table.count("new", "10.0.0.1", ("Fetch", 11, Fate.PASSED), software="librdkafka 2.0")
+    table.count(None, "10.0.0.2", ("Fetch", 1, Fate.TRANSLATED))
+    now[0] += 60
+    table.count(None, "10.0.0.2", ("Fetch", 1, Fate.TRANSLATED))
+    table.count(None, "10.0.0.2", ("Vote", -1, Fate.REFUSED))
+    assert table.rows() == [
+        {
+            "client_id": "",
+            "address": "10.0.0.2",
+            "software": "",
+            "needs_gateway": True,
+            "first_seen": "2026-11-18T11:06:40+00:00",
+            "last_seen": "2026-11-18T11:07:40+00:00",
+            "requests": {"translated": {"Fetch": {"1": 2}}, "refused": {"Vote": {"-1": 1}}},
+        },
+        {
+            "client_id": "new",
+            "address": "10.0.0.1",
+            "software": "librdkafka 2.0",
+            "needs_gateway": False,
+            "first_seen": "2026-11-18T11:06:40+00:00",
+            "last_seen": "2026-11-18T11:06:40+00:00",
+            "requests": {"passed": {"Fetch": {"11": 1}}},
+        },
+    ]
+
+
+def test_table_keeps_the_clients_that_were_seen_last() -> None:
+    table = ClientTable(lambda: 0.0)
+    for number in range(MAX_CLIENTS):
+        table.count(f"{number}" + "x" * 1000, HOST, ("Fetch", 1, Fate.TRANSLATED))
+    table.count("0" + "x" * 1000, HOST, ("Fetch", 1, Fate.TRANSLATED))
+    table.count("another", HOST, ("Fetch", 1, Fate.TRANSLATED))
+    ids = {row["client_id"] for row in table.rows()}
+    assert len(ids) == MAX_CLIENTS
+    assert "0" + "x" * 254 in ids
+    assert "1" + "x" * 254 not in ids
+
+
+async def test_gateway_counts_what_becomes_of_requests() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        connected(cluster.bootstrap_servers) as (gateway, client),
+    ):
+        await client.call(MetadataRequest(["t"]), 1)
+        wanted = [Topic("t", [ListOffsetsPartition(0, LATEST)])]
+        await client.call(ListOffsetsRequest(-1, wanted), 0)
+        client.send(struct.pack(">hhih", 4, 77, 1, 10) + b"raw client")
+        assert await client.is_closed()
+        (row,) = gateway.clients.rows()
+        assert (row["client_id"], row["address"], row["needs_gateway"]) == (
+            "raw client",
+            HOST,
+            True,
+        )
+        assert row["requests"] == {
+            "passed": {"Metadata": {"1": 1}},
+            "translated": {"ListOffsets": {"0": 1}},
+            "refused": {"LeaderAndIsr": {"-1": 1}},
+        }
+        text = write_text(gateway.families()).decode()
+        assert 'requests_total{api="ListOffsets",version="0",fate="translated"} 1' in text
+        assert 'aiokafka08_gateway_clients{needs_gateway="true"} 1' in text
+        assert 'aiokafka08_gateway_listening{node="0"} 1' in text
+
+
+async def test_library_is_told_by_api_versions() -> None:
+    request = struct.pack(">hhih", 18, 3, 1, -1) + b"\0" + b"\x0blibrdkafka" + b"\x062.3.0" + b"\0"
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(2) + b"\x01" + bytes(5)) as broker,
+        connected(broker.address) as (gateway, client),
+    ):
+        client.send(request)
+        await client.frame()
+        assert gateway.clients.rows()[0]["software"] == "librdkafka 2.3.0"

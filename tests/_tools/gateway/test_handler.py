@@ -1,0 +1,375 @@
+"""What becomes of requests, on brokers of the embedded cluster and on scripted ones."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.options import gateway_options
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.committed_offsets import (
+    CommitPartition,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.requests.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    ScriptedBroker,
+    connected,
+    first_port,
+    running,
+)
+from tests.brokers.ports import free_port
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.fast
+
+
+def request(key: int, version: int, correlation_id: int = 1, body: bytes = b"") -> bytes:
+    return struct.pack(">hhih", key, version, correlation_id, -1) + body
+
+
+async def found_coordinator(client: RawClient) -> GroupCoordinatorResponse:
+    """Return the group's coordinator, once there is one."""
+    async with asyncio.timeout(20):
+        while True:
+            response: GroupCoordinatorResponse = await client.call(GroupCoordinatorRequest("g"), 0)
+            if not response.error_code:
+                return response
+            await asyncio.sleep(0.01)
+
+
+# --- on an embedded cluster -----------------------------------------------------------------------
+
+
+async def test_addresses_in_metadata_are_the_gateways() -> None:
+    async with (
+        EmbeddedCluster(3, version="0.10", topics={"t": 3}) as cluster,
+        connected(cluster.bootstrap_servers) as (gateway, client),
+    ):
+        for version in (0, 1, 2):
+            metadata = await client.call(MetadataRequest(["t"]), version)
+            found = {broker.node_id: broker.port for broker in metadata.brokers}
+            assert found == gateway.ports
+            assert {broker.host for broker in metadata.brokers} == {HOST}
+        coordinator = await found_coordinator(client)
+        assert coordinator.port == gateway.ports[coordinator.node_id]
+
+
+async def test_each_listener_leads_to_its_broker() -> None:
+    async with (
+        EmbeddedCluster(2, version="0.10", topics={"t": 2}) as cluster,
+        running(cluster.bootstrap_servers) as gateway,
+    ):
+        for leader, port in gateway.ports.items():
+            async with await RawClient.connect(port) as client:
+                partitions = [ListOffsetsPartition(number, LATEST) for number in (0, 1)]
+                asked = ListOffsetsRequest(-1, [Topic("t", partitions)])
+                found = (await client.call(asked, 1)).topics[0].partitions
+                errors = {one.partition: one.error_code for one in found}
+                assert errors[leader] == 0 != errors[1 - leader]
+
+
+async def test_offsets_are_listed_as_in_version_0() -> None:
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        async with await RawClient.connect(cluster.nodes[0].port) as producer:
+            messages = encode_entry(0, None, b"a") + encode_entry(0, None, b"b")
+            part = ProducePartition(0, messages)
+            await producer.call(ProduceRequest(1, 1000, [Topic("t", [part])]), 0)
+        async with connected(cluster.bootstrap_servers) as (_, client):
+
+            async def listed(timestamp: int, count: int, topic: str = "t") -> list[object]:
+                wanted = ListOffsetsPartition(0, timestamp, count)
+                asked = ListOffsetsRequest(-1, [Topic(topic, [wanted])])
+                (found,) = (await client.call(asked, 0)).topics[0].partitions
+                return [found.error_code, found.offsets]
+
+            assert await listed(EARLIEST, 1) == [0, [0]]
+            assert await listed(LATEST, 5) == [0, [2]]
+            assert await listed(LATEST, 0) == [0, []]
+            assert await listed(1 << 50, 1) == [0, []]
+            assert await listed(LATEST, 1, "no-such-topic") == [3, []]
+
+
+async def test_offsets_are_committed_and_fetched_in_all_old_versions() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 2}) as cluster,
+        connected(cluster.bootstrap_servers) as (_, client),
+    ):
+        await found_coordinator(client)
+
+        async def fetched(version: int) -> list[tuple[int, int, str | None]]:
+            asked = OffsetFetchRequest("g", [Topic("t", [0, 1])])
+            partitions = (await client.call(asked, version)).topics[0].partitions
+            return [(one.error_code, one.offset, one.metadata) for one in partitions]
+
+        assert await fetched(0) == [(3, -1, ""), (3, -1, "")]
+        assert await fetched(1) == [(0, -1, ""), (0, -1, "")]
+        for version, offset in ((0, 5), (1, 6)):
+            parts = [CommitPartition(0, offset, -1, "at"), CommitPartition(1, 9, -1, None)]
+            commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", parts)])
+            (topic,) = (await client.call(commit, version)).topics
+            assert [one.error_code for one in topic.partitions] == [0, 0]
+            assert await fetched(0) == [(0, offset, "at"), (0, 9, "")]
+            assert await fetched(1) == await fetched(0)
+
+
+async def test_versions_are_the_targets_and_the_translated_ones() -> None:
+    async with (
+        EmbeddedCluster(version="0.10") as cluster,
+        connected(cluster.bootstrap_servers) as (_, client),
+    ):
+        response = await client.call(ApiVersionsRequest(), 0)
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_versions}
+    assert ranges[2] == (0, 1)
+    assert ranges[3] == (0, 2)
+    assert not ranges.keys() & {4, 5, 6, 7, 19, 20}
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """Those that pass, that are translated, and that the gateway answers itself."""
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        connected(cluster.bootstrap_servers) as (_, client),
+    ):
+        for number in range(300):
+            if number % 3 == 0:
+                client.send_request(MetadataRequest(["t"]), 1, number)
+            elif number % 3 == 1:
+                wanted = [Topic("t", [ListOffsetsPartition(0, LATEST)])]
+                client.send_request(ListOffsetsRequest(-1, wanted), 0, number)
+            else:
+                client.send(request(18, 99, number))
+        for number in range(300):
+            frame = await client.frame()
+            assert int.from_bytes(frame[:4], "big") == number
+
+
+# --- requests that are refused --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (request(4, 0), "LeaderAndIsr version 0 is refused: only brokers send this request"),
+        (request(53, 1), "BeginQuorumEpoch version 1 is refused: only brokers send"),
+        (request(19, 5), "CreateTopics version 5 is refused: it changes the cluster"),
+        (request(44, 1), "IncrementalAlterConfigs version 1 is refused: it changes the cluster"),
+        (request(999, 0), "API 999 version 0 is refused: the API isn't known"),
+        (request(3, 99), "Metadata version 99 is refused: expected version 0 to 13"),
+        (request(1, 11, body=bytes(4)), "Fetch version 11 is refused: replica id 0: only brokers"),
+        (request(1, 16, body=bytes(3)), "Fetch version 16 is refused: FetchRequest version 16:"),
+        (request(8, 0, body=b"\0\x09g"), "OffsetCommit version 0 is refused: OffsetCommitRequest"),
+        (b"\0\3", "a request version \\? is refused: a request of 2 bytes"),
+        (b"\0\3\0\0\0\0\0\1\x7f\xff", "refused: a client id of 32767 bytes; expected -1 to 0"),
+    ],
+)
+async def test_refused_request_ends_the_connection_and_is_logged(
+    frame: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"answer") as broker,
+        connected(broker.address) as (_, client),
+    ):
+        client.send(request(16, 0))
+        client.send(frame)
+        client.send(request(16, 0, 3))
+        assert await client.frame() == b"\0\0\0\x01answer"
+        assert await client.is_closed()
+        assert [one[:8] for one in broker.requests] == [request(16, 0)[:8]]
+    assert any(re.search(reason, record.message) for record in caplog.records)
+
+
+async def test_client_from_another_network_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8]) as broker,
+        connected(broker.address, allowed=()) as (_, client),
+    ):
+        client.send(request(16, 0))
+        assert await client.is_closed()
+        assert broker.requests == []
+    assert "not in a network that --allow names" in caplog.text
+
+
+# --- a target that isn't well ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\0\0\0\x09wrong", "a response with correlation id 9; expected 1"),
+        (b"\0", "expected at least 4"),
+        (b"\0\0\0\x01\x7f\xff\xff\xff", "MetadataResponse version 0: a length of 21474"),
+    ],
+)
+async def test_hostile_response_ends_the_connection(
+    answer: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        ScriptedBroker(lambda frame: answer) as broker,
+        running(broker.address) as gateway,
+    ):
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(3, 0, 1, bytes(4)))
+            assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(3, 0, 1, bytes(4)))
+            assert await client.is_closed()
+    assert reason in caplog.text
+
+
+async def test_response_over_the_limit_ends_the_connection() -> None:
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(10_000)) as broker,
+        connected(broker.address, max_response_bytes=5000) as (_, client),
+    ):
+        client.send(request(16, 0))
+        assert await client.is_closed()
+
+
+async def test_closed_upstream_ends_the_client_after_earlier_responses() -> None:
+    answers = iter((b"\0\0\0\x01first", None))
+    async with (
+        ScriptedBroker(lambda frame: next(answers)) as broker,
+        connected(broker.address) as (_, client),
+    ):
+        client.send(request(16, 0))
+        client.send(request(16, 0, 2))
+        client.send(request(18, 99, 3))  # the gateway's answer waits for the broker's
+        assert await client.frame() == b"\0\0\0\x01first"
+        assert await client.is_closed()
+
+
+async def test_acks_0_has_no_place_among_the_responses() -> None:
+    """A client may send it and close: all of it goes to the broker."""
+    produce = request(0, 3, body=b"\xff\xff" + b"\0\0" + b"\0\0\0\x05" + bytes(4))
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address) as gateway,
+    ):
+        async with await RawClient.connect(first_port(gateway)) as client:
+            for _ in range(50):
+                client.send(produce)
+            client.writer.close()
+        await until(lambda: len(broker.requests) == 50, "all requests have come")
+
+
+async def test_target_that_is_away_closes_the_listener_until_it_is_back() -> None:
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"answer") as broker,
+        running(broker.address) as gateway,
+    ):
+        port = first_port(gateway)
+        await broker.stop_listening()
+        async with await RawClient.connect(port) as client:
+            assert await client.is_closed()
+
+        async def is_open() -> bool:
+            try:
+                async with await RawClient.connect(port):
+                    return True
+            except ConnectionRefusedError:
+                return False
+
+        assert not await is_open()
+        await broker.listen()
+        async with asyncio.timeout(20):
+            while not await is_open():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        async with await RawClient.connect(port) as client:
+            client.send(request(16, 0))
+            assert await client.frame() == b"\0\0\0\x01answer"
+
+
+async def test_target_that_answers_nobody_is_an_error_at_the_start() -> None:
+    ports = [free_port(), free_port()]
+    targets = ",".join(f"{HOST}:{port}" for port in ports)
+    gateway = Gateway(gateway_options(targets, f"{HOST}:{free_port()}"), PortTable())
+    with pytest.raises(KafkaConnectionError, match=f"(?s)can't be reached: .*{ports[1]}: "):
+        await gateway.start()
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+
+async def test_new_broker_in_metadata_gets_a_listener_before_the_client_knows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "listeners.json"
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        other = free_port()
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: other, 0: broker.port})
+        async with running(broker.address, PortTable(path)) as gateway:
+            assert list(gateway.ports) == [0]
+            async with await RawClient.connect(first_port(gateway)) as client:
+                metadata = await client.call(MetadataRequest([]), 1)
+                assert {one.node_id: one.port for one in metadata.brokers} == gateway.ports
+                assert gateway.ports[9] == gateway.ports[0] + 1
+                async with await RawClient.connect(gateway.ports[9]):
+                    pass
+    assert PortTable(path).node_ids == [0, 9]
+
+
+async def test_stop_answers_what_is_in_flight() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class SlowBroker(ScriptedBroker):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.append(writer)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            frame = await reader.readexactly(size)
+            if b"aiokafka08-gateway" in frame:
+                body = frame[4:8] + self.metadata()
+            else:
+                begun.set()
+                await go_on.wait()
+                body = frame[4:8] + b"late"
+            writer.write(len(body).to_bytes(4, "big") + body)
+            writer.close()
+
+    async with SlowBroker(None) as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0))
+            await begun.wait()
+            stopping = asyncio.create_task(gateway.stop())
+            await asyncio.sleep(0)
+            with pytest.raises(ConnectionRefusedError):
+                await RawClient.connect(first_port(gateway))
+            go_on.set()
+            assert await client.frame() == b"\0\0\0\x01late"
+            assert await client.is_closed()
+            await stopping
+
+
+async def test_stop_ends_a_request_that_takes_too_long() -> None:
+    async with EmbeddedCluster(version="0.10") as cluster:
+        gateway = Gateway(
+            gateway_options(cluster.bootstrap_servers, f"{HOST}:{free_port()}"), PortTable()
+        )
+        await gateway.start()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0)[:-1])
+            await gateway.stop(0.05)
+            assert await client.is_closed()

@@ -1,0 +1,110 @@
+"""The gateway's options and its table of ports: what is accepted, and what an error says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafka08._tools.gateway.options import MAX_BROKERS, gateway_options, listener_port
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError
+
+pytestmark = pytest.mark.fast
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_default_serves_this_machine_only() -> None:
+    options = gateway_options("kafka:9092")
+    assert options.listen == ("127.0.0.1", 9092)
+    assert options.is_allowed("127.0.0.1")
+    assert not options.is_allowed("10.0.0.1")
+    assert not options.is_allowed("?")
+
+
+@pytest.mark.parametrize("listen", ["10.0.0.5:9092", "0.0.0.0:9092", "[::]:9092"])
+def test_other_address_needs_networks_or_open(listen: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="--allow, or say --open"):
+        gateway_options("kafka:9092", listen, advertise="gateway")
+    assert gateway_options("kafka:9092", listen, advertise="g", is_open=True).is_allowed("8.8.8.8")
+
+
+def test_only_allowed_networks_are_served() -> None:
+    options = gateway_options(
+        "kafka:9092", "10.0.0.5:9092", allowed=["10.0.0.0/24", "2001:db8::/32"]
+    )
+    assert options.is_allowed("10.0.0.9")
+    assert options.is_allowed("::ffff:10.0.0.9")
+    assert options.is_allowed("2001:db8::1%eth0")
+    assert not options.is_allowed("10.0.1.9")
+    assert not options.is_allowed("127.0.0.1")
+    assert options.advertise == "10.0.0.5"
+
+
+def test_address_that_clients_cannot_use_needs_another_host() -> None:
+    with pytest.raises(IllegalArgumentError, match="--advertise"):
+        gateway_options("kafka:9092", "0.0.0.0:9092", is_open=True)
+
+
+@pytest.mark.parametrize("listen", ["localhost:9092", "9092", "127.0.0.1:x", "a:1,b:2", ""])
+def test_wrong_listen_address_is_refused(listen: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="--listen"):
+        gateway_options("kafka:9092", listen)
+
+
+@pytest.mark.parametrize("network", ["10.0.0.1/24", "everywhere", ""])
+def test_wrong_network_is_refused(network: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="--allow"):
+        gateway_options("kafka:9092", "10.0.0.5:9092", allowed=[network])
+
+
+def test_port_beyond_the_last_one_is_refused() -> None:
+    options = gateway_options("kafka:9092", "127.0.0.1:65535")
+    assert listener_port(options, 0) == 65535
+    with pytest.raises(IllegalArgumentError, match="65535 leaves none for broker number 2"):
+        listener_port(options, 1)
+
+
+# --- the table of ports ---------------------------------------------------------------------------
+
+
+def test_new_broker_never_renumbers_others(tmp_path: Path) -> None:
+    path = tmp_path / "listeners.json"
+    table = PortTable(path)
+    table.add([5, 3])
+    table.add([1, 3])
+    again = PortTable(path)
+    again.add([5, 4])
+    assert [again.index(node_id) for node_id in (3, 5, 1, 4)] == [0, 1, 2, 3]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
+
+
+def test_table_has_a_limit() -> None:
+    table = PortTable()
+    with pytest.raises(IllegalStateError, match=f"at most {MAX_BROKERS}"):
+        table.add(range(MAX_BROKERS + 1))
+    assert table.node_ids == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"listeners": []}', '{"listeners": {"x": 0}}',
+        '{"listeners": {"1": -1}}', '{"listeners": {"1": 0, "2": 0}}', '{"listeners": {"1": "0"}}',
+    ],
+)  # fmt: skip
+def test_damaged_table_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "listeners.json"
+    path.write_text(text)
+    with pytest.raises(KafkaConfigurationError, match=r"listeners\.json: not a table"):
+        PortTable(path)
+    assert path.read_text() == text
+
+
+def test_table_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    table = PortTable(tmp_path / "missing" / "listeners.json")
+    with pytest.raises(KafkaConfigurationError, match="can't be written"):
+        table.add([1])
+    assert table.node_ids == []
