@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
-from aiokafka08._core.net.connect import Wait, joined_details
+from aiokafka08._core.net.connect import PendingStep, joined_details
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._core.net.versions import BrokerVersion, alive_request
 from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
@@ -88,7 +88,7 @@ async def open_authenticated(
     config: NetConfig,
     mechanism: Mechanism,
     version: BrokerVersion | None,
-    progress: Callable[[Wait], object],
+    progress: Callable[[PendingStep], object],
 ) -> AuthenticatedStream:
     """Connect and authenticate.
 
@@ -142,7 +142,7 @@ class _Conversation:
         address: Address,
         config: NetConfig,
         mechanism: Mechanism,
-        progress: Callable[[Wait], object],
+        progress: Callable[[PendingStep], object],
     ) -> None:
         self._stream = stream
         self._host = address[0]
@@ -225,14 +225,14 @@ class _Conversation:
         except AuthenticationFailedError as error:
             raise self._failed(error.text, error) from error.__cause__
 
-    def _wait(self) -> Wait:
+    def _wait(self) -> PendingStep:
         text = f"{self._mechanism.description}: {self._mechanism.wait}"
         kind = self._mechanism.wait_kind
-        return Wait(text, detail=None if kind is None else SaslFailure(kind))
+        return PendingStep(text, detail=None if kind is None else SaslFailure(kind))
 
     async def _send_frame(self, token: bytes) -> bytes:
         await self._send_last_frame(token)
-        self._progress(Wait.for_response("a SASL token"))
+        self._progress(PendingStep.for_response("a SASL token"))
         frame = await self._stream.read_frame(0, MAX_FRAME_BYTES)
         if frame is None:
             raise _ClosedByBrokerError("a SASL token")
@@ -252,7 +252,7 @@ class _Conversation:
 
     async def _request(self, request: Request[R], version: int, shown: str = "") -> R:
         name = shown or type(request).__name__.removesuffix("Request")
-        self._progress(Wait.for_response(name))
+        self._progress(PendingStep.for_response(name))
         self._stream.write(
             b"".join(encode_request(request, version, _CORRELATION_ID, self._client_id))
         )

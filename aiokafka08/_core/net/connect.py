@@ -36,7 +36,7 @@ from aiokafka08.errors import (
 T = TypeVar("T")
 
 
-class Wait(NamedTuple):
+class PendingStep(NamedTuple):
     """What an attempt to connect waits for; the error of a timeout says it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Wait(NamedTuple):
     detail: object = None
 
     @classmethod
-    def for_response(cls, name: str) -> Wait:
+    def for_response(cls, name: str) -> PendingStep:
         """Return the wait for the response to a request."""
         return cls(f"accepts connections but doesn't respond to {name}", is_for_peer=True)
 

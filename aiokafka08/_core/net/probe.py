@@ -18,7 +18,7 @@ from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
-    Wait,
+    PendingStep,
     connect_to_any_ip,
     ip_addresses,
     timeout_text,
@@ -144,7 +144,7 @@ class _ProbeConnection:
         self._stream: RawStream | None = None
         self._has_responded = False
         self._peer_waits = 0  # on the current connection
-        self.wait: Wait | None = None
+        self.wait: PendingStep | None = None
         """What the probe waits for; None while connecting."""
 
     async def _connect(self) -> RawStream:
@@ -195,7 +195,7 @@ class _ProbeConnection:
             return False  # the authentication goes on, and its own error says more
         return read is not None and decode_correlation_id(memoryview(read)) == _CORRELATION_ID
 
-    def _waiting(self, wait: Wait) -> None:
+    def _waiting(self, wait: PendingStep) -> None:
         self.wait = wait
         self._peer_waits += wait.is_for_peer
         self._progress(wait.progress)
@@ -207,7 +207,7 @@ class _ProbeConnection:
         else:
             stream = self._stream
         name = type(probe.request).__name__
-        self._waiting(Wait.for_response(name))
+        self._waiting(PendingStep.for_response(name))
         sent_at = self._time()
         stream.write(
             b"".join(

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
-    Wait,
+    PendingStep,
     certificate_host,
     connect_to_any_ip,
     describe_error,
@@ -466,7 +466,7 @@ async def open_connection(
     ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
-        waits: list[Wait] = []  # of the authentication
+        waits: list[PendingStep] = []  # of the authentication
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 if config.sasl is None:

@@ -10,12 +10,10 @@ error when the client is created, and a file that can't be read before a server 
 from __future__ import annotations
 
 import importlib.util
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._core.properties import (
     TlsOptions,
     choice,
@@ -24,6 +22,9 @@ from aiokafka08._core.properties import (
     tls_options,
 )
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
 
 _DIGEST_MD5: Final = "DIGEST-MD5"
 _TLS: Final = ("ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
@@ -74,6 +75,8 @@ class ZookeeperSecurity:
         Raises:
             KafkaConfigurationError: a file can't be read, or isn't PEM.
         """
+        from aiokafka08._core.net.tls import ssl_context  # `--help` imports no ssl
+
         return ssl_context(self._tls, prefix="zookeeper_options: ")
 
     def client_arguments(self) -> dict[str, Any]:

@@ -285,6 +285,8 @@ async def test_wait_for_a_kdc_is_no_doubt_about_the_broker() -> None:
         name = "GSSAPI"
         description = "accepts tickets"
         starts_raw = True
+        wait = "no KDC of the realm has responded"
+        wait_kind = FailureKind.KDC
         hint = ""
         thread = DaemonThread()
 
