@@ -210,7 +210,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
             `ca`, `certfile`, `keyfile`, `keyfile_password`, `verify_certs` and `check_hostname`
-            (default True, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
+            (which is on, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
             zookeeper.set.acl does: the creator may change them, all may read (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
