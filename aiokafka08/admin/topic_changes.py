@@ -49,8 +49,9 @@ CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
 
 _POLL_S: Final = 0.05
-_CHANGES: Final = "a mapping of configs to values"
 """The pause between two checks whether a topic has its leaders, or is gone."""
+
+_CHANGES: Final = "a mapping of configs to values"
 
 
 class TopicChanges:

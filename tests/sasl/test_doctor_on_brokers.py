@@ -129,9 +129,10 @@ async def test_principal_that_the_kdc_lost_is_a_finding(
 async def test_kdc_that_is_down_is_a_finding(
     doctor: Doctor, old_cluster: RealCluster, kdc: Kdc
 ) -> None:
+    await asyncio.to_thread(kdc.add_principal, "unlucky")  # no other client has a ticket of it
     kdc.stop()
     try:
-        found = await doctor.findings(old_cluster.sasl_bootstrap_servers)
+        found = await doctor.findings(old_cluster.sasl_bootstrap_servers, "unlucky")
     finally:
         await asyncio.to_thread(kdc.start)
     assert [*found] == ["kdc-unreachable"]

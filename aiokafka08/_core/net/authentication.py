@@ -53,6 +53,7 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
+_REFUSED: Final = SaslFailure(FailureKind.REFUSED)
 _LONGEST_SLEEP_S: Final = 3600.0
 """A machine that was suspended has lost no more than that of the time to renew."""
 
@@ -245,8 +246,9 @@ class _Conversation:
         response = await self._request(SaslAuthenticateRequest(token), version)
         if response.error_code:
             reason = response.error_message or for_code(response.error_code).__name__
-            hint = self._mechanism.refusal_hint
-            raise self._failed(f"the broker refuses: {reason[:500]}{hint}")
+            failure = SaslFailure(FailureKind.REFUSED, self._mechanism.refusal_hint)
+            text = failure.described(f"the broker refuses: {reason[:500]}")
+            raise self._failed(text, failure=failure)
         self._lifetime_ms = response.session_lifetime_ms
         return bytes(response.auth_bytes)
 
@@ -266,14 +268,17 @@ class _Conversation:
         return decode_response(type(request), version, frame)
 
     def _failed(
-        self, text: str, error: AuthenticationFailedError | None = None
+        self,
+        text: str,
+        error: AuthenticationFailedError | None = None,
+        failure: SaslFailure = _REFUSED,
     ) -> AuthenticationFailedError:
         """Return the error, with the address and, if the text hasn't it, who authenticates."""
         error_class = AuthenticationFailedError if error is None else type(error)
         who = self._mechanism.description
         text = text if text.startswith(who) else f"{who}: {text}"
-        details = [SaslFailure(FailureKind.REFUSED)] if error is None else joined_details((error,))
-        return error_class(f"{self._where}: {text}", *details)
+        details = [] if error is None else joined_details((error,))
+        return error_class(f"{self._where}: {text}", *(details or [failure]))
 
 
 def not_sasl(where: str, mechanism: Mechanism) -> AuthenticationFailedError:

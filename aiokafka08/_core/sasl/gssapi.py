@@ -123,6 +123,7 @@ class _Credentials:
         self._lock = threading.Lock()  # of the attempt to get new ones, and of what follows
         self._current: Any = None
         self._expires = self._renew_at = -math.inf
+        self._life_s = 0.0
         self._is_overdue = False
 
     def begin(self, broker: str) -> tuple[Any, bytes]:
@@ -149,16 +150,29 @@ class _Credentials:
     @property
     def principal(self) -> str | None:
         """The ticket's principal, or without a valid ticket the one that was given."""
+        current = self._current  # the thread of another client may replace it
         try:
-            return self._principal if self._current is None else str(self._current.name)
+            return self._principal if current is None else str(current.name)
         except self._gssapi.exceptions.GSSError:  # the ticket has expired
             return self._principal
 
     def due_s(self) -> float:
         """Return the seconds until `renew()` has something to do."""
-        if self._current is None:
+        current = self._current
+        if current is None:
             return _RENEW_AGAIN_S  # the first connection gets them
-        return max(self._renew_at - environment.monotonic(), 0.0)
+        due_s = self._renew_at - environment.monotonic()
+        if not self._is_overdue:
+            # The monotonic clock stands still while the machine is suspended.
+            due_s = min(due_s, self._left_s(current) - (1 - RENEW_AT) * self._life_s)
+        return max(due_s, 0.0)
+
+    def _left_s(self, credentials: Any) -> float:
+        try:
+            lifetime = credentials.lifetime
+        except self._gssapi.exceptions.GSSError:  # they have expired
+            return 0.0
+        return math.inf if lifetime is None else float(lifetime)
 
     def renew(self) -> float:
         """Get new credentials if it is time; return `due_s()` of the next time; may block."""
@@ -219,12 +233,14 @@ class _Credentials:
             if self._current is not None and expires < self._expires + 1:
                 raise AuthenticationFailedError(f"{self._description}: there is no newer ticket")
             self._new_cache = _cache_name()
-            for broker in tuple(self._brokers):
-                self._get_ticket(found, broker)
+            if self._current is not None:  # else a connection waits for these credentials
+                for broker in tuple(self._brokers):
+                    self._get_ticket(found, broker)
         except self._gssapi.exceptions.GSSError as error:
             raise self.error("no credentials", error) from None
         self._current, self._expires = found, expires
         now = environment.monotonic()
+        self._life_s = 0.0 if math.isinf(expires) else expires - now
         self._renew_at = now + RENEW_AT * (expires - now)
         return found
 
@@ -296,7 +312,7 @@ class Gssapi(Mechanism):
         self.hint = (
             f"that the port is a SASL listener with GSSAPI in sasl.enabled.mechanisms, {_CHECK}"
         )
-        self.refusal_hint = f". Check {_CHECK}"
+        self.refusal_hint = f"Check {_CHECK}"
         self._credentials = _Credentials(gssapi, keytab, principal, self.description)
         if keytab is not None:
             key = (principal, keytab, _identity(keytab))

@@ -19,7 +19,7 @@ class OAuthBearer(Mechanism):
     name = "OAUTHBEARER"
     description = "OAUTHBEARER"
     starts_raw = False
-    refusal_hint = ". Check the token: its expiry, scope and signature"
+    refusal_hint = "Check the token: its expiry, scope and signature"
     wait = "sasl_oauth_token_provider hasn't returned a token"
     hint = "the token, and that OAUTHBEARER is in the broker's sasl.enabled.mechanisms"
 

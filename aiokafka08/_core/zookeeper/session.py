@@ -177,9 +177,9 @@ def temporary_session(
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
     `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`, and two
-    seconds if all servers refuse the connection; kazoo's
-    exceptions in the block are translated as in `translate_errors`. A blocking request of the block
-    that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
+    seconds if all servers refuse the connection; kazoo's exceptions in the block are translated as
+    in `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
+    seconds raises KafkaTimeoutError.
     """
     client = _open(
         zookeeper,

@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.offset_runs import RECORD_BYTES
-from aiokafka08.bridge.errors import BridgeError, TargetError, TargetUnavailableError
+from aiokafka08.bridge.errors import (
+    BridgeError,
+    TargetAuthenticationError,
+    TargetError,
+    TargetUnavailableError,
+)
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.target.message_limits import TargetLimits
 from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
@@ -116,7 +121,7 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
     for name in names:
         try:
             own = await target.own_topic_config(name)
-        except TargetUnavailableError:
+        except (TargetUnavailableError, TargetAuthenticationError):
             raise
         except TargetError as error:
             texts.append(
@@ -149,7 +154,7 @@ async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     name = config.offsets_topic
     try:
         settings = (await target.topic_configs([name]))[name]
-    except TargetUnavailableError:
+    except (TargetUnavailableError, TargetAuthenticationError):
         raise
     except TargetError:
         return None
@@ -184,7 +189,7 @@ async def _add_settings(config: BridgeConfig, target: Target, name: str) -> str 
     """Give a topic the settings that it lacks; return why not, None if it has them now."""
     try:
         added = await target.add_topic_config(name, OWN_CONFIG)
-    except TargetUnavailableError:
+    except (TargetUnavailableError, TargetAuthenticationError):
         raise
     except TargetError as error:
         return error.text

@@ -271,7 +271,7 @@ class Target:
         for name, future in futures.items():
             try:
                 await self.call(f"check the topic {name!r}", future.result)
-            except TargetUnavailableError:
+            except (TargetUnavailableError, TargetAuthenticationError):
                 raise
             except TargetError as error:
                 kafka = cast(Any, error.__cause__).args[0]
@@ -628,10 +628,13 @@ class Target:
                 call's timeout.
             TargetError: librdkafka raised an error.
         """
+        watch: AuthenticationWatch = self._settings["error_cb"]
+        admin = getattr(self, "admin", None)  # None after `close()`
+        if admin is not None:
+            admin.poll(0)  # a refusal that has waited isn't this call's
+        refusals = watch.refusals
         call = partial(function, *arguments, **options)
         running = asyncio.get_running_loop().run_in_executor(_THREADS, call)
-        watch: AuthenticationWatch = self._settings["error_cb"]
-        refusals, admin = watch.refusals, getattr(self, "admin", None)  # None after `close()`
         try:
             while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
                 if admin is not None:
