@@ -75,6 +75,13 @@ def test_plan_behind_the_cutover_does_not_ask_for_it_again(changed: list[Step]) 
     assert next_action(seen).startswith("nothing to do but to start the consumers")
 
 
+def test_plan_behind_the_cutover_says_that_offsets_are_left_out() -> None:
+    groups = Step("groups", True, "", is_carried=True, leaves_out=True)
+    assert next_action(steps(groups=groups)).endswith(
+        "The groups are carried over, but for what the step 'groups' names"
+    )
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -84,8 +84,8 @@ async def _groups(
         await transfer.close()
     if nothing is not None:
         note(nothing)
-    if uncommitted := cluster.uncommitted_text():
-        note(uncommitted)
+    for text in filter(None, [cluster.left_out_text(), cluster.uncommitted_text()]):
+        note(text)
     code = show_moves(moves, format, execute, f"target {config.target.bootstrap}")
     is_done = nothing is None and (moves or not config.groups.include)
     return code if is_done else NOT_MOVED
