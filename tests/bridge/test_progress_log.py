@@ -125,12 +125,40 @@ def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFix
     assert lines(caplog) == ["caught up again: 10 messages copied since the start"]
 
 
-def test_stopped_partition_keeps_no_copy_behind(caplog: pytest.LogCaptureFixture) -> None:
+def test_stopped_partition_is_named_in_place_of_caught_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It keeps no copy behind: the line comes once, and "caught up" once it is copied again."""
     caplog.set_level(logging.INFO, "aiokafka08.bridge")
-    status = CopyStatus(problem=None)
-    status.partitions[TP] = PartitionStatus(0, end=9, stopped="no leader")
+    status = CopyStatus(problem=None, records=1)
+    status.partitions[TP] = stopped = PartitionStatus(0, end=9, stopped="t/0: no leader")
+    status.partitions[TP._replace(partition=1)] = PartitionStatus(4, end=4)
+    log = ProgressLog(CONFIG, status)
+    log.look(0.0)
+    log.look(1.0)
+    [warning] = [one for one in caplog.records if one.name.startswith("aiokafka08")]
+    assert warning.levelno == logging.WARNING
+    assert lines(caplog) == [
+        "not caught up: 1 message copied since the start, all but what is stopped: t/0: no leader"
+    ]
+    stopped.stopped = None
+    log.look(2.0)
+    assert lines(caplog) == []
+    stopped.position, status.records = 9, 10
+    log.look(3.0)
+    assert lines(caplog) == ["caught up: 10 messages copied since the start"]
+    status.refused_topics["u"] = "topic 'u': too few partitions"
+    log.look(4.0)
+    assert lines(caplog) == []  # it was logged when it was refused
+
+
+def test_refused_topic_is_named_in_place_of_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem=None, refused_topics={"u": "topic 'u': too few partitions"})
     ProgressLog(CONFIG, status).look(0.0)
-    assert lines(caplog) == ["caught up: 0 messages copied since the start"]
+    [line] = lines(caplog)
+    assert line.startswith("not caught up: ")
+    assert line.endswith("stopped: topic 'u': too few partitions")
 
 
 def test_session_that_has_failed_logs_no_progress(caplog: pytest.LogCaptureFixture) -> None:
