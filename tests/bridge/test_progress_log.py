@@ -15,16 +15,19 @@ import pytest
 
 from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.copy.copy_rate import CopyRate, summary_text
+from aiokafka08.bridge.copy.copy_starts import CopyStart
 from aiokafka08.bridge.copy.progress_log import BEHIND_S, LINE_S, ProgressLog
 from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.sink.events import RecordRefused, TransactionCommitted
 from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
+from tests.bridge.sessions import UnstartedSession, record
 from tests.support.waiting import until
 
 FILE = (
@@ -100,11 +103,43 @@ def test_rate_is_that_of_the_last_seconds_and_tells_the_time_left() -> None:
 
 
 def test_summary_has_sizes_and_durations() -> None:
-    status = CopyStatus(records=90_000, size=1_200_000_000, transactions=7)
+    status = CopyStatus(records=90_000, size=1_200_000_000, transactions=7, copying_s=3600.0)
     assert summary_text(status, 3725.0) == (
-        "90000 messages in 7 transactions, 1.2 GB in 1 h 2 min, 24 messages/s"
+        "90000 messages in 7 transactions, 1.2 GB in 1 h 2 min, 25 messages/s while it copied"
     )
-    assert summary_text(CopyStatus(), 0.0).startswith("0 messages in 0 transactions, 0 B in 0.0 s")
+    assert summary_text(CopyStatus(), 0.0) == "0 messages in 0 transactions, 0 B in 0.0 s"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_rate_at_the_end_leaves_out_idle_time(is_refused: bool) -> None:
+    """A run that follows its source mostly waits."""
+    made = UnstartedSession(CONFIG)
+
+    async def copied(seconds: float, first: int, count: int) -> None:
+        await made.read({TP: [record(TP, first + number) for number in range(count)]})
+        made.now += seconds
+        positions = {TP: first + count}
+        made.sink.events.append(TransactionCommitted(0, positions, {}, count, 10 * count))
+        await made.session.step(None)
+
+    await made.add({TP: CopyStart(0, False)})
+    made.now += 100
+    await copied(2.0, 0, 60)
+    if is_refused:
+        await made.read({TP: [record(TP, 60)]})
+        made.now += 1.0
+        made.sink.events.append(RecordRefused(0, 1, TP, 60, "INVALID_RECORD"))
+        await made.session.step(None)
+        made.now += 1000
+    else:
+        made.now += 1000
+        await copied(1.0, 60, 30)
+        made.now += 1000
+    made.now += 7
+    assert made.status.copying_s == 3.0
+    assert summary_text(made.status, 2110.0).endswith(
+        f"35 min 10 s, {20 if is_refused else 30} messages/s while it copied"
+    )
 
 
 def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
