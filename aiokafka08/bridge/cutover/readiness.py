@@ -291,6 +291,8 @@ class Readiness:
                 lags[tp.topic] += partition.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
+            if all(partition.position is None for partition in partitions.values()):
+                return Step("copy", False, f"nothing is copied yet: {some_of(some)}")
             text = "'bridge run' is copying" if is_advancing else "is 'bridge run' up?"
             text = f"not copied yet: {some_of(some)}; {text}"
             return Step("copy", False, text, is_advancing=is_advancing)
