@@ -445,7 +445,8 @@ class CopySession:
             BridgeError: another attempt hasn't helped for `copy.outage_s`.
         """
         failed = self._status.note_error(_producer(event.worker), event.reason)
-        _log.warning(
+        _log.log(
+            logging.DEBUG if event.is_known else logging.WARNING,
             "%s: what producer %d has not committed is read again: %s",
             self._client_id, event.worker, failed,
         )  # fmt: skip
