@@ -92,7 +92,7 @@ def test_status_without_any_position_says_so(
 ) -> None:
     use(monkeypatch, [[at(0, None)]])
     _, text = status(cli, tmp_path)
-    assert "nothing is copied yet: start 'bridge run', or check name and target in" in text
+    assert "nothing is copied yet: start 'bridge run', or check name, target and rename in" in text
 
 
 def test_status_by_another_rename_names_the_copies(

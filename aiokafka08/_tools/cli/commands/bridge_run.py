@@ -308,6 +308,7 @@ async def _status(
         )
     elif progress and not problems and not has_begun:
         texts.append(
-            f"nothing is copied yet: start 'bridge run', or check name and target in {config.path}"
+            "nothing is copied yet: start 'bridge run', or check name, target and rename in "
+            f"{config.path}"
         )
     return [one._asdict() for one in progress], [text for text in texts if text]

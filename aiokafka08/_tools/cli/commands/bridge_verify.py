@@ -125,7 +125,9 @@ def verify(
             )
     idle = [verdict for verdict in verdicts if not verdict.has_begun]
     if idle and not any(verdict.progress.source_count for verdict in verdicts):
-        note(f"nothing is copied yet: start 'bridge run', or check name and target in {file}")
+        note(
+            f"nothing is copied yet: start 'bridge run', or check name, target and rename in {file}"
+        )
     else:
         for verdict in idle:
             note(f"{verdict.topic}/{verdict.partition}: nothing is copied yet")
