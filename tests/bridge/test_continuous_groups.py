@@ -20,7 +20,7 @@ from aiokafka08.bridge.groups.carry_over import (
     GroupTransfer,
     carry_over_continuously,
 )
-from aiokafka08.bridge.groups.group_plan import UNREAD, GroupMove, GroupOutcome
+from aiokafka08.bridge.groups.group_plan import UNREAD, GroupMove, GroupOutcome, SourceOffset
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 from tests.bridge.clusters import bridge_config, running_bridge
@@ -67,6 +67,28 @@ async def test_pattern_of_no_group_is_logged_once_until_a_group_comes(
     [one] = caplog.records
     text = "groups not carried over: groups.include: 'biling' matches no group"
     assert text in one.getMessage()
+
+
+async def test_offsets_in_topics_that_are_not_copied_are_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
+    transfer = create_autospec(GroupTransfer, instance=True)
+    state = {TopicPartition("state", 0): SourceOffset(3, "", "kafka")}
+    transfer.carry_over.return_value = [], CopiedCluster({}, {"both": state})
+    transfer.unmatched.return_value = None
+    use(transfer, monkeypatch)
+    config = config_without_target(1)
+    work = asyncio.create_task(carry_over_continuously(config, {}, CopyStatus()))
+    try:
+        await until(lambda: work.done() or transfer.carry_over.await_count >= 4, timeout_s=60)
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    [one] = caplog.records
+    assert "nothing of group 'both' is carried over" in one.getMessage()
+    assert one.getMessage().endswith("topics that the bridge doesn't copy: state")
 
 
 async def test_target_away_at_the_start_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ The source is an embedded cluster, the target a real 4.1.0.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -122,6 +123,18 @@ async def test_transactions_that_are_always_aborted_end_the_run() -> None:
     wanted = r"producer 0 has committed nothing for 1 s; .*REPLICAS \(4 times since 1970"
     with pytest.raises(BridgeError, match=wanted):
         await made.session.step(None)
+
+
+async def test_consequence_of_a_known_refusal_is_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafka08.bridge")
+    made = UnstartedSession(CONFIG)
+    made.sink.events.append(TransactionAborted(0, 1, "the target refuses records of t/0"))
+    made.sink.events.append(TransactionAborted(0, 2, "skipped sequence numbers", is_known=True))
+    await made.session.step(None)
+    levels = [one.levelname for one in caplog.records if "is read again" in one.getMessage()]
+    assert levels == ["WARNING", "DEBUG"]
 
 
 async def test_position_of_an_aborted_transaction_is_put_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import struct
 from collections.abc import Callable
@@ -84,6 +85,31 @@ async def test_refused_record_stops_its_partition_only(
     runs = (await stored_runs(config)).offset_map(TopicPartition(topic, 1))
     for offset, record in enumerate(copied[1]):
         assert runs.to_target(offset) == record.offset()
+
+
+async def test_refusal_is_warned_of_once_and_by_its_cause(
+    source: RealCluster,
+    target: RealCluster,
+    unique_topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """librdkafka says "skipped sequence numbers" of four attempts, and nothing of the record."""
+    topic = unique_topic("keyless")
+    source.create_topic(topic)
+    config = bridge_config(topic, source, target, topic)
+    connection = Target(config)
+    await connection.create_topic(TopicSpec(topic, 1, 1, {"cleanup.policy": "compact"}))
+    await connection.close()
+    await write(source, topic, {0: [*numbered(420), Message(None, b"no key")]})
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = await copy(config)
+    assert list(status.stopped) == [TopicPartition(topic, 0)]
+    bridge = [one for one in caplog.records if one.name.startswith("aiokafka08.bridge")]
+    again = [one.getMessage() for one in bridge if "is read again" in one.getMessage()]
+    assert len(again) == 1
+    assert f"the target refuses records of {topic}/0 (INVALID_RECORD: " in again[0]
+    [error] = [one.getMessage() for one in bridge if one.levelno == logging.ERROR]
+    assert "the record at offset 420 of the source: INVALID_RECORD" in error
 
 
 @pytest.mark.full

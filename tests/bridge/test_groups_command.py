@@ -9,11 +9,19 @@ import pytest
 
 from aiokafka08 import TopicPartition
 from aiokafka08.admin import LogBounds
-from aiokafka08.bridge.config import BridgeConfig
+from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
+from aiokafka08.bridge.cutover import readiness, steps
+from aiokafka08.bridge.cutover.readiness import Readiness, Step
+from aiokafka08.bridge.cutover.steps import CARRIED_OVER, cut_over
 from aiokafka08.bridge.groups import carry_over as groups
 from aiokafka08.bridge.groups.carry_over import CopiedCluster, GroupTransfer
-from aiokafka08.bridge.groups.group_plan import CopiedPartition, GroupMove, SourceOffset
+from aiokafka08.bridge.groups.group_plan import (
+    UNREAD,
+    CopiedPartition,
+    GroupMove,
+    SourceOffset,
+)
 from aiokafka08.bridge.target import target_release
 from aiokafka08.errors import KafkaConnectionError
 from tests._tools.cli.conftest import RunCommand
@@ -52,6 +60,97 @@ def test_partition_that_a_group_never_committed_is_named(
     done = cli("bridge", "groups", str(path), *option)
     assert done.code == 0
     assert "nothing is committed of orders/1 (billing). At the target these groups" in done.err
+
+
+STATE = TopicPartition("state", 0)
+LEFT_OUT = CopiedCluster(
+    {TP: CopiedPartition(TP, OffsetMap(), 5, LogBounds(0, 5), 5)},
+    {
+        "billing": {TP: SourceOffset(4, "", "kafka")},
+        "both": {STATE: SourceOffset(3, "", "kafka")},
+        "mixed": {
+            TP: SourceOffset(2, "", "kafka"),
+            STATE: SourceOffset(3, "", "kafka"),
+            TopicPartition("state", 1): SourceOffset(-1, "", "zookeeper", "junk"),
+            TopicPartition("orders", 7): SourceOffset(1, "", "zookeeper"),
+            UNREAD: SourceOffset(-1, "", "zookeeper", "junk"),
+        },
+    },
+)
+NOTHING_OF_BOTH = (
+    "nothing of group 'both' is carried over: its offsets are in topics that the bridge doesn't "
+    "copy: state"
+)
+PART_OF_MIXED = (
+    "1 group leaves offsets behind, in topics that the bridge doesn't copy: 'mixed': state "
+    "(2 offsets), orders/7 (no such partition)"
+)
+
+
+@pytest.mark.parametrize("option", [[], ["--execute"]])
+def test_offsets_in_topics_that_are_not_copied_are_named(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: list[str]
+) -> None:
+    """Such a group would begin anywhere at the target, and nobody would know before."""
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.unmatched.return_value = None
+    transfer.carry_over.return_value = transfer.look.return_value = ([MOVE], LEFT_OUT)
+    monkeypatch.setattr(groups, "GroupTransfer", lambda *_: transfer)
+    is_modern(monkeypatch)
+    path = tmp_path / "bridge.toml"
+    path.write_text(FILE)
+    done = cli("bridge", "groups", str(path), *option)
+    assert done.code == 0  # the file says which topics are copied
+    said = " ".join(done.err.split())
+    assert NOTHING_OF_BOTH in said
+    assert PART_OF_MIXED in said
+
+
+def test_many_groups_that_are_left_out_are_shortened() -> None:
+    offsets = {STATE: SourceOffset(3, "", "kafka")}
+    cluster = CopiedCluster({}, {f"g{number}": offsets for number in range(7)})
+    text = cluster.left_out_text()
+    assert text.startswith("nothing of 7 groups is carried over: their offsets are in topics that")
+    assert text.endswith(
+        "copy: 'g0': state; 'g1': state; 'g2': state; 'g3': state; 'g4': state; and 2 more"
+    )
+    assert CopiedCluster({}, {}).left_out_text() == ""
+
+
+@pytest.mark.parametrize("moves", [[MOVE], []])
+async def test_plan_and_cutover_name_offsets_that_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, moves: list[GroupMove]
+) -> None:
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.carry_over.return_value = transfer.look.return_value = (moves, LEFT_OUT)
+    monkeypatch.setattr(readiness, "GroupTransfer", lambda *_: transfer)
+    look = Readiness(parse_config(FILE))
+    step = await look.groups()
+    assert (step.is_ready, step.leaves_out) == (bool(moves), True)
+    for text in (NOTHING_OF_BOTH, PART_OF_MIXED):
+        assert text in step.detail
+
+
+async def test_last_step_of_cutover_names_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ "carried over: yes" alone would read as if each group had arrived."""
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.carry_over.return_value = ([MOVE], LEFT_OUT)
+
+    async def is_ready(*_: object) -> Step:
+        return Step("any", True, "")
+
+    async def is_modern(config: BridgeConfig) -> None:
+        pass
+
+    monkeypatch.setattr(readiness, "GroupTransfer", lambda *_: transfer)
+    monkeypatch.setattr(steps, "refuse_old_target", is_modern)
+    for name in ("topics", "producers", "copy", "consumers", "groups"):
+        monkeypatch.setattr(Readiness, name, is_ready)
+    done = [step async for step in cut_over(parse_config(FILE), {}, may_skip_verification=True)]
+    assert (done[-1].step, done[-1].is_ready) == (CARRIED_OVER, True)
+    assert f". But {NOTHING_OF_BOTH}. {PART_OF_MIXED}. Start the consumers" in done[-1].detail
 
 
 def test_source_that_fails_leaves_no_commit_untold(

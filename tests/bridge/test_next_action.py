@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock, MagicMock
+
 import pytest
 
-from aiokafka08.bridge.cutover.readiness import Step, is_done, next_action
+from aiokafka08.admin import LogBounds
+from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.copy.offset_runs import OffsetMap
+from aiokafka08.bridge.cutover import readiness
+from aiokafka08.bridge.cutover.readiness import Readiness, Step, is_done, next_action
+from aiokafka08.bridge.groups.group_plan import CopiedPartition
+from aiokafka08.structs import TopicPartition
 
+CONFIG = parse_config(
+    'name = "b"\n[source]\nbootstrap = "127.0.0.1:1"\n[target]\nbootstrap = "127.0.0.1:1"\n'
+    '[topics]\ninclude = ["orders"]\n'
+)
 NAMES = ("topics", "messages", "producers", "copy", "verification", "consumers", "groups")
 
 
@@ -73,6 +85,38 @@ def test_next_action_is_the_first_that_is_needed(left: list[Step], expected: str
 def test_plan_behind_the_cutover_does_not_ask_for_it_again(changed: list[Step]) -> None:
     seen = steps(**{step.step: step for step in changed})
     assert next_action(seen).startswith("nothing to do but to start the consumers")
+
+
+@pytest.mark.parametrize(
+    ("positions", "detail"),
+    [
+        ([None, None], "nothing is copied yet: orders (10 behind)"),
+        ([5, None], "not copied yet: orders (5 behind); is 'bridge run' up?"),
+        ([5, 5], "2 partitions are copied to the end"),
+    ],
+)
+async def test_step_copy_asks_for_a_run_only_if_there_was_one(
+    monkeypatch: pytest.MonkeyPatch, positions: list[int | None], detail: str
+) -> None:
+    """The other steps say so of a bridge that has never run, and the last line what to do."""
+    partitions = {
+        (tp := TopicPartition("orders", number)): CopiedPartition(
+            tp, OffsetMap(), position, LogBounds(0, 5), 0
+        )
+        for number, position in enumerate(positions)
+    }
+    monkeypatch.setattr(readiness, "source_admin", MagicMock())
+    monkeypatch.setattr(readiness, "copied_partitions", AsyncMock(return_value=partitions))
+    monkeypatch.setattr(readiness, "GroupTransfer", MagicMock())
+    step = await Readiness(CONFIG).copy()
+    assert step.detail == detail
+
+
+def test_plan_behind_the_cutover_says_that_offsets_are_left_out() -> None:
+    groups = Step("groups", True, "", is_carried=True, leaves_out=True)
+    assert next_action(steps(groups=groups)).endswith(
+        "The groups are carried over, but for what the step 'groups' names"
+    )
 
 
 @pytest.mark.parametrize(

@@ -440,3 +440,47 @@ async def test_plan_ends_with_what_to_do_next(
     ready, detail = steps["verification"]
     assert ready
     assert detail.endswith(": 60 messages are equal; 1 offset copied since wasn't compared")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_group_in_a_topic_that_is_not_copied_is_named_by_each_command(
+    copied: CopiedTopic, source: RealCluster, unique_topic: Callable[..., str], cli: RunCommand
+) -> None:
+    """Its position would be dropped without a word, and "the groups are carried over" be said."""
+    state, both = unique_topic("1-state"), unique_topic("1-both")
+    await asyncio.to_thread(source.create_topic, state)
+    await commit(source, both, "kafka", state, 3)
+    await commit(source, copied.group, "zookeeper", state, 5)
+    replace_text(copied.config, f'"{copied.group}"', f'"{copied.group}", "{both}"')
+    nothing = (
+        f"nothing of group '{both}' is carried over: its offsets are in topics that the bridge "
+        f"doesn't copy: {state}"
+    )
+    part = f"that the bridge doesn't copy: '{copied.group}': {state}"
+    options = ("--quiet", "0.1")
+    ready, detail = steps_of(await bridge(cli, copied.config, "plan", *options))["groups"]
+    assert ready
+    assert nothing in detail
+    assert part in detail
+    done = await bridge(cli, copied.config, "groups")
+    assert done.code == 0
+    assert nothing in done.err
+    assert part in done.err
+    done = await bridge(cli, copied.config, "cutover", "--execute", "--no-verify", *options)
+    assert done.code == 0
+    assert nothing in steps_of(done)["carried over"][1]
+    assert await at_target(copied) == {TopicPartition(copied.topic, 0): 40}
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_status_by_another_rename_names_the_real_copy(
+    copied: CopiedTopic, cli: RunCommand
+) -> None:
+    done = await bridge(cli, copied.config, "status", "--rename", "(.*)=wrong.\\1")
+    assert done.code == 0
+    assert [row["position"] for row in done.json] == [None]
+    assert f"has positions in other topics of the target: {copied.topic}. Give" in done.err
+    done = await bridge(cli, copied.config, "status")
+    assert (done.code, done.err) == (0, "")

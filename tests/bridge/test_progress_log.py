@@ -15,16 +15,19 @@ import pytest
 
 from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.copy.copy_rate import CopyRate, summary_text
+from aiokafka08.bridge.copy.copy_starts import CopyStart
 from aiokafka08.bridge.copy.progress_log import BEHIND_S, LINE_S, ProgressLog
 from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.sink.events import RecordRefused, TransactionCommitted
 from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
+from tests.bridge.sessions import UnstartedSession, record
 from tests.support.waiting import until
 
 FILE = (
@@ -100,11 +103,43 @@ def test_rate_is_that_of_the_last_seconds_and_tells_the_time_left() -> None:
 
 
 def test_summary_has_sizes_and_durations() -> None:
-    status = CopyStatus(records=90_000, size=1_200_000_000, transactions=7)
+    status = CopyStatus(records=90_000, size=1_200_000_000, transactions=7, copying_s=3600.0)
     assert summary_text(status, 3725.0) == (
-        "90000 messages in 7 transactions, 1.2 GB in 1 h 2 min, 24 messages/s"
+        "90000 messages in 7 transactions, 1.2 GB in 1 h 2 min, 25 messages/s while it copied"
     )
-    assert summary_text(CopyStatus(), 0.0).startswith("0 messages in 0 transactions, 0 B in 0.0 s")
+    assert summary_text(CopyStatus(), 0.0) == "0 messages in 0 transactions, 0 B in 0.0 s"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_rate_at_the_end_leaves_out_idle_time(is_refused: bool) -> None:
+    """A run that follows its source mostly waits."""
+    made = UnstartedSession(CONFIG)
+
+    async def copied(seconds: float, first: int, count: int) -> None:
+        await made.read({TP: [record(TP, first + number) for number in range(count)]})
+        made.now += seconds
+        positions = {TP: first + count}
+        made.sink.events.append(TransactionCommitted(0, positions, {}, count, 10 * count))
+        await made.session.step(None)
+
+    await made.add({TP: CopyStart(0, False)})
+    made.now += 100
+    await copied(2.0, 0, 60)
+    if is_refused:
+        await made.read({TP: [record(TP, 60)]})
+        made.now += 1.0
+        made.sink.events.append(RecordRefused(0, 1, TP, 60, "INVALID_RECORD"))
+        await made.session.step(None)
+        made.now += 1000
+    else:
+        made.now += 1000
+        await copied(1.0, 60, 30)
+        made.now += 1000
+    made.now += 7
+    assert made.status.copying_s == 3.0
+    assert summary_text(made.status, 2110.0).endswith(
+        f"35 min 10 s, {20 if is_refused else 30} messages/s while it copied"
+    )
 
 
 def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,12 +160,40 @@ def test_copy_that_falls_behind_says_so_and_its_end(caplog: pytest.LogCaptureFix
     assert lines(caplog) == ["caught up again: 10 messages copied since the start"]
 
 
-def test_stopped_partition_keeps_no_copy_behind(caplog: pytest.LogCaptureFixture) -> None:
+def test_stopped_partition_is_named_in_place_of_caught_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It keeps no copy behind: the line comes once, and "caught up" once it is copied again."""
     caplog.set_level(logging.INFO, "aiokafka08.bridge")
-    status = CopyStatus(problem=None)
-    status.partitions[TP] = PartitionStatus(0, end=9, stopped="no leader")
+    status = CopyStatus(problem=None, records=1)
+    status.partitions[TP] = stopped = PartitionStatus(0, end=9, stopped="t/0: no leader")
+    status.partitions[TP._replace(partition=1)] = PartitionStatus(4, end=4)
+    log = ProgressLog(CONFIG, status)
+    log.look(0.0)
+    log.look(1.0)
+    [warning] = [one for one in caplog.records if one.name.startswith("aiokafka08")]
+    assert warning.levelno == logging.WARNING
+    assert lines(caplog) == [
+        "not caught up: 1 message copied since the start, all but what is stopped: t/0: no leader"
+    ]
+    stopped.stopped = None
+    log.look(2.0)
+    assert lines(caplog) == []
+    stopped.position, status.records = 9, 10
+    log.look(3.0)
+    assert lines(caplog) == ["caught up: 10 messages copied since the start"]
+    status.refused_topics["u"] = "topic 'u': too few partitions"
+    log.look(4.0)
+    assert lines(caplog) == []  # it was logged when it was refused
+
+
+def test_refused_topic_is_named_in_place_of_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem=None, refused_topics={"u": "topic 'u': too few partitions"})
     ProgressLog(CONFIG, status).look(0.0)
-    assert lines(caplog) == ["caught up: 0 messages copied since the start"]
+    [line] = lines(caplog)
+    assert line.startswith("not caught up: ")
+    assert line.endswith("stopped: topic 'u': too few partitions")
 
 
 def test_session_that_has_failed_logs_no_progress(caplog: pytest.LogCaptureFixture) -> None:

@@ -84,3 +84,44 @@ def test_search_ends_when_the_suspects_are_committed() -> None:
     assert search.is_on({TP: 11, OTHER: 30})
     assert not search.is_on({TP: 12})
     assert search.pieces(TP, range(8, 12)) == []
+
+
+SKIPPED = "OUT_OF_ORDER_SEQUENCE_NUMBER: skipped sequence numbers"
+INVALID = RefusedOffset(TopicPartition("orders", 0), 420, "INVALID_RECORD: no key")
+
+
+def test_refusal_is_named_in_place_of_its_consequences() -> None:
+    """These are the attempts for a record without a key in a compacted topic of 4.1."""
+    search = RefusalSearch()
+    cause = "the target refuses records of orders/0 (INVALID_RECORD: no key)"
+    search.note(INVALID)
+    assert search.explain(SKIPPED) == (cause, False)  # the first one isn't hidden
+    search.end_attempt(every=False)
+    search.note(INVALID)
+    search.note(INVALID._replace(offset=421))
+    assert search.explain("INVALID_RECORD: Broker failed") == (cause, True)
+    search.end_attempt(every=True)
+    assert search.explain(SKIPPED) == (f"{SKIPPED}; {cause}", True)
+    search.end_attempt(every=True)
+    search.note(INVALID, alone=True)
+    search.explain(SKIPPED)
+    assert search.end_attempt(every=True) == INVALID
+    assert search.explain(SKIPPED) == (f"{SKIPPED}; {cause}", True)
+    search.end_attempt(every=True)
+    assert search.explain(SKIPPED) == (SKIPPED, False)  # that follows from nothing
+
+
+def test_cause_that_is_no_refusal_is_not_hidden() -> None:
+    search = RefusalSearch()
+    assert search.explain(SKIPPED) == (SKIPPED, False)
+    search.note(INVALID, alone=True)
+    search.explain("INVALID_RECORD: Broker failed")
+    search.end_attempt(every=True)
+    assert search.explain("NOT_ENOUGH_REPLICAS: away") == ("NOT_ENOUGH_REPLICAS: away", False)
+    search.note(INVALID)
+    text, is_known = search.explain("NOT_ENOUGH_REPLICAS: away")
+    assert text.startswith("NOT_ENOUGH_REPLICAS: away; the target refuses records of orders/0")
+    assert not is_known
+    search.end_attempt(every=False)
+    assert not search.is_on({})  # a commit
+    assert search.explain(SKIPPED) == (SKIPPED, False)

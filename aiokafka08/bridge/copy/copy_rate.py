@@ -63,9 +63,15 @@ def summary_text(status: CopyStatus, seconds: float) -> str:
     Args:
         status: of the run.
         seconds: how long it took.
+
+    Returns:
+        The text; the rate is over the time in which messages were on their way.
     """
-    rate = status.records / seconds if seconds > 0 else 0.0
-    return (
+    text = (
         f"{counted(status.records, 'message')} in {counted(status.transactions, 'transaction')}, "
-        f"{size_text(status.size)} in {duration_text(seconds)}, {counted(round(rate), 'message')}/s"
+        f"{size_text(status.size)} in {duration_text(seconds)}"
     )
+    if status.copying_s <= 0 or not status.records:
+        return text
+    rate = round(status.records / status.copying_s)
+    return f"{text}, {counted(rate, 'message')}/s while it copied"

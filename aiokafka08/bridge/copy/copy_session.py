@@ -380,6 +380,8 @@ class CopySession:
             self._run.begun.add(tp)
         self._sink.put(Chunk(epoch, tp, self._topics[tp], records, next_offset, size))
         self._put[tp] = next_offset
+        if records and self._status.copying_since is None:
+            self._status.copying_since = self._clock()
         if self._rate is not None and size:
             await asyncio.sleep(self._rate.delay_s(size, self._clock()))
 
@@ -443,7 +445,8 @@ class CopySession:
             BridgeError: another attempt hasn't helped for `copy.outage_s`.
         """
         failed = self._status.note_error(_producer(event.worker), event.reason)
-        _log.warning(
+        _log.log(
+            logging.DEBUG if event.is_known else logging.WARNING,
             "%s: what producer %d has not committed is read again: %s",
             self._client_id, event.worker, failed,
         )  # fmt: skip
@@ -467,6 +470,7 @@ class CopySession:
             status = self._status.partitions[tp]
             status.position = offset
             status.observe(self._source.end_of(tp), now)
+        self._observe_copying()
         if self._on_commit is not None:
             self._on_commit(event)
 
@@ -483,6 +487,13 @@ class CopySession:
                     if tp not in self._refused:
                         status.stopped = None  # what has stopped it is met again, behind these
                     self._source.seek(tp, status.position)
+        self._observe_copying()
+
+    def _observe_copying(self) -> None:
+        """Count the time in which messages were on their way."""
+        known = self._status.partitions
+        is_copying = any(put > known[tp].position for tp, put in self._put.items())
+        self._status.observe_copying(self._clock(), is_copying=is_copying)
 
     async def _worker_failed(self, event: WorkerFailed) -> None:
         """Raise what ends the session: a newer start has taken over, or the producer has failed."""

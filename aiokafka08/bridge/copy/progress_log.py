@@ -2,18 +2,20 @@
 
 A copy that follows a busy source is never quite at its end. So it has caught up once it has copied
 all that the source had at one moment, and no message has been waiting for longer than `CLOSE_S`
-and two transactions. It is behind again once one has been waiting for `BEHIND_S`.
+and two transactions. It is behind again once one has been waiting for `BEHIND_S`. While a partition
+or a topic is stopped, that is named in place of "caught up", which follows once all are copied.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.status import CopyStatus
-from aiokafka08.bridge.wording import duration_text
+from aiokafka08.bridge.wording import counted, duration_text, some_of
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
@@ -39,6 +41,8 @@ class ProgressLog:
         self._close_s = CLOSE_S + 2 * config.copy.transaction_s
         self._is_behind = True
         self._has_caught_up = False
+        self._lacks_stopped = False
+        """Whether stopped partitions or topics were named in place of "caught up"."""
         self._goal: dict[TopicPartition, int] | None = None
         self._line_at: float | None = None
         self._records = 0
@@ -68,6 +72,9 @@ class ProgressLog:
         lag_s = max((partition.lag_s(now) for partition in copied.values()), default=0.0)
         if not self._is_behind and lag_s >= max(BEHIND_S, 2 * self._close_s):
             self._is_behind, self._goal, self._line_at = True, None, None
+        problems = [*status.stopped.values(), *status.refused_topics.values()]
+        if self._lacks_stopped and not problems:
+            self._is_behind, self._lacks_stopped, self._goal = True, False, None
         if not self._is_behind:
             return
         if self._goal is None:
@@ -78,17 +85,22 @@ class ProgressLog:
         if self._goal is not None and lag_s < self._close_s:
             left = self._goal.keys() & copied.keys()
             if all(copied[tp].position >= self._goal[tp] for tp in left):
-                self._caught_up()
+                self._caught_up(problems)
                 return
         self._progress(now, sum(partition.lag or 0 for partition in copied.values()))
 
-    def _caught_up(self) -> None:
+    def _caught_up(self, problems: Sequence[str]) -> None:
+        copied = f"{counted(self._status.records, 'message')} copied since the start"
+        if problems:
+            self._is_behind, self._lacks_stopped = False, True
+            _log.warning(
+                "%s: not caught up: %s, all but what is stopped: %s",
+                self._client_id, copied, some_of(problems, separator=". "),
+            )  # fmt: skip
+            return
         again = " again" if self._has_caught_up else ""
         self._is_behind, self._has_caught_up = False, True
-        _log.info(
-            "%s: caught up%s: %d messages copied since the start",
-            self._client_id, again, self._status.records,
-        )  # fmt: skip
+        _log.info("%s: caught up%s: %s", self._client_id, again, copied)
 
     def _progress(self, now: float, lag: int) -> None:
         if self._line_at is None and self._has_caught_up:

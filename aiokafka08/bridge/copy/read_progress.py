@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from aiokafka08.bridge.config import BridgeConfig
@@ -10,6 +10,7 @@ from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
+from aiokafka08.bridge.wording import counted, some_of
 from aiokafka08.structs import TopicPartition
 
 
@@ -75,3 +76,60 @@ async def read_progress(
             lag = max(end - (first if position is None else position), 0)
         progress.append(PartitionProgress(*tp, copy.topic, position, end, lag))
     return progress
+
+
+def uncopied_topics(progress: Sequence[PartitionProgress]) -> list[str]:
+    """Return the topics of the source that have no position in any partition, sorted."""
+    copied = {one.topic for one in progress if one.position is not None}
+    return sorted({one.topic for one in progress} - copied)
+
+
+async def other_copies(config: BridgeConfig, progress: Sequence[PartitionProgress]) -> list[str]:
+    """Return the topics of the target in which the bridge has positions, under other names, sorted.
+
+    Looked for are they only if a topic of the source has no position at all.
+
+    Args:
+        config: the file of the bridge.
+        progress: what `read_progress` has returned; the positions are known.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    if not uncopied_topics(progress):
+        return []
+    target = Target(config)
+    try:
+        counts = await target.partition_counts()
+        names = counts.keys() - {one.target for one in progress}
+        places = [TopicPartition(name, number) for name in names for number in range(counts[name])]
+        return sorted({tp.topic for tp in await target.committed(config.position_group, places)})
+    finally:
+        await target.close()
+
+
+def standstill_text(
+    before: Sequence[PartitionProgress], after: Sequence[PartitionProgress], seconds: float
+) -> str:
+    """Return which partitions are behind and stand still, or "" if there are none. Pure.
+
+    Args:
+        before: an earlier look.
+        after: the last look.
+        seconds: the time between both.
+    """
+    at = {(one.topic, one.partition): one.position for one in before}
+    moved = [one for one in after if one.position != at.get((one.topic, one.partition))]
+    still = [one for one in after if one.lag and one not in moved]
+    if not still:
+        return ""
+    names = some_of([f"{one.topic}/{one.partition} ({one.lag} behind)" for one in still])
+    is_behind = "is behind and hasn't" if len(still) == 1 else "are behind and haven't"
+    return (
+        f"{counted(len(still), 'partition')} {is_behind} advanced for {seconds:g} s: {names}. "
+        + (
+            "Others have: 'bridge run' is up, and its log says what has stopped"
+            if moved
+            else "Is 'bridge run' up? If it is, its log says what has stopped"
+        )
+    )

@@ -106,6 +106,10 @@ class CopyStatus:
     errors: dict[str, RepeatedError] = field(default_factory=dict)
     committed_at: float = 0.0
     """The loop's time of the last commit."""
+    copying_s: float = 0.0
+    """How long messages were on their way, in seconds: without the time of waiting for new ones."""
+    copying_since: float | None = None
+    """The loop's time since when messages are on their way; None if none are."""
     translated_groups: int = 0
     translated_at: float | None = None
     """Seconds since 1970 of the last translation of groups."""
@@ -126,7 +130,19 @@ class CopyStatus:
     def begin_session(self) -> None:
         """Note that the copy goes on."""
         self.problem = None
+        self.copying_since = None
         self.note_success(SESSION)
+
+    def observe_copying(self, now: float, *, is_copying: bool) -> None:
+        """Add to `copying_s` what has passed.
+
+        Args:
+            now: the loop's time.
+            is_copying: whether messages are on their way from now on.
+        """
+        if self.copying_since is not None:
+            self.copying_s += now - self.copying_since
+        self.copying_since = now if is_copying else None
 
     def note_error(self, action: str, text: str) -> RepeatedError:
         """Count an error that will be retried.

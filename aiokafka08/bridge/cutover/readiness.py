@@ -61,6 +61,7 @@ class Step:
     that read on there. `is_advancing` is True for a copy that isn't at
     the end, but has come nearer while it was looked at: 'bridge run' is up. `is_different` is True
     for a verification that has found a difference, which the next one would find again.
+    `leaves_out` is True for groups with offsets in topics that the bridge doesn't copy.
     """
 
     step: str
@@ -71,6 +72,7 @@ class Step:
     is_carried: bool = False
     is_advancing: bool = False
     is_different: bool = False
+    leaves_out: bool = False
 
 
 _NEXT: Final = {
@@ -90,9 +92,10 @@ def next_action(steps: Iterable[Step]) -> str:
     by_name = {step.step: step for step in steps}
     left = {name: step for name, step in by_name.items() if not step.is_ready}
     if is_done(by_name.values()):
+        but = ", but for what the step 'groups' names" if by_name["groups"].leaves_out else ""
         return (
             "nothing to do but to start the consumers, then the producers, at the target, if they "
-            "don't run there yet; then stop 'bridge run'. The groups are carried over"
+            f"don't run there yet; then stop 'bridge run'. The groups are carried over{but}"
         )
     if "topics" in left and not left["topics"].is_missing:
         return _NEXT["topics"]
@@ -288,6 +291,8 @@ class Readiness:
                 lags[tp.topic] += partition.lag or 0
         if lags:
             some = [f"{topic} ({lag} behind)" for topic, lag in lags.most_common()]
+            if all(partition.position is None for partition in partitions.values()):
+                return Step("copy", False, f"nothing is copied yet: {some_of(some)}")
             text = "'bridge run' is copying" if is_advancing else "is 'bridge run' up?"
             text = f"not copied yet: {some_of(some)}; {text}"
             return Step("copy", False, text, is_advancing=is_advancing)
@@ -366,8 +371,9 @@ class Readiness:
             KafkaError: a cluster doesn't respond.
         """
         moves, cluster = await self.transfer.look()
-        uncommitted = cluster.uncommitted_text()
-        note = f"; {uncommitted}" if uncommitted else ""
+        left_out = cluster.left_out_text()
+        notes = filter(None, [left_out, cluster.uncommitted_text()])
+        note = "".join(f"; {text}" for text in notes)
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves
@@ -383,14 +389,15 @@ class Readiness:
                     "'bridge groups --execute --rewind' moves them back to where they are at the "
                     "source"
                 )
-            return Step("groups", False, text + note)
+            return Step("groups", False, text + note, leaves_out=bool(left_out))
         if self._config.groups.include and not moves:
             text = "no group of [groups] has committed offsets in the topics of the bridge"
-            return Step("groups", False, text)
+            return Step("groups", False, text + note, leaves_out=bool(left_out))
         to_commit = sum(move.outcome == "move" for move in moves)
         there = len(moves) - to_commit
         text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target{note}"
-        return Step("groups", True, text, is_carried=bool(moves) and not to_commit)
+        is_carried = bool(moves) and not to_commit
+        return Step("groups", True, text, is_carried=is_carried, leaves_out=bool(left_out))
 
 
 def _be(number: int) -> str:

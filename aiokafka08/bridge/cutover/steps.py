@@ -102,14 +102,16 @@ async def cut_over(
             yield (step := await look())
             if not step.is_ready:
                 return
-        moves, _ = await readiness.transfer.carry_over()
+        moves, cluster = await readiness.transfer.carry_over()
         kinds = Counter("same" if move.has_gone_on else move.outcome for move in moves)
         left = kinds.total() - kinds["move"] - kinds["same"]
+        left_out = cluster.left_out_text()
         yield Step(
             CARRIED_OVER,
             not left,
             committed_text(kinds["move"], kinds["same"], "target")
             + (f", {left} weren't: see 'bridge groups'" if left else "")
+            + (f". But {left_out}" if left_out else "")
             + ". Start the consumers there, then the producers; then stop 'bridge run'",
         )
     finally:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -57,7 +58,7 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.topic_map import unmatched
-from aiokafka08.bridge.wording import nothing_matches, some_of
+from aiokafka08.bridge.wording import counted, nothing_matches, some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
@@ -97,6 +98,49 @@ class CopiedCluster:
             f"nothing is committed of {some_of(names)}. At the target these groups begin there as "
             "their auto.offset.reset says"
         )
+
+    def left_out_text(self) -> str:
+        """Return which offsets are left out since the bridge doesn't copy their topics, or "".
+
+        Groups of which nothing else is known stand apart: nothing of them is carried over.
+        """
+        copied = {tp.topic for tp in self.partitions}
+        nothing: dict[str, str] = {}
+        part: dict[str, str] = {}
+        for group, offsets in sorted(self.offsets.items()):
+            names = Counter(
+                f"{tp.topic}/{tp.partition} (no such partition)" if tp.topic in copied else tp.topic
+                for tp in offsets
+                if tp not in self.partitions and tp != UNREAD
+            )
+            if names:
+                has_others = len(offsets) > names.total()
+                (part if has_others else nothing)[group] = some_of(
+                    [f"{name} ({n} offsets)" if n > 1 else name for name, n in names.items()]
+                )
+        texts: list[str] = []
+        if len(nothing) == 1:
+            [(group, topics)] = nothing.items()
+            texts.append(
+                f"nothing of group {group!r} is carried over: its offsets are in topics that the "
+                f"bridge doesn't copy: {topics}"
+            )
+        elif nothing:
+            texts.append(
+                f"nothing of {len(nothing)} groups is carried over: their offsets are in topics "
+                f"that the bridge doesn't copy: {_by_group(nothing)}"
+            )
+        if part:
+            verb = "leaves" if len(part) == 1 else "leave"
+            texts.append(
+                f"{counted(len(part), 'group')} {verb} offsets behind, in topics that the bridge "
+                f"doesn't copy: {_by_group(part)}"
+            )
+        return ". ".join(texts)
+
+
+def _by_group(topics: Mapping[str, str]) -> str:
+    return some_of([f"{group!r}: {names}" for group, names in topics.items()], separator="; ")
 
 
 class GroupTransfer:
@@ -279,7 +323,8 @@ async def carry_over_continuously(
 
     A cluster that is away is logged, also at the start, and asked again after that time. So are
     offsets that can't be read; a group with such ones isn't counted as translated. Patterns that
-    match no group are logged once: the group may come later.
+    match no group are logged once: the group may come later. Offsets in topics that the bridge
+    doesn't copy are logged when they are found, and again only if there are others.
 
     Args:
         config: the file of the bridge.
@@ -304,6 +349,7 @@ async def carry_over_continuously(
         _log.warning("%s: offsets not carried over: %s", config.client_id, repeated)
 
     transfer = await _transfer_when_available(config, file_offsets, failed)
+    left_out = ""
     unmatched: str | None = ""  # until each pattern has matched a group
     try:
         while True:
@@ -312,10 +358,13 @@ async def carry_over_continuously(
                     before, unmatched = unmatched, await transfer.unmatched()
                     if unmatched and not before:
                         _log.warning("%s: groups not carried over: %s", config.client_id, unmatched)
-                moves, _ = await transfer.carry_over()
+                moves, cluster = await transfer.carry_over()
             except KafkaError as error:
                 failed(error)
             else:
+                before, left_out = left_out, cluster.left_out_text()
+                if left_out and left_out != before:
+                    _log.warning("%s: %s", config.client_id, left_out)
                 status.note_success(_GROUPS)
                 unreadable = [move for move in moves if move.outcome == "unreadable"]
                 done = {move.group for move in moves if move.outcome in ("move", "same")}

@@ -63,6 +63,8 @@ class TransactionAborted(NamedTuple):
     epoch: int
     """The worker's epoch from now on."""
     reason: str
+    is_known: bool = False
+    """Whether it only follows from a refusal that an event of this worker has named."""
 
 
 class RecordRefused(NamedTuple):

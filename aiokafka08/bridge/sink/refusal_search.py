@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 from aiokafka08.structs import TopicPartition
 
 _PIECES: Final = 64
+_SKIPPED: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+"""What librdkafka says of what it sent behind a refused batch, and of the next attempt."""
 
 
 class RefusedOffset(NamedTuple):
@@ -44,6 +46,10 @@ class RefusalSearch:
         self._noted: list[RefusedOffset] = []
         self._alone: RefusedOffset | None = None
         self._suspects: _Suspects | None = None
+        self._last: RefusedOffset | None = None
+        """What the last attempt was aborted for; None for another reason, or behind a commit."""
+        self._named: TopicPartition | None = None
+        """The partition that `explain` has named, until a commit without suspects."""
 
     def note(self, refused: RefusedOffset, *, alone: bool = False) -> None:
         """Take down that a record was refused.
@@ -73,6 +79,31 @@ class RefusalSearch:
         cuts = sorted({0, *range(start, end, self._suspects.piece), end, len(offsets)})
         return [slice(a, b) for a, b in pairwise(cuts)]
 
+    def explain(self, reason: str) -> tuple[str, bool]:
+        """Return why an attempt was aborted, and whether that only follows from what is known.
+
+        The reason of librdkafka may be a consequence: it says "skipped sequence numbers" of what
+        was sent behind a refused batch, and of the attempt after that.
+
+        Args:
+            reason: what librdkafka says, from the name of the error on.
+        """
+        noted = self._alone or next(iter(self._noted), None)
+        is_skipped = reason.startswith(_SKIPPED)
+        cause = noted or (self._last if is_skipped else None)
+        self._last = noted
+        if cause is None:
+            self._named = None
+            return reason, False
+        refused = f"the target refuses records of {cause.source.topic}/{cause.source.partition}"
+        text = f"{refused} ({cause.reason})"
+        is_effect = is_skipped or reason.startswith(cause.reason.partition(":")[0])
+        is_known = is_effect and self._named == cause.source
+        self._named = cause.source
+        if noted is None or not is_effect:
+            text = f"{reason}; {text}"
+        return text, is_known
+
     def end_attempt(self, *, every: bool) -> RefusedOffset | None:
         """Return the record that the aborted transaction was refused for, if it is known by now.
 
@@ -99,4 +130,7 @@ class RefusalSearch:
         known = self._suspects
         if known is not None and positions.get(known.source, 0) > known.last:
             self._suspects = None  # the target takes them now
+        self._last = None
+        if self._suspects is None:
+            self._named = None
         return self._suspects is not None

@@ -445,6 +445,7 @@ class TransactionWorker:
     def _abort(self, reason: str) -> None:
         """Abort the transaction, drop what was read for it, and say so."""
         self._call(lambda: self._producer.abort_transaction(_CALL_S))
+        reason, is_known = self._refusals.explain(reason)
         refused = self._refusals.end_attempt(every=self._open is not None and self._open.every)
         self._open = None
         self._epoch += 1
@@ -452,7 +453,7 @@ class TransactionWorker:
         if refused is not None:
             self._report(RecordRefused(number, self._epoch, *refused))
         else:
-            self._report(TransactionAborted(number, self._epoch, reason))
+            self._report(TransactionAborted(number, self._epoch, reason, is_known))
 
     def _call(self, call: Callable[[], T]) -> T:
         """Call librdkafka until it neither times out nor asks to try again.

@@ -54,8 +54,9 @@ def groups(file: Path, execute: bool, rewind: bool, format: str | None) -> int:
     """Translate the offsets of groups, and commit them at the target.
 
     An offset only goes forward, unless --rewind is given. A group with members at the target is
-    left alone. The exit code is 1 if an offset can't be moved, a pattern of [groups] matches no
-    group of the source, or the groups have no offsets in the topics of the bridge.
+    left alone. Offsets in topics that the bridge doesn't copy are left out, and named on stderr.
+    The exit code is 1 if an offset can't be moved, a pattern of [groups] matches no group of the
+    source, or the groups have no offsets in the topics of the bridge.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config
@@ -84,8 +85,8 @@ async def _groups(
         await transfer.close()
     if nothing is not None:
         note(nothing)
-    if uncommitted := cluster.uncommitted_text():
-        note(uncommitted)
+    for text in filter(None, [cluster.left_out_text(), cluster.uncommitted_text()]):
+        note(text)
     code = show_moves(moves, format, execute, f"target {config.target.bootstrap}")
     is_done = nothing is None and (moves or not config.groups.include)
     return code if is_done else NOT_MOVED

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _PROGRESS_S: Final = 0.5
 """How often the line with the progress is drawn."""
 
+_LONGEST_LOOK_S: Final = 10.0
+"""The most time between the two looks of `bridge status`."""
+
 FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
@@ -252,8 +255,9 @@ def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
 def status_(file: Path, format: str | None) -> int:
     """Show the positions of the copy, as the target has committed them.
 
-    It needs no running bridge, and fences none. The exit code is 1 if the target doesn't tell the
-    positions.
+    It needs no running bridge, and fences none. If partitions are behind, it looks again after two
+    transactions (at most 10 s), and names on stderr those that haven't advanced. The exit code is 1
+    if the target doesn't tell the positions.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import write_rows
@@ -261,8 +265,10 @@ def status_(file: Path, format: str | None) -> int:
     from aiokafka08.bridge.config import read_config
 
     problems: list[TargetUnavailableError] = []
-    rows = run(_status(read_config(file), problems))
+    rows, texts = run(_status(read_config(file), problems))
     write_rows(rows, FIELDS, format, grouping=Grouping(("topic", "target"), ("lag",)))
+    for text in texts:
+        note(text)
     for problem in problems:
         note(
             f"positions unknown: {problem.text}. If 'bridge run' was killed, its last transaction "
@@ -273,7 +279,36 @@ def status_(file: Path, format: str | None) -> int:
 
 async def _status(
     config: BridgeConfig, problems: list[TargetUnavailableError]
-) -> list[dict[str, Any]]:
-    from aiokafka08.bridge.copy.read_progress import read_progress
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows, and what is to be said about them."""
+    import asyncio
 
-    return [progress._asdict() for progress in await read_progress(config, problems.append)]
+    from aiokafka08.bridge.copy.read_progress import (
+        other_copies,
+        read_progress,
+        standstill_text,
+        uncopied_topics,
+    )
+    from aiokafka08.bridge.wording import some_of
+
+    texts: list[str] = []
+    progress = await read_progress(config, problems.append)
+    has_begun = any(one.position is not None for one in progress)
+    if not problems and has_begun and any(one.lag for one in progress):
+        before, seconds = progress, min(2 * config.copy.transaction_s + 1, _LONGEST_LOOK_S)
+        await asyncio.sleep(seconds)
+        progress = await read_progress(config, problems.append)
+        if not problems:
+            texts.append(standstill_text(before, progress, seconds))
+    if not problems and (others := await other_copies(config, progress)):
+        texts.append(
+            f"nothing is copied of {some_of(uncopied_topics(progress))}, but bridge "
+            f"{config.name!r} has positions in other topics of the target: {some_of(others)}. Give "
+            "the same rules of topics.rename and --rename as to its 'bridge run'"
+        )
+    elif progress and not problems and not has_begun:
+        texts.append(
+            "nothing is copied yet: start 'bridge run', or check name, target and rename in "
+            f"{config.path}"
+        )
+    return [one._asdict() for one in progress], [text for text in texts if text]

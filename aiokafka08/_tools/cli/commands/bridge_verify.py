@@ -76,6 +76,7 @@ def verify(
     from aiokafka08._tools.cli.output import write_json, write_rows
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
+    from aiokafka08.bridge.wording import counted, some_of
 
     config = read_config(file)
     if timestamps and config.copy.timestamps == "now":
@@ -124,17 +125,27 @@ def verify(
             )
     idle = [verdict for verdict in verdicts if not verdict.has_begun]
     if idle and not any(verdict.progress.source_count for verdict in verdicts):
-        note(f"nothing is copied yet: start 'bridge run', or check name and target in {file}")
+        note(
+            f"nothing is copied yet: start 'bridge run', or check name, target and rename in {file}"
+        )
     else:
         for verdict in idle:
             note(f"{verdict.topic}/{verdict.partition}: nothing is copied yet")
     if waiting := sum(verdict.waiting for verdict in verdicts):
-        note(f"{waiting} offsets at the source aren't copied yet; they weren't compared")
+        some = [
+            f"{verdict.topic}/{verdict.partition} ({verdict.waiting})"
+            for verdict in verdicts
+            if verdict.waiting
+        ]
+        verbs = "isn't copied yet; it wasn't" if waiting == 1 else "aren't copied yet; they weren't"
+        note(f"{counted(waiting, 'offset')} at the source {verbs} compared: {some_of(some)}")
     for verdict in verdicts:
         if verdict.before:
+            is_one = verdict.before == 1
             note(
-                f"{verdict.topic}/{verdict.partition}: {verdict.before} offsets of the source are "
-                "in front of the first message copied; they weren't compared"
+                f"{verdict.topic}/{verdict.partition}: {counted(verdict.before, 'offset')} of the "
+                f"source {'is' if is_one else 'are'} in front of the first message copied; "
+                f"{'it was' if is_one else 'they were'}n't compared"
             )
     return EQUAL if equal else DIFFERENT
 
