@@ -175,6 +175,24 @@ async def test_logs_that_can_not_be_sampled_are_left_out() -> None:
         assert await examined(cluster) == []
 
 
+@pytest.mark.parametrize(("messages", "is_found"), [(2_000, False), (30_000, True)])
+async def test_slow_fetches_of_a_short_log_are_no_long_search(
+    messages: int, is_found: bool
+) -> None:
+    """On a busy machine each fetch is slow, however little it brings."""
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"v" * 100] * messages)
+
+        def spent_s() -> float:
+            fetches = cluster.requests(FetchRequest)
+            sizes = [fetch.topics[0].partitions[0].max_bytes for fetch in fetches]
+            return sum(0.009 + size / (1 << 30) for size in sizes)
+
+        seen = await look_at(cluster.bootstrap_servers, watch_s=None, search_clock=spent_s)
+    found = [one.code for one in examine(seen) if one.code.severity != "note"]
+    assert found == [FindingCode.LARGE_SETS] * is_found
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
