@@ -72,7 +72,14 @@ LAG_FIELDS: Final = {
     "member": "the member that reads the partition; null: none, or unknown",
     "error": "why the committed offset can't be read; null if it can, or there is none",
 }
-_LAG_GROUPING: Final = (("group", "store"), ("lag",))
+
+
+def _has_lag(row: Mapping[str, Any]) -> bool:
+    """Return whether the lag of a row is known, or unknown of messages that are there."""
+    return row["lag"] is not None or row["end"] != 0
+
+
+_LAG_GROUPING: Final = (("group", "store"), ("lag",), ("group", "topic", "partition"), _has_lag)
 DELETION_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
@@ -251,15 +258,19 @@ async def _describe(
 
 
 def _note_uncommitted(rows: Iterable[Row]) -> None:
-    """Print, of rows of lag, the partitions with messages of which nothing is committed."""
+    """Print, of rows of lag, the partitions with messages of which nothing is committed.
+
+    A group in two stores has committed something of a partition if it has in one of them.
+    """
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.telemetry import join_names
 
-    unread = [
-        f"{row['topic']}/{row['partition']} ({row['group']})"
-        for row in rows
-        if row["committed"] is None and row["error"] is None and row["end"]
-    ]
+    known: dict[str, bool] = {}
+    for row in rows:
+        name = f"{row['topic']}/{row['partition']} ({row['group']})"
+        is_unread = row["committed"] is None and row["error"] is None and row["end"] != 0
+        known[name] = known.get(name, False) or not is_unread
+    unread = [name for name, is_known in known.items() if not is_known]
     if unread:
         note(
             f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
@@ -324,7 +335,9 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store.
 
-    A group that has committed something of a topic has a row for each partition of it.
+    A group that has committed something of a topic has a row for each partition of it. On a
+    terminal the lag of all groups counts a partition of a group in both stores once, by the higher
+    committed offset; an empty partition of which nothing is committed counts as 0.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import in_options, note, note_each
