@@ -134,19 +134,6 @@ def test_partition_that_an_idle_group_never_committed_is_shown(
     assert (done.code, text in done.err) == (0, True)
 
 
-def test_partition_of_a_group_in_both_stores_is_named_once(
-    cluster: EmbeddedCluster, cli: RunCommand
-) -> None:
-    commit(cluster, "billing", {T0: 4})
-    commit(cluster, "billing", {T0: 2}, "zookeeper")
-    done = cli("group", "lag", "billing", "-b", cluster.bootstrap_servers, "--format", "json")
-    assert {row["store"] for row in done.json} == {"kafka", "zookeeper"}
-    assert "nothing is committed of orders/1 (billing). There" in done.err
-    commit(cluster, "billing", {T1: 5}, "zookeeper")
-    done = cli("group", "lag", "billing", "-b", cluster.bootstrap_servers, "--format", "json")
-    assert "lag unknown" not in done.err
-
-
 def test_negative_lag_is_explained(cluster: EmbeddedCluster, cli: RunCommand) -> None:
     commit(cluster, "billing", {T0: 4, T1: 5})
     cluster.truncate(T1.topic, T1.partition, 3)

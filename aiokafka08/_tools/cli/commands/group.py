@@ -258,19 +258,15 @@ async def _describe(
 
 
 def _note_uncommitted(rows: Iterable[Row]) -> None:
-    """Print, of rows of lag, the partitions with messages of which nothing is committed.
-
-    A group in two stores has committed something of a partition if it has in one of them.
-    """
+    """Print, of rows of lag, the partitions of which nothing is committed, but the empty ones."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.telemetry import join_names
 
-    known: dict[str, bool] = {}
-    for row in rows:
-        name = f"{row['topic']}/{row['partition']} ({row['group']})"
-        is_unread = row["committed"] is None and row["error"] is None and row["end"] != 0
-        known[name] = known.get(name, False) or not is_unread
-    unread = [name for name, is_known in known.items() if not is_known]
+    unread = [
+        f"{row['topic']}/{row['partition']} ({row['group']})"
+        for row in rows
+        if row["committed"] is None and row["error"] is None and row["end"] != 0
+    ]
     if unread:
         note(
             f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
