@@ -240,6 +240,21 @@ def test_cluster_that_can_not_be_looked_at(cli: RunCommand) -> None:
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.kafka_cluster(topics={"t": 1})
+def test_zookeeper_that_refuses_is_one_finding(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    """The brokers were looked at, so the exit code is that of findings."""
+    pytest.importorskip("kazoo")
+    at = ("-b", kafka_cluster.bootstrap_servers, "--zookeeper", "127.0.0.1:1", "--format", "json")
+    done = cli("doctor", *at, "--ignore", "unknown-settings")
+    assert (done.code, done.err) == (1, "")
+    [found] = [one for one in done.json["findings"] if one["severity"] != "note"]
+    assert found["code"] == "unreadable"
+    assert found["why"].startswith("groups and topics in ZooKeeper not read: ZooKeeper 127.0.0.1:1")
+    assert found["action"].startswith("Check zookeeper.connect, and that ZooKeeper runs there.")
+
+
 @pytest.mark.parametrize("value", ["soon", "-5s", ""])
 def test_wrong_watch(cli: RunCommand, value: str) -> None:
     done = cli("doctor", "-b", "127.0.0.1:1", "--watch", value)
