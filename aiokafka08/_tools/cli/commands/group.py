@@ -631,18 +631,25 @@ def delete(
     return _note_missing(settings, missing) or failed
 
 
-def _outcomes_text(rows: Sequence[Row]) -> str:
-    """Return how many groups have each outcome; one in both stores counts twice, if they differ."""
+def _outcomes_text(rows: Iterable[Row]) -> str:
+    """Return how many groups have each outcome; one with several, in its stores, counts once."""
+    verbs = {"deleted": "deleted", "expiring": "expiring", "failed": "not deleted"}
+    of_group: dict[str, dict[str, str]] = {}
+    for row in rows:
+        of_group.setdefault(row["group"], {})[row["store"]] = row["outcome"]
+    numbers: Counter[str] = Counter()
+    for outcomes in of_group.values():
+        if len(set(outcomes.values())) == 1:
+            [outcome] = set(outcomes.values())
+            numbers[verbs[outcome]] += 1
+        else:
+            parts = [f"{verbs[outcomes[store]]} in {store}" for store in sorted(outcomes)]
+            numbers[" and ".join(parts)] += 1
+    order = {verb: at for at, verb in enumerate(verbs.values())}
     texts: list[str] = []
-    for outcome, verb in (
-        ("deleted", "deleted"),
-        ("expiring", "expiring"),
-        ("failed", "not deleted"),
-    ):
-        number = len({row["group"] for row in rows if row["outcome"] == outcome})
-        if number:
-            noun = "" if texts else f" group{'s' * (number != 1)}"
-            texts.append(f"{number}{noun} {verb}")
+    for text in sorted(numbers, key=lambda text: order.get(text, len(order))):
+        noun = "" if texts else f" group{'s' * (numbers[text] != 1)}"
+        texts.append(f"{numbers[text]}{noun} {text}")
     return ", ".join(texts)
 
 
