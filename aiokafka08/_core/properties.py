@@ -94,7 +94,9 @@ def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalAr
 def unknown_option(
     option: str, known: Iterable[str], *, prefix: str = "", other: str = ""
 ) -> IllegalArgumentError:
-    """Return the error for an unknown option, without its value, but with the name most like it.
+    """Return the error for an unknown option, without its value.
+
+    It has the name most like it, or all names if none is.
 
     Args:
         option: its name as given.
@@ -108,10 +110,12 @@ def unknown_option(
     known = list(known)
     names = [name.removeprefix(prefix) for name in known]
     similar = finish_steps(similar_names(option.removeprefix(prefix), names))
-    meant = f". Did you mean '{prefix}{similar[0]}'? E" if similar else "; e"
-    return IllegalArgumentError(
-        f"{hide_value(option)}: unknown option{meant}xpected {expected_one_of(known)}{other}"
+    expected = (
+        f". Did you mean '{prefix}{similar[0]}'?"
+        if similar
+        else f"; expected {expected_one_of(known)}{other}"
     )
+    return IllegalArgumentError(f"{hide_value(option)}: unknown option{expected}")
 
 
 def show_option(option: str, text: str) -> str:

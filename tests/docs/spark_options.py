@@ -108,8 +108,8 @@ WRITING: Sentences = {
     ),
     ("timestamps",): (
         "",
-        "new: brokers older than 0.10 refuse a column `timestamp`; `drop` writes the rows without "
-        "it",
+        "new: brokers older than 0.10 refuse rows with a `timestamp` that isn't null; `drop` "
+        "writes them without it",
     ),
     ("partitioner",): (
         "`murmur2`",

@@ -382,7 +382,11 @@ def test_java_properties_are_mapped_to_client_settings() -> None:
         ("value.deserializer", "X", "keys and values are read as bytes"),
         ("enable.auto.commit", "true", "Spark's checkpoint keeps the offsets"),
         ("interceptor.classes", "X", "is not supported"),
-        ("fetch.maxbytes", "1", "Did you mean 'kafka.fetch.max.bytes'? Expected one of kafka."),
+        (
+            "fetch.maxbytes",
+            "1",
+            "kafka.fetch.maxbytes=…: unknown option. Did you mean 'kafka.fetch.max.bytes'?",
+        ),
         ("acks", "all", "kafka.acks=…: unknown option; expected one of kafka.allow.auto"),
         ("request.timeout.ms", "x", "kafka.request.timeout.ms='x': expected an integer"),
         ("bootstrap.servers", " ", "empty; expected a non-empty text"),

@@ -84,6 +84,8 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
     assert "timestamps=drop" in str(caught.value)
     writing(frame, cluster, topic="t", timestamps="drop")
     assert sum(map(len, stored(cluster))) == 1
+    writing(frame.selectExpr("value", "CAST(NULL AS TIMESTAMP) AS timestamp"), cluster, topic="t")
+    assert sum(map(len, stored(cluster))) == 2
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as newer:
         mixed = spark.createDataFrame([("x", at), ("y", None)], frame.schema).coalesce(1)
         writing(mixed, newer, topic="t")

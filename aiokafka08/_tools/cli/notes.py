@@ -12,12 +12,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from aiokafka08._tools.cli.terminal import printable, shows_escapes
-from aiokafka08._tools.text_columns import cut
+from aiokafka08._tools.cli.terminal import is_terminal, printable, shows_escapes, width
+from aiokafka08._tools.text_columns import cut, text_width, wrap
 
 if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError
 
+_INDENT: Final = "  "
+_COMMAND: Final = re.compile(r": (?=aiokafka08 |zkCli\.sh )")
+"""Where a command at the end of a line begins."""
 _ERASE: Final = "\r\x1b[K"
 _ARGUMENT: Final = re.compile(
     r"(?<![\w'\"./-])([a-z]+(?:_[a-z]+)+)(?!\w|['\"/-]|\.\w)(?:='([\w.]+)')?"
@@ -34,14 +37,34 @@ class _StatusLine:
 def note(text: str, prefix: str = "aiokafka08: ") -> None:
     """Print a line on stderr; nothing happens if that is closed.
 
+    On a terminal it is wrapped at its width, but for a command at its end: that has a line of its
+    own, as long as it is, so that it can be copied.
+
     Args:
         text: the line.
         prefix: what comes before it (default "aiokafka08: ").
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         erase_status()
-        sys.stderr.write(f"{prefix}{printable(text)}\n")
+        line = f"{prefix}{printable(text)}"
+        if is_terminal(sys.stderr) and text_width(line) > (columns := width()):
+            line = _wrapped(line, columns)
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def _wrapped(text: str, columns: int) -> str:
+    """Return a text in lines of this many columns; a command at its end is the last line."""
+    command = _COMMAND.search(text)
+    end = len(text) if command is None else command.end()
+    lines = [
+        line
+        for number, part in enumerate(text[:end].split("\n"))
+        for line in wrap(part, columns, _INDENT if number else "", _INDENT)
+    ]
+    if command is not None:
+        lines.append(text[end:])
+    return "\n".join(lines)
 
 
 def note_each(texts: Iterable[str]) -> int:
@@ -87,8 +110,8 @@ def show_status(text: str) -> None:
     if not shows_escapes(sys.stderr):
         return
     with contextlib.suppress(OSError, ValueError):
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
-        sys.stderr.write(_ERASE + cut(printable(text), max(width - 1, 0)))
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        sys.stderr.write(_ERASE + cut(printable(text), max(columns - 1, 0)))
         sys.stderr.flush()
         _StatusLine.is_shown = True
 

@@ -107,7 +107,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
             "commands say themselves what they read and commit": """
                 enable.auto.offset.store offset.store.method offset.store.path
                 offset.store.sync.interval.ms enable.partition.eof exclude.internal.topics
-                consume.callback.max.messages dual.commit.enabled offsets.channel.backoff.ms
+                consume.callback.max.messages offsets.channel.backoff.ms
                 offsets.channel.socket.timeout.ms offsets.commit.max.retries
                 allow.auto.create.topics""",
             "the group protocol of 0.9 has no such setting": """

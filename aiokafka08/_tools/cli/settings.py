@@ -31,6 +31,7 @@ from aiokafka08._core.properties import (
     is_secret,
     is_tls,
     nonempty,
+    parse_boolean,
     parse_positive,
     show_option,
     tls_options,
@@ -158,7 +159,9 @@ _OF_PRODUCER: Final[PropertyTable] = {
     "partitioner": ("partitioner", _partitioner),
     "headers": ("headers", _headers),
 }
-_OF_CONSUMER: Final[PropertyTable] = {**CONSUME, "offsets.storage": ("offsets_storage", _storage)}
+_STORAGE: Final = "offsets.storage"
+_OF_CONSUMER: Final[PropertyTable] = {**CONSUME, _STORAGE: ("offsets_storage", _storage)}
+_DUAL_COMMIT: Final = "dual.commit.enabled"
 _ZOOKEEPER: Final = "zookeeper.connect"
 _ZOOKEEPER_CHECK: Final = "zookeeper.check"
 _COMMAND_LINE: Final = "command line"
@@ -172,6 +175,7 @@ SETTABLE: Final = (
     _ZOOKEEPER_CHECK,
     *_OF_PRODUCER,
     *_OF_CONSUMER,
+    _DUAL_COMMIT,
     *_ALL_TLS,
     *SASL,
     *ZOOKEEPER_SECURITY,
@@ -261,6 +265,9 @@ def settings(sources: Sequence[Source]) -> Settings:
             _add(name, property_, texts, arguments, notes)
         except KafkaError as error:
             raise type(error)(f"{error.text} ({property_.origin})") from None
+    dual, consumer = texts.get(_DUAL_COMMIT, "false"), arguments["consumer"]
+    if consumer.get("offsets_storage") == "kafka" and parse_boolean(_DUAL_COMMIT, dual):
+        consumer["offsets_storage"] = "dual"
     network = {
         "client_id": _CLIENT_ID,
         "request_timeout_ms": _REQUEST_TIMEOUT_MS,
@@ -374,6 +381,16 @@ def _add(
             arguments[kind][argument] = parse(property_.name, property_.text)
             return
     if name in (_ZOOKEEPER, _ZOOKEEPER_CHECK):
+        return
+    if name == _DUAL_COMMIT:
+        is_dual = parse_boolean(property_.name, property_.text)
+        storage = texts.get(_STORAGE, "").strip().lower()
+        if storage == "dual" and not is_dual:
+            raise IllegalArgumentError(
+                f"{shown} with {_STORAGE}=dual: expected {_STORAGE}=kafka, or {_DUAL_COMMIT}=true"
+            )
+        if storage not in ("kafka", "dual") and is_dual:
+            notes.append(f"{shown} has no effect: {_STORAGE} isn't kafka")
         return
     if name in ZOOKEEPER_SECURITY:
         if _ZOOKEEPER not in texts:

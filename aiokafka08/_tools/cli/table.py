@@ -41,10 +41,16 @@ class Grouping(NamedTuple):
     Args:
         sections: the fields of a section's heading; rows of a section follow one another.
         totals: fields that are summed up for each section, and for all.
+        once: fields that name what a row measures. Rows that agree in them, such as those of a
+            partition of a group in two stores, count once in a sum, by the smallest known value;
+            () if each row counts.
+        counts: returns whether a row counts in the sums (default: each does).
     """
 
     sections: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
+    counts: Callable[[Row], bool] = lambda row: True
 
 
 class Style(NamedTuple):
@@ -164,11 +170,12 @@ class _Table:
                     parts.append(self._columns(columns[1:], inner_lines, stacked, columns[0]))
                 else:
                     parts.append(self._blocks(columns, inner_lines, width))
-            if len(lines) > 1 and (total := self._total(lines, grouping.totals, "total")):
-                parts.append(total)
+            is_all = count > 1 and not sections
+            if len(lines) > 1 and not is_all and (total := _total(lines, grouping, "total")):
+                parts.append(self._style.paint("heading", total) + "\n")
             texts.append("".join(parts))
-        if count > 1 and (total := self._total(self._lines, grouping.totals, "all")):
-            texts.append(total)
+        if count > 1 and (total := _total(self._lines, grouping, "all")):
+            texts.append(self._style.paint("heading", total) + "\n")
         return "\n".join(texts)
 
     def _plain(self, fields: list[str]) -> str:
@@ -360,18 +367,26 @@ class _Table:
     def _painted(self, cell: _Cell) -> str:
         return cell.text if cell.style is None else self._style.paint(cell.style, cell.text)
 
-    def _total(self, lines: Sequence[_Line], fields: Sequence[str], label: str) -> str:
-        texts = []
-        for field in fields:
-            values = [line[field].value for line in lines]
-            known = [value for value in values if value is not None]
-            text = f"{field} {sum(known)}" if known else f"{field} unknown"
-            if known and len(known) < len(values):
-                text += f" (unknown for {len(values) - len(known)})"
-            texts.append(text)
-        if not texts:
-            return ""
-        return self._style.paint("heading", f"{label}: {', '.join(texts)}") + "\n"
+
+def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
+    """Return the sums of these lines; "" if none is asked for."""
+    counted: dict[object, list[_Line]] = {}
+    for number, line in enumerate(lines):
+        if grouping.counts({field: cell.value for field, cell in line.items()}):
+            key = tuple(line[field].value for field in grouping.once) or number
+            counted.setdefault(key, []).append(line)
+    texts = []
+    for field in grouping.totals:
+        known = []
+        for of_key in counted.values():
+            values = [line[field].value for line in of_key if line[field].value is not None]
+            if values:
+                known.append(min(values))
+        text = f"{field} {sum(known)}" if known or not counted else f"{field} unknown"
+        if known and len(known) < len(counted):
+            text += f" (unknown for {len(counted) - len(known)})"
+        texts.append(text)
+    return f"{label}: {', '.join(texts)}" if texts else ""
 
 
 def _cell(field: str, value: Any, row: Row, encodable: Callable[[str], str]) -> _Cell:

@@ -44,11 +44,16 @@ class KeyScan:
 
 def is_compacted(cluster: ClusterSample, topic: str) -> bool:
     """Return whether the topic is compacted, as far as it is known."""
+    return "compact" in own_policy(cluster, topic)
+
+
+def own_policy(cluster: ClusterSample, topic: str) -> str:
+    """Return the topic's own cleanup.policy in lower case; "" if it has none, or it isn't known."""
     if topic in COMPACTED_TOPICS:
-        return True
+        return "compact"
     sample = cluster.topics.get(topic)
     config = {} if sample is None else sample.config or {}
-    return "compact" in config.get("cleanup.policy", "")
+    return config.get("cleanup.policy", "").lower().strip()
 
 
 def dead_cleaner(

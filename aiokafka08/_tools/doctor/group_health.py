@@ -9,10 +9,10 @@ in ZooKeeper.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from aiokafka08._tools.doctor.compaction import is_compacted
+from aiokafka08._tools.doctor.compaction import is_compacted, own_policy
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, name_list, place
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
@@ -34,7 +34,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
         if group.group in used or group.group not in known:
             continue
         lag = lost = 0
-        topics = set()
+        topics: set[str] = set()
         for tp, offset, start, end in _positions(last, group):
             if end > offset:
                 lag += end - offset
@@ -50,10 +50,32 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
         yield Finding(
             FindingCode.IDLE_GROUP_LAG,
             _where(group),
-            why + "Retention deletes what it hasn't read",
+            why + _losses(last, topics),
             "Start its consumers; or delete the group if it isn't used any more (aiokafka08 group "
             "delete)",
         )
+
+
+def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
+    """Return what becomes of unread messages of topics, by their own settings.
+
+    Without such a setting a topic has the brokers' default, which is unknown; Kafka's is retention.
+    """
+    policies = {name: own_policy(cluster, name) for name in topics}
+    deleted = {name for name, policy in policies.items() if policy != "compact"}
+    compacted = {name for name, policy in policies.items() if "compact" in policy}
+    unknown = any(not policies[name] for name in deleted)
+    texts = []
+    if deleted:
+        where = f" of {name_list(deleted)}" if compacted else ""
+        unless = " (unless the brokers' cleanup.policy is compact)" if unknown else ""
+        texts.append(f"Retention deletes what it hasn't read{where}{unless}")
+    if compacted:
+        where = f" of {name_list(compacted)}" if compacted != set(topics) else ""
+        texts.append(
+            f"Compaction removes what it hasn't read{where} where a newer message has the same key"
+        )
+    return ". ".join(texts)
 
 
 def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:

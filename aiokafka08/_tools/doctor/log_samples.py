@@ -43,6 +43,8 @@ _WAIT_MS: Final = 300
 """How long a broker waits that doesn't respond at once."""
 _PLACES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a log searches are measured."""
+_MIN_PLACES: Final = 3
+"""At how many of them a whole MiB must follow."""
 _MIN_MESSAGES: Final = 500
 """In a log of fewer messages no search takes long."""
 _EMPTY_REPEATS: Final = 5
@@ -178,6 +180,10 @@ class LogSampler:
 
         Of each fetch the shortest time counts, which waited for no disk and no other process. It is
         repeated until the result can't change any more: more repeats make times only shorter.
+
+        Only offsets from which a whole MiB can be fetched count, three at least. Else the search
+        would be compared with a fetch of less, next to which any looks long; and a log that short
+        is read in a few fetches.
         """
         empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
         search_s = dict.fromkeys(offsets, _FAILED_S)
@@ -189,6 +195,10 @@ class LogSampler:
             typical_s = statistics.median(search_s.values())
             if not LONG_SEARCH_S <= typical_s - empty_s < _FAILED_S:
                 return None
+        offsets = [offset for offset in offsets if await self._fills_fetch(leader, tp, offset)]
+        if len(offsets) < _MIN_PLACES:
+            return None
+        typical_s = statistics.median(search_s[offset] for offset in offsets)
         fetch_s = dict.fromkeys(offsets, _FAILED_S)
         for _ in range(_REPEATS):
             for offset in offsets:
@@ -198,6 +208,11 @@ class LogSampler:
             if cost.is_mostly_search:
                 return cost
         return None
+
+    async def _fills_fetch(self, leader: int, tp: TopicPartition, offset: int) -> bool:
+        """Return whether a fetch of 1 MiB at this offset brings as much."""
+        fetched = await self._fetch(leader, {tp: offset}, _FETCH_BYTES)
+        return tp in fetched and len(fetched[tp].message_set) >= _FETCH_BYTES
 
     async def _time(
         self, leader: int, offsets: dict[TopicPartition, int], size: int = _HEAD_BYTES

@@ -43,6 +43,7 @@ from aiokafka08.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     KafkaConfigurationError,
+    KafkaConnectionError,
     KafkaError,
     KafkaUnavailableError,
     ReplicaNotAvailableError,
@@ -67,9 +68,20 @@ _AT_ONCE: Final = 8
 """How many groups in ZooKeeper are read by one call."""
 
 
+_IN_ZOOKEEPER: Final = " in ZooKeeper"
+_CHECK_ZOOKEEPER: Final = (
+    "Check zookeeper_connect, and that ZooKeeper runs there. Nothing was looked at that needs it"
+)
+
+
 def accept_all(name: str) -> bool:
     """Accept any name: the default filter."""
     return True
+
+
+def _unread_text(subjects: Iterable[str], error: KafkaError) -> str:
+    names = [subject.removesuffix(_IN_ZOOKEEPER) for subject in sorted(subjects)]
+    return f"{' and '.join(names)}{_IN_ZOOKEEPER} not read: {error.text}"
 
 
 class _Gaps:
@@ -80,6 +92,21 @@ class _Gaps:
         self.remedies: dict[str, str] = {}
         self.rights: dict[str, str] = {}
         self.hints: list[str] = []
+        self._unread: dict[str, list[str]] = {}
+        """What wasn't read for want of the same connection to ZooKeeper, by the error's text."""
+
+    def add_unread(self, error: KafkaError, subject: str) -> None:
+        """Add why a subject wasn't read; one that several lack is one text."""
+        if not isinstance(error, KafkaConnectionError) or not subject.endswith(_IN_ZOOKEEPER):
+            self.add(error, f"{subject} not read")
+            return
+        subjects = self._unread.setdefault(error.text, [])
+        if subjects:
+            self.texts.remove(_unread_text(subjects, error))
+        subjects.append(subject)
+        text = _unread_text(subjects, error)
+        self.texts.append(text)
+        self.remedies[text] = _CHECK_ZOOKEEPER
 
     def add(self, error: KafkaError, subject: str = "", group: str | None = None) -> None:
         """Add an error about a subject, such as "groups", and about a group if it is named."""
@@ -292,7 +319,7 @@ async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: _Gaps) -> 
     except KafkaConfigurationError:
         raise
     except KafkaError as error:
-        gaps.add(error, f"{subject} not read")
+        gaps.add_unread(error, subject)
         return default
 
 

@@ -560,6 +560,18 @@ def test_files_that_are_no_offsets_change_nothing(modern: EmbeddedCluster, cli: 
     assert (named.code, committed(modern, "g", "orders", 0)) == (0, 3)
 
 
+def test_import_names_all_groups_that_it_has_written(
+    modern: EmbeddedCluster, cli: RunCommand
+) -> None:
+    server = ("-b", modern.bootstrap_servers)
+    for group in ("a", "b"):
+        commit(modern, group, {T0: 4})
+    exported = cli("group", "export", "a", "b", *server).out
+    done = cli("group", "import", "--execute", *server, stdin=exported)
+    text = f"2 offsets committed: groups 'a', 'b', cluster {modern.bootstrap_servers}"
+    assert (done.code, text in done.err) == (0, True)
+
+
 @pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})
 def test_deletion_says_that_zookeeper_is_left_out(
     kafka_cluster: EmbeddedCluster, cli: RunCommand

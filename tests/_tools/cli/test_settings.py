@@ -144,6 +144,36 @@ def test_value_beyond_the_protocol_of_0_8_raises(name: str, value: str) -> None:
         merged({name: value})
 
 
+@pytest.mark.parametrize(
+    ("storage", "dual", "expected"),
+    [
+        ("kafka", "true", "dual"),
+        ("kafka", "false", "kafka"),
+        ("kafka", None, "kafka"),
+        ("dual", "true", "dual"),
+        ("zookeeper", "false", "zookeeper"),
+        (None, "false", None),
+    ],
+)
+def test_dual_commit_of_kafka_means_both_stores(
+    storage: str | None, dual: str | None, expected: str | None
+) -> None:
+    given = {"dual.commit.enabled": dual, "offsets.storage": storage}
+    found = merged({name: value for name, value in given.items() if value is not None})
+    assert (found.consumer.get("offsets_storage"), found.notes) == (expected, ())
+
+
+@pytest.mark.parametrize("storage", [{}, {"offsets.storage": "zookeeper"}])
+def test_dual_commit_without_kafka_has_no_effect(storage: dict[str, str]) -> None:
+    """As in Scala's consumer, whose default is ZooKeeper."""
+    found = merged({"dual.commit.enabled": "true", **storage})
+    assert found.notes == ("dual.commit.enabled='true' has no effect: offsets.storage isn't kafka",)
+    with pytest.raises(IllegalArgumentError, match=r"enabled='yes'.*expected"):
+        merged({"dual.commit.enabled": "yes", **storage})
+    with pytest.raises(IllegalArgumentError, match=r"'false' with offsets\.storage=dual: expected"):
+        merged({"dual.commit.enabled": "false", "offsets.storage": "dual"})
+
+
 def test_property_without_effect_is_noted_with_reason() -> None:
     found = merged({"broker.version.fallback": "0.8.2", "sasl.mechanisms": "PLAIN"})
     assert found.notes == (

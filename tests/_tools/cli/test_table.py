@@ -84,6 +84,27 @@ def test_groups_of_one_row_each_stay_in_one_table() -> None:
     lines = table(rows, LAG_FIELDS, 120, BY_GROUP)
     assert sum(line.startswith("group ") for line in lines) == 1
     assert lines[-1] == "all: lag 600"
+    assert not any(line.startswith("total:") for line in lines)
+
+
+def test_total_counts_what_two_rows_measure_once() -> None:
+    """As a partition of a group in two stores: by the smallest known value."""
+    stores = [{"store": store, "lag": lag} for store, lag in (("kafka", 3), ("zookeeper", 47))]
+    rows = [LAGS[0] | store | {"group": group} for group in ("a", "b") for store in stores]
+    rows += [row | {"partition": 1, "lag": None} for row in rows]
+    grouping = Grouping(("group", "store"), ("lag",), ("group", "topic", "partition"))
+    lines = table(
+        sorted(rows, key=lambda row: (row["group"], row["store"])), LAG_FIELDS, 120, grouping
+    )
+    assert lines.count("total: lag 47 (unknown for 1)") == 2
+    assert lines[-1] == "all: lag 6 (unknown for 2)"
+
+
+def test_total_leaves_out_rows_that_do_not_count() -> None:
+    rows = [row | {"end": 0, "lag": None} if row["partition"] else row for row in LAGS[:3]]
+    grouping = BY_GROUP._replace(counts=lambda row: row["end"] != 0)
+    assert table(rows, LAG_FIELDS, 80, grouping)[-1] == "total: lag 200"
+    assert table(rows[1:], LAG_FIELDS, 80, grouping)[-1] == "total: lag 0"
 
 
 def test_long_first_column_gets_lines_of_its_own() -> None:

@@ -133,10 +133,12 @@ def test_help_is_printed_on_an_ascii_terminal(on_terminal: OnTerminal) -> None:
     assert '"~, by segment"' in " ".join(shown.out.split())
 
 
-def test_error_of_a_foreign_name_is_one_line(on_terminal: OnTerminal, server: str) -> None:
+def test_error_of_a_foreign_name_breaks_no_line(on_terminal: OnTerminal, server: str) -> None:
     shown = on_terminal("offsets", "a\x1b[2J\nb", "-b", server, encoding="ascii")
     assert shown.code == 1
-    assert shown.err.count("\n") == 1
+    first, *others = shown.err.splitlines()
+    assert first.startswith("aiokafka08: ")
+    assert all(line.startswith("  ") for line in others)
     assert not RAW.search(shown.err)
 
 
@@ -171,6 +173,32 @@ def test_note_replaces_the_status_line(capsys: pytest.CaptureFixture[str]) -> No
     note("done")
     erase_status()
     assert capsys.readouterr().err == "aiokafka08: done\n"
+
+
+NOTE = f"{'a word ' * 20}and the way back: aiokafka08 group import {'path/' * 20} --execute"
+
+
+def test_note_is_wrapped_on_a_terminal_but_for_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the command can be copied."""
+    stream = TextIOWrapper(BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "40")
+    note(NOTE)
+    note("short")
+    assert isinstance(stream.buffer, BytesIO)
+    *prose, command, short = stream.buffer.getvalue().decode().splitlines()
+    assert short == "aiokafka08: short"
+    assert command == NOTE[NOTE.index("aiokafka08") :]
+    assert max(map(len, prose)) <= 40
+    assert " ".join(line.strip() for line in prose) == f"aiokafka08: {NOTE.partition(' aio')[0]}"
+
+
+def test_note_is_one_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    note(NOTE)
+    assert capsys.readouterr().err == f"aiokafka08: {NOTE}\n"
 
 
 def test_watch_needs_a_terminal_and_a_duration(cli: RunCommand, server: str) -> None:

@@ -31,6 +31,32 @@ def test_deleted_messages_of_an_idle_group_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "loss"),
+    [
+        ({"cleanup.policy": "delete"}, " Retention deletes what it hasn't read"),
+        (
+            {},
+            " Retention deletes what it hasn't read (unless the brokers' cleanup.policy is "
+            "compact)",
+        ),
+        (
+            {"cleanup.policy": "compact"},
+            " Compaction removes what it hasn't read where a newer message has the same key",
+        ),
+        (
+            {"cleanup.policy": "compact,delete"},
+            " Retention deletes what it hasn't read of t. Compaction removes what it hasn't read "
+            "where a newer message has the same key",
+        ),
+    ],
+)
+def test_what_an_idle_group_loses_depends_on_the_policy(config: dict[str, str], loss: str) -> None:
+    seen = cluster(log(0, 1500), config=config, groups=[group(250)])
+    [found] = idle_lag(seen, seen)
+    assert found.why.endswith(f"commits.){loss}")
+
+
+@pytest.mark.parametrize(
     "one",
     [
         group(1500),  # no lag

@@ -175,6 +175,24 @@ async def test_logs_that_can_not_be_sampled_are_left_out() -> None:
         assert await examined(cluster) == []
 
 
+@pytest.mark.parametrize(("messages", "is_found"), [(2_000, False), (30_000, True)])
+async def test_slow_fetches_of_a_short_log_are_no_long_search(
+    messages: int, is_found: bool
+) -> None:
+    """On a busy machine each fetch is slow, however little it brings."""
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        cluster.append("t", 0, [b"v" * 100] * messages)
+
+        def spent_s() -> float:
+            fetches = cluster.requests(FetchRequest)
+            sizes = [fetch.topics[0].partitions[0].max_bytes for fetch in fetches]
+            return sum(0.009 + size / (1 << 30) for size in sizes)
+
+        seen = await look_at(cluster.bootstrap_servers, watch_s=None, search_clock=spent_s)
+    found = [one.code for one in examine(seen) if one.code.severity != "note"]
+    assert found == [FindingCode.LARGE_SETS] * is_found
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -220,6 +238,21 @@ def test_cluster_that_can_not_be_looked_at(cli: RunCommand) -> None:
     assert (done.code, done.out) == (2, b"")
     assert done.err.startswith("aiokafka08: ")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.kafka_cluster(topics={"t": 1})
+def test_zookeeper_that_refuses_is_one_finding(
+    cli: RunCommand, kafka_cluster: EmbeddedCluster
+) -> None:
+    """The brokers were looked at, so the exit code is that of findings."""
+    pytest.importorskip("kazoo")
+    at = ("-b", kafka_cluster.bootstrap_servers, "--zookeeper", "127.0.0.1:1", "--format", "json")
+    done = cli("doctor", *at, "--ignore", "unknown-settings")
+    assert (done.code, done.err) == (1, "")
+    [found] = [one for one in done.json["findings"] if one["severity"] != "note"]
+    assert found["code"] == "unreadable"
+    assert found["why"].startswith("groups and topics in ZooKeeper not read: ZooKeeper 127.0.0.1:1")
+    assert found["action"].startswith("Check zookeeper.connect, and that ZooKeeper runs there.")
 
 
 @pytest.mark.parametrize("value", ["soon", "-5s", ""])

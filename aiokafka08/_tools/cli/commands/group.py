@@ -72,7 +72,14 @@ LAG_FIELDS: Final = {
     "member": "the member that reads the partition; null: none, or unknown",
     "error": "why the committed offset can't be read; null if it can, or there is none",
 }
-_LAG_GROUPING: Final = (("group", "store"), ("lag",))
+
+
+def _has_lag(row: Mapping[str, Any]) -> bool:
+    """Return whether the lag of a row is known, or unknown of messages that are there."""
+    return row["lag"] is not None or row["end"] != 0
+
+
+_LAG_GROUPING: Final = (("group", "store"), ("lag",), ("group", "topic", "partition"), _has_lag)
 DELETION_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
@@ -251,14 +258,14 @@ async def _describe(
 
 
 def _note_uncommitted(rows: Iterable[Row]) -> None:
-    """Print, of rows of lag, the partitions with messages of which nothing is committed."""
+    """Print, of rows of lag, the partitions of which nothing is committed, but the empty ones."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.telemetry import join_names
 
     unread = [
         f"{row['topic']}/{row['partition']} ({row['group']})"
         for row in rows
-        if row["committed"] is None and row["error"] is None and row["end"]
+        if row["committed"] is None and row["error"] is None and row["end"] != 0
     ]
     if unread:
         note(
@@ -324,7 +331,9 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store.
 
-    A group that has committed something of a topic has a row for each partition of it.
+    A group that has committed something of a topic has a row for each partition of it. On a
+    terminal the lag of all groups counts a partition of a group in both stores once, by the higher
+    committed offset; an empty partition of which nothing is committed counts as 0.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import in_options, note, note_each
@@ -622,18 +631,25 @@ def delete(
     return _note_missing(settings, missing) or failed
 
 
-def _outcomes_text(rows: Sequence[Row]) -> str:
-    """Return how many groups have each outcome; one in both stores counts twice, if they differ."""
+def _outcomes_text(rows: Iterable[Row]) -> str:
+    """Return how many groups have each outcome; one with several, in its stores, counts once."""
+    verbs = {"deleted": "deleted", "expiring": "expiring", "failed": "not deleted"}
+    of_group: dict[str, dict[str, str]] = {}
+    for row in rows:
+        of_group.setdefault(row["group"], {})[row["store"]] = row["outcome"]
+    numbers: Counter[str] = Counter()
+    for outcomes in of_group.values():
+        if len(set(outcomes.values())) == 1:
+            [outcome] = set(outcomes.values())
+            numbers[verbs[outcome]] += 1
+        else:
+            parts = [f"{verbs[outcomes[store]]} in {store}" for store in sorted(outcomes)]
+            numbers[" and ".join(parts)] += 1
+    order = {verb: at for at, verb in enumerate(verbs.values())}
     texts: list[str] = []
-    for outcome, verb in (
-        ("deleted", "deleted"),
-        ("expiring", "expiring"),
-        ("failed", "not deleted"),
-    ):
-        number = len({row["group"] for row in rows if row["outcome"] == outcome})
-        if number:
-            noun = "" if texts else f" group{'s' * (number != 1)}"
-            texts.append(f"{number}{noun} {verb}")
+    for text in sorted(numbers, key=lambda text: order.get(text, len(order))):
+        noun = "" if texts else f" group{'s' * (numbers[text] != 1)}"
+        texts.append(f"{numbers[text]}{noun} {text}")
     return ", ".join(texts)
 
 

@@ -420,9 +420,10 @@ def _move(
             "--execute"
         )
         return
-    groups = ", ".join(dict.fromkeys(repr(group.group) for group, _ in plan))
+    names = [*dict.fromkeys(repr(group.group) for group, _ in plan)]
+    groups = f"group{'s' * (len(names) != 1)} {', '.join(names)}"
     number = sum(len(planned) for _, planned in plan)
-    note(f"{counted(number, 'offset')} committed: group {groups}, {settings.cluster}")
+    note(f"{counted(number, 'offset')} committed: {groups}, {settings.cluster}")
     saved.note_way_back(settings, number)
 
 
