@@ -38,6 +38,7 @@ from aiokafka08._tools.gateway.headers import (
     request_body_at,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import Translator
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
@@ -230,7 +231,7 @@ class GatewayHandler(ConnectionHandler):
                 len(frame), WALKED_BYTES, lambda: _numbers(api, head, frame, "replica")
             )
             for replica_id in found:
-                _refuse_replica(replica_id)
+                refuse_replica(replica_id)
         expects_response = head.key != ApiKey.PRODUCE or _numbers(api, head, frame, "acks") != [0]
         self._upstream.send(
             head.correlation_id,
@@ -306,8 +307,3 @@ def _numbers(api: Api, head: RequestHead, frame: memoryview, role: str) -> list[
         for place in layout.find(frame, request_body_at(head, api, frame))
         if place.role == role
     ]
-
-
-def _refuse_replica(replica_id: int) -> None:
-    if replica_id >= 0:
-        raise RefusedError(f"replica id {replica_id}: only brokers have one; expected -1")

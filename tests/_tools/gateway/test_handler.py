@@ -178,6 +178,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         (request(999, 0), "API 999 version 0 is refused: the API isn't known"),
         (request(3, 99), "Metadata version 99 is refused: expected version 0 to 13"),
         (request(1, 11, body=bytes(4)), "Fetch version 11 is refused: replica id 0: only brokers"),
+        (request(2, 0, body=bytes(8)), "ListOffsets version 0 is refused: replica id 0: only brok"),
         (request(1, 16, body=bytes(3)), "Fetch version 16 is refused: FetchRequest version 16:"),
         (request(8, 0, body=b"\0\x09g"), "OffsetCommit version 0 is refused: OffsetCommitRequest"),
         (b"\0\3", "a request version \\? is refused: a request of 2 bytes"),
