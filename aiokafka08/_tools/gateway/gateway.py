@@ -73,6 +73,7 @@ class Gateway:
         )
         self._brokers: dict[int, _BrokerListener] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False  # no broker is added
 
     @property
     def ports(self) -> dict[int, int]:
@@ -117,6 +118,7 @@ class Gateway:
         Args:
             within_s: after this time, in seconds, connections are closed as they are.
         """
+        self._is_stopping = True
         for broker in self._brokers.values():
             broker.end()
         try:
@@ -136,13 +138,16 @@ class Gateway:
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.
 
-        The listener of a new broker is opened.
+        The listener of a new broker is opened. After `stop()` is called it gets port 0, which
+        refuses like the others.
 
         Raises:
             KafkaProtocolError: there can be no listener for it.
         """
         broker = self._brokers.get(node_id)
         if broker is None:
+            if self._is_stopping:
+                return self._options.advertise, 0
             try:
                 self._table.add([node_id])
                 broker = self._add(node_id, (host, port))

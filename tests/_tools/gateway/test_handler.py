@@ -13,7 +13,7 @@ from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.errors import KafkaConnectionError
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import Topic, decode_response
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import (
@@ -331,24 +331,32 @@ async def test_new_broker_in_metadata_gets_a_listener_before_the_client_knows(
     assert PortTable(path).node_ids == [0, 9]
 
 
+class SlowBroker(ScriptedBroker):
+    """A broker that waits with the answer to a request; the default answer is "late"."""
+
+    def __init__(self, begun: asyncio.Event, go_on: asyncio.Event, answer: bytes = b"late") -> None:
+        super().__init__(None)
+        self._begun, self._go_on = begun, go_on
+        self.late = answer
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = await reader.readexactly(size)
+        if b"aiokafka08-gateway" in frame:
+            body = frame[4:8] + self.metadata()
+        else:
+            self._begun.set()
+            await self._go_on.wait()
+            body = frame[4:8] + self.late
+        writer.write(len(body).to_bytes(4, "big") + body)
+        writer.close()
+
+
 async def test_stop_answers_what_is_in_flight() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class SlowBroker(ScriptedBroker):
-        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.append(writer)
-            size = int.from_bytes(await reader.readexactly(4), "big")
-            frame = await reader.readexactly(size)
-            if b"aiokafka08-gateway" in frame:
-                body = frame[4:8] + self.metadata()
-            else:
-                begun.set()
-                await go_on.wait()
-                body = frame[4:8] + b"late"
-            writer.write(len(body).to_bytes(4, "big") + body)
-            writer.close()
-
-    async with SlowBroker(None) as broker:
+    async with SlowBroker(begun, go_on) as broker:
         gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
@@ -362,6 +370,29 @@ async def test_stop_answers_what_is_in_flight() -> None:
             assert await client.frame() == b"\0\0\0\x01late"
             assert await client.is_closed()
             await stopping
+
+
+async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with SlowBroker(begun, go_on) as broker:
+        broker.late = broker.metadata({9: broker.port, 0: broker.port})
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send_request(MetadataRequest([]), 1)
+            await begun.wait()
+            stopping = asyncio.create_task(gateway.stop())
+            await asyncio.sleep(0)
+            go_on.set()
+            metadata = decode_response(MetadataRequest, 1, await client.frame())
+            assert {one.node_id: one.port for one in metadata.brokers} == {
+                0: first_port(gateway),
+                9: 0,
+            }
+            await stopping
+        assert list(gateway.ports) == [0]
+        with pytest.raises(ConnectionRefusedError):
+            await RawClient.connect(first_port(gateway) + 1)
 
 
 async def test_stop_ends_a_request_that_takes_too_long() -> None:
