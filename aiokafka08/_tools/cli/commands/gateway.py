@@ -102,10 +102,10 @@ def gateway(
 ) -> int:
     """Let clients of old Kafka releases use a cluster of today.
 
-    It runs until SIGTERM or Ctrl-C. Kafka 4 closes the connection when it gets a request of a
-    client of its first years. The gateway translates these requests, and passes all others. Clients
-    connect to it in place of the brokers. It has no TLS and no passwords, so it listens on this
-    machine only unless --allow or --open says otherwise.
+    Preview: it isn't for production yet. It runs until SIGTERM or Ctrl-C. Kafka 4 closes the
+    connection when it gets a request of a client of its first years. The gateway translates these
+    requests, and passes all others. Clients connect to it in place of the brokers. It has no TLS
+    and no passwords, so it listens on this machine only unless --allow or --open says otherwise.
     """
     from dataclasses import replace
 
