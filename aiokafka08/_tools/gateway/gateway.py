@@ -37,6 +37,7 @@ from aiokafka08._tools.gateway.handler import CONNECT_TIMEOUT_S, BrokerRoute, Ga
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08._tools.gateway.upstream import Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import encode_request
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
@@ -73,6 +74,7 @@ class Gateway:
         )
         self._brokers: dict[int, _BrokerListener] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._upstreams = Upstreams()
         self._is_stopping = False  # no broker is added
 
     @property
@@ -113,10 +115,11 @@ class Gateway:
             raise
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """Accept no connections, answer what is in flight, and close all.
+        """Accept no connections, answer what is in flight, send what was taken, and close all.
 
         Args:
-            within_s: after this time, in seconds, connections are closed as they are.
+            within_s: after this time, in seconds, connections are closed as they are: requests in
+                flight aren't answered, and what a broker hasn't read is lost.
         """
         self._is_stopping = True
         for broker in self._brokers.values():
@@ -125,6 +128,7 @@ class Gateway:
             async with asyncio.timeout(within_s):
                 for broker in self._brokers.values():
                     await broker.wait_ended()
+                await self._upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
         for broker in self._brokers.values():
@@ -133,6 +137,8 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._upstreams.abort()
+        await self._upstreams.wait_lost()
         await self._resources.close()
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
@@ -181,6 +187,7 @@ class Gateway:
             self.known_address_of,
             broker.leave,
             self._tasks,
+            self._upstreams,
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self.clients,

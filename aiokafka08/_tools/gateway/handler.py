@@ -40,7 +40,7 @@ from aiokafka08._tools.gateway.headers import (
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import Translator
-from aiokafka08._tools.gateway.upstream import Answer, Upstream, respond
+from aiokafka08._tools.gateway.upstream import Answer, Upstream, Upstreams, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -75,6 +75,7 @@ class BrokerRoute:
         known_address_of: the same for any node, without believing in the address that it has now.
         unreachable: called when a connection to the broker couldn't be opened.
         tasks: has the tasks that open connections.
+        upstreams: has the connections to brokers.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
         clients: where requests are counted.
@@ -86,6 +87,7 @@ class BrokerRoute:
     known_address_of: AddressOf
     unreachable: Callable[[], None]
     tasks: set[asyncio.Task[None]]
+    upstreams: Upstreams
     max_response_bytes: int
     is_read_committed: bool
     clients: ClientTable
@@ -99,7 +101,11 @@ class GatewayHandler(ConnectionHandler):
         self._route = route
         self._translator = Translator(is_read_committed=route.is_read_committed)
         self._upstream = Upstream(
-            f"node {route.node_id}", route.max_response_bytes, self._writable, self._upstream_lost
+            f"node {route.node_id}",
+            route.upstreams,
+            route.max_response_bytes,
+            self._writable,
+            self._upstream_lost,
         )
         connection.hold_requests()
         self._connecting = asyncio.create_task(self._connect())

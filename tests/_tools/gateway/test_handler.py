@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._tools.gateway import upstream
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -395,13 +396,90 @@ async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
             await RawClient.connect(first_port(gateway) + 1)
 
 
-async def test_stop_ends_a_request_that_takes_too_long() -> None:
-    async with EmbeddedCluster(version="0.10") as cluster:
-        gateway = Gateway(
-            gateway_options(cluster.bootstrap_servers, f"{HOST}:{free_port()}"), PortTable()
-        )
+async def test_stop_ends_a_request_that_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
-            client.send(request(16, 0)[:-1])
+            client.send(request(16, 0))
+            client.writer.write(b"\0\0\0\x0a" + request(16, 0)[:-1])  # a partial frame
+            await until(lambda: len(broker.requests) == 1, "the request has come")
             await gateway.stop(0.05)
             assert await client.is_closed()
+    assert "closed after 0.05 s with requests in flight" in caplog.text
+
+
+class UnreadBroker(ScriptedBroker):
+    """A broker that reads requests only when it is told so.
+
+    Attributes:
+        lost: how many connections have ended in the middle of a request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda frame: b"")
+        self.reads = asyncio.Event()
+        self.lost = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > LARGE:
+            await self.reads.wait()
+            try:
+                self.requests.append(await reader.readexactly(size))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                self.lost += 1
+        else:
+            frame = await reader.readexactly(size)
+            body = frame[4:8] + self.metadata()
+            writer.write(len(body).to_bytes(4, "big") + body)
+        writer.close()
+
+
+LARGE = 32 << 20  # more than the buffers of sockets hold
+LARGE_ACKS_0 = request(0, 3, body=b"\xff\xff" + b"\0\0" + b"\0\0\0\x05" + bytes(4 + LARGE))
+
+
+async def send_acks_0(gateway: Gateway) -> None:
+    """Send a large request without acknowledgement, and close when the gateway has taken it."""
+    async with await RawClient.connect(first_port(gateway)) as client:
+        client.send(LARGE_ACKS_0)
+        await until(lambda: gateway.clients.rows() != [], "the gateway has taken it")
+
+
+async def test_stop_sends_what_was_taken_without_acknowledgement() -> None:
+    async with UnreadBroker() as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        await send_acks_0(gateway)
+        stopping = asyncio.create_task(gateway.stop(30))
+        done, _ = await asyncio.wait([stopping], timeout=0.2)
+        assert not done
+        broker.reads.set()
+        await stopping
+        await until(lambda: broker.requests != [], "the request has come")
+        assert broker.requests == [LARGE_ACKS_0]
+
+
+async def test_stop_leaves_no_connection_to_a_broker_that_does_not_read() -> None:
+    async with UnreadBroker() as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        await send_acks_0(gateway)
+        await gateway.stop(0.05)
+        broker.reads.set()
+        await until(lambda: broker.lost or broker.requests, "the connection has ended")
+        assert broker.lost == 1
+
+
+async def test_connection_to_a_broker_that_does_not_read_ends_after_its_clients(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upstream, "CLOSE_S", 0.05)
+    async with UnreadBroker() as broker, running(broker.address) as gateway:
+        await send_acks_0(gateway)
+        await until(lambda: "read within 0.05 s" in caplog.text, "the gateway has given it up")
+        broker.reads.set()
+        await until(lambda: broker.lost or broker.requests, "the connection has ended")
+        assert broker.lost == 1
