@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     metavar="NETWORK",
     help="Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
 )
-@click.option("--open", "is_open", is_flag=True, help="Serve clients from everywhere.")
+@click.option(
+    "--open", "is_open", is_flag=True, help="Serve clients from everywhere; not with --allow."
+)
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
