@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,14 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 CONNECT_TIMEOUT_S: Final = 10.0
+CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
+"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
+
+_OUT_OF_RESOURCES: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
+"""Errors of this machine, which tell nothing of the broker."""
+
 TRANSLATED_BYTES: Final = 64 << 10
 WALKED_BYTES: Final = 256 << 10
 """To translate, or to walk over the fields of, a larger frame takes so long that it is done in the
@@ -120,16 +129,17 @@ class GatewayHandler(ConnectionHandler):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(lambda: self._upstream, host, port)
-        except (OSError, TimeoutError) as error:
+        except CONNECT_ERRORS as error:
             _log.warning(
-                "%s: node %d at %s can't be reached: %s",
+                "%s: no connection to node %d at %s: %s",
                 self._connection.peer,
                 self._route.node_id,
                 address_text((host, port)),
                 str(error) or "timed out",
             )
             self._connection.abort()
-            self._route.unreachable()
+            if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
+                self._route.unreachable()
             return
         self._connection.resume_requests()
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
+import shutil
+import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,6 +334,88 @@ async def test_new_broker_in_metadata_gets_a_listener_before_the_client_knows(
                 async with await RawClient.connect(gateway.ports[9]):
                     pass
     assert PortTable(path).node_ids == [0, 9]
+
+
+async def test_port_in_use_harms_no_other_broker(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: broker.port, 0: broker.port})
+        async with connected(broker.address) as (gateway, client):
+            port = first_port(gateway)
+
+            async def ports() -> dict[int, int]:
+                metadata = await client.call(MetadataRequest([]), 1)
+                return {one.node_id: one.port for one in metadata.brokers}
+
+            with socket.create_server((HOST, port + 1)):
+                assert await ports() == await ports() == {0: port, 9: 0}
+                assert caplog.text.count(f"{port + 1}") == 1
+            async with asyncio.timeout(20):
+                while await ports() != {0: port, 9: port + 1}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            async with await RawClient.connect(port + 1):
+                pass
+
+
+async def test_state_that_cannot_be_written_harms_no_other_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    table = PortTable(folder / "listeners.json")
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: broker.port, 0: broker.port})
+        async with (
+            running(broker.address, table) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+        ):
+            shutil.rmtree(folder)
+            for _ in range(2):
+                metadata = await client.call(MetadataRequest([]), 1)
+                found = {one.node_id: one.port for one in metadata.brokers}
+                assert found == {0: first_port(gateway), 9: 0}
+            assert caplog.text.count("no listener for node 9") == 1
+            folder.mkdir()
+            metadata = await client.call(MetadataRequest([]), 1)
+            assert {one.node_id: one.port for one in metadata.brokers} == gateway.ports
+            assert 9 in gateway.ports
+
+
+@pytest.mark.parametrize("port", [70_000, -1])
+async def test_address_that_cannot_be_used_closes_the_listener(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: port & 0xFFFFFFFF})
+        async with connected(broker.address) as (gateway, client):
+            await client.call(MetadataRequest([]), 1)
+            async with await RawClient.connect(gateway.ports[9]) as other:
+                assert await other.is_closed()
+    assert "node 9: not listening until it can be reached" in caplog.text
+
+
+async def test_want_of_resources_leaves_the_listener_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def fail(factory: Any, host: str, port: int, **changed: Any) -> Any:
+        if port == broker.port:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await connect(factory, host, port, **changed)
+
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"answer") as broker,
+        running(broker.address) as gateway,
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "create_connection", fail)
+            async with await RawClient.connect(first_port(gateway)) as client:
+                assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0))
+            assert await client.frame() == b"\0\0\0\x01answer"
+    assert "Too many open files" in caplog.text
 
 
 class SlowBroker(ScriptedBroker):
