@@ -534,7 +534,8 @@ cdef void measure_messages(MessageWalk *walk) noexcept nogil:
             walk.newest = timestamp
         walk.size = size
         walk.count += 1
-        walk.seen_attributes |= attributes
+        if magic:
+            walk.seen_attributes |= attributes
         walk.pos = stop
     if (
         walk.end - walk.pos >= ENTRY_HEADER_BYTES

@@ -266,7 +266,10 @@ class RecordBatchBuilder:
         self.max_timestamp_ms = -1
         """The highest timestamp appended; -1 without records."""
         self.seen_attributes = 0
-        """The attributes of all messages that `extend_from_messages` appended, or-ed."""
+        """The attributes of all messages of format 1 that `extend_from_messages` appended, or-ed.
+
+        In format 0 there is only the codec.
+        """
         self._records = bytearray()
         self._count = 0
         self._base_timestamp_ms = -1
@@ -364,7 +367,8 @@ class RecordBatchBuilder:
             if self._count and self.size_bytes + len(record) > limit_bytes:
                 return pos, Stop.FULL
             self._append(record, timestamp)
-            self.seen_attributes |= attributes & 0xFF
+            if magic:
+                self.seen_attributes |= attributes & 0xFF
             pos = stop
         if (
             end - pos >= ENTRY_HEADER_BYTES

@@ -21,8 +21,8 @@ old messages ends at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
 
 `crc32c`, `read_records`, `convert_records` and `RecordBatchBuilder` have a compiled twin (a part of
 `_message_set_c`) and a pure one (the reference, `_record_batch_py`, which needs crcmod); `twins`
-decides which is used. `batch_format` has the layout, `compression` the codecs. The gateway is to
-call this module; the clients don't.
+decides which is used. `batch_format` has the layout, `compression` the codecs. The gateway calls
+this module; the clients don't.
 
 Invariant: it reads and writes bytes, and knows no producer, transaction or fetch session: it
 returns their numbers and writes none. Bytes of the network cause no error but

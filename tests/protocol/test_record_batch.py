@@ -631,6 +631,12 @@ def test_builder_sees_the_attributes_of_messages() -> None:
     assert builder.seen_attributes == LOG_APPEND_TIME
 
 
+def test_builder_ignores_the_type_of_timestamp_in_format_0() -> None:
+    builder = twin.RecordBatchBuilder()
+    builder.extend_from_messages(memoryview(encode_entry(0, None, b"", attributes=8)))
+    assert (len(builder), builder.seen_attributes) == (1, 0)
+
+
 BAD_ENTRIES = {
     "CRC": (oracle.entry(0, oracle.message(None, b"v", crc_error=1)), "CRC"),
     "magic": (oracle.entry(0, oracle.raw_message(b"\2" + bytes(30))), "magic 2"),

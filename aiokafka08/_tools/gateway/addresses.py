@@ -49,7 +49,7 @@ def replace_addresses(
         address_of: called for each address.
 
     Raises:
-        KafkaProtocolError: a host isn't text, or `address_of` has raised it.
+        KafkaProtocolError: a host isn't text.
     """
     edits = _Edits(frame, version >= api.flexible)
     node_id, host = -1, Place("host", 0, 0, 0)

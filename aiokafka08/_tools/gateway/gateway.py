@@ -6,7 +6,8 @@ new brokers and addresses. The command `gateway` runs it.
 Invariants:
 
 - When a client reads the address of a broker, its listener is open, unless the broker can't be
-  reached now.
+  reached now. A broker that can have no listener has an address that refuses: one broker, port or
+  file that isn't well harms no client of the others.
 - A listener whose broker can't be reached is closed until it can: a client that is refused tries
   another broker, one that is accepted and then closed tries the same again at once.
 - After `stop()` no socket and no task is left.
@@ -33,10 +34,16 @@ from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
-from aiokafka08._tools.gateway.handler import CONNECT_TIMEOUT_S, BrokerRoute, GatewayHandler
+from aiokafka08._tools.gateway.handler import (
+    CONNECT_ERRORS,
+    CONNECT_TIMEOUT_S,
+    BrokerRoute,
+    GatewayHandler,
+)
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08._tools.gateway.upstream import Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import encode_request
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
@@ -73,6 +80,9 @@ class Gateway:
         )
         self._brokers: dict[int, _BrokerListener] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._upstreams = Upstreams()
+        self._is_stopping = False  # no broker is added
+        self._problem = ""  # the last one with a new broker; it is logged once
 
     @property
     def ports(self) -> dict[int, int]:
@@ -106,23 +116,28 @@ class Gateway:
         self._table.add(found)
         try:
             for node_id, address in found.items():
-                self._add(node_id, address)
+                broker = _BrokerListener(self, node_id, address)
+                broker.open()
+                self._brokers[node_id] = broker
         except BaseException:
             await self.stop(0)
             raise
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """Accept no connections, answer what is in flight, and close all.
+        """Accept no connections, answer what is in flight, send what was taken, and close all.
 
         Args:
-            within_s: after this time, in seconds, connections are closed as they are.
+            within_s: after this time, in seconds, connections are closed as they are: requests in
+                flight aren't answered, and what a broker hasn't read is lost.
         """
+        self._is_stopping = True
         for broker in self._brokers.values():
             broker.end()
         try:
             async with asyncio.timeout(within_s):
                 for broker in self._brokers.values():
                     await broker.wait_ended()
+                await self._upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
         for broker in self._brokers.values():
@@ -131,39 +146,40 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._upstreams.abort()
+        await self._upstreams.wait_lost()
         await self._resources.close()
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.
 
-        The listener of a new broker is opened.
-
-        Raises:
-            KafkaProtocolError: there can be no listener for it.
+        The listener of a new broker is opened. A broker whose listener can't be opened now has port
+        0, which refuses clients: they can use the others.
         """
         broker = self._brokers.get(node_id)
         if broker is None:
+            if self._is_stopping:
+                return self._options.advertise, 0
             try:
                 self._table.add([node_id])
-                broker = self._add(node_id, (host, port))
-            except (KafkaError, OSError) as error:
-                text = error.text if isinstance(error, KafkaError) else str(error)
-                raise KafkaProtocolError(f"no listener for node {node_id}: {text}") from error
+                broker = _BrokerListener(self, node_id, (host, port))
+            except KafkaError as error:
+                if error.text != self._problem:
+                    self._problem = error.text
+                    _log.error("no listener for node %d: %s", node_id, error.text)
+                return self._options.advertise, 0
+            self._problem = ""
+            self._brokers[node_id] = broker
+            broker.open_or_retry()
         elif (host, port) != broker.address and host:
             _log.info("node %d is at %s now", node_id, address_text((host, port)))
             broker.address = (host, port)
-        return self._options.advertise, broker.port
+        return self._options.advertise, broker.client_port
 
     def known_address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a node; none for one that is no known broker."""
         broker = self._brokers.get(node_id)
-        return ("", 0) if broker is None else (self._options.advertise, broker.port)
-
-    def _add(self, node_id: int, address: Address) -> _BrokerListener:
-        broker = _BrokerListener(self, node_id, address)
-        broker.open()
-        self._brokers[node_id] = broker
-        return broker
+        return ("", 0) if broker is None else (self._options.advertise, broker.client_port)
 
     # --- what listeners use -----------------------------------------------------------------------
 
@@ -176,6 +192,7 @@ class Gateway:
             self.known_address_of,
             broker.leave,
             self._tasks,
+            self._upstreams,
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self.clients,
@@ -217,11 +234,17 @@ class _BrokerListener:
         self._listen_address = gateway.listen_address(node_id)
         self._listener = gateway.new_listener(self)
         self.is_away = self._ended = False
+        self._is_port_missing = False  # another program may have it
 
     @property
     def port(self) -> int:
         """The port, whether the listener is open or not."""
         return self._listen_address[1]
+
+    @property
+    def client_port(self) -> int:
+        """The port that clients get: 0, which refuses them, if it isn't available."""
+        return 0 if self._is_port_missing else self.port
 
     @property
     def connection_count(self) -> int:
@@ -241,6 +264,12 @@ class _BrokerListener:
             address_text(self.address),
             address_text(self._listen_address),
         )
+
+    def open_or_retry(self) -> None:
+        """Listen, now or when the port is available."""
+        if not self._reopen():
+            self.is_away = True
+            self._gateway.run_task(self._return())
 
     def leave(self) -> None:
         """Accept no connections until the broker can be reached; those that are open go on."""
@@ -264,9 +293,11 @@ class _BrokerListener:
         try:
             self.open()
         except OSError as error:
-            _log.warning("%s. Trying again in %g s", error, _RETRY_S)
+            if not self._is_port_missing:
+                self._is_port_missing = True
+                _log.error("%s. Trying again every %g s", error, _RETRY_S)
             return False
-        self.is_away = False
+        self.is_away = self._is_port_missing = False
         return True
 
     def end(self) -> None:
@@ -297,7 +328,7 @@ async def _can_connect(address: Address) -> bool:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _reader, writer = await asyncio.open_connection(*address)
-    except (OSError, TimeoutError):
+    except CONNECT_ERRORS:
         return False
     await _closed(writer)
     return True
@@ -320,7 +351,7 @@ async def find_brokers(targets: Sequence[Address]) -> dict[int, Address]:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 found = await _brokers_of(address)
-        except (OSError, TimeoutError, EOFError, KafkaProtocolError) as error:
+        except (*CONNECT_ERRORS, EOFError, KafkaProtocolError) as error:
             problems.append(f"{address_text(address)}: {_text(error)}")
             continue
         if found:

@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ from aiokafka08._tools.gateway.headers import (
     request_body_at,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import Translator
-from aiokafka08._tools.gateway.upstream import Answer, Upstream, respond
+from aiokafka08._tools.gateway.upstream import Answer, Upstream, Upstreams, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -49,6 +51,14 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 CONNECT_TIMEOUT_S: Final = 10.0
+CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
+"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
+
+_OUT_OF_RESOURCES: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
+"""Errors of this machine, which tell nothing of the broker."""
+
 TRANSLATED_BYTES: Final = 64 << 10
 WALKED_BYTES: Final = 256 << 10
 """To translate, or to walk over the fields of, a larger frame takes so long that it is done in the
@@ -74,6 +84,7 @@ class BrokerRoute:
         known_address_of: the same for any node, without believing in the address that it has now.
         unreachable: called when a connection to the broker couldn't be opened.
         tasks: has the tasks that open connections.
+        upstreams: has the connections to brokers.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
         clients: where requests are counted.
@@ -85,6 +96,7 @@ class BrokerRoute:
     known_address_of: AddressOf
     unreachable: Callable[[], None]
     tasks: set[asyncio.Task[None]]
+    upstreams: Upstreams
     max_response_bytes: int
     is_read_committed: bool
     clients: ClientTable
@@ -98,7 +110,11 @@ class GatewayHandler(ConnectionHandler):
         self._route = route
         self._translator = Translator(is_read_committed=route.is_read_committed)
         self._upstream = Upstream(
-            f"node {route.node_id}", route.max_response_bytes, self._writable, self._upstream_lost
+            f"node {route.node_id}",
+            route.upstreams,
+            route.max_response_bytes,
+            self._writable,
+            self._upstream_lost,
         )
         connection.hold_requests()
         self._connecting = asyncio.create_task(self._connect())
@@ -113,16 +129,17 @@ class GatewayHandler(ConnectionHandler):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(lambda: self._upstream, host, port)
-        except (OSError, TimeoutError) as error:
+        except CONNECT_ERRORS as error:
             _log.warning(
-                "%s: node %d at %s can't be reached: %s",
+                "%s: no connection to node %d at %s: %s",
                 self._connection.peer,
                 self._route.node_id,
                 address_text((host, port)),
                 str(error) or "timed out",
             )
             self._connection.abort()
-            self._route.unreachable()
+            if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
+                self._route.unreachable()
             return
         self._connection.resume_requests()
 
@@ -230,7 +247,7 @@ class GatewayHandler(ConnectionHandler):
                 len(frame), WALKED_BYTES, lambda: _numbers(api, head, frame, "replica")
             )
             for replica_id in found:
-                _refuse_replica(replica_id)
+                refuse_replica(replica_id)
         expects_response = head.key != ApiKey.PRODUCE or _numbers(api, head, frame, "acks") != [0]
         self._upstream.send(
             head.correlation_id,
@@ -306,8 +323,3 @@ def _numbers(api: Api, head: RequestHead, frame: memoryview, role: str) -> list[
         for place in layout.find(frame, request_body_at(head, api, frame))
         if place.role == role
     ]
-
-
-def _refuse_replica(replica_id: int) -> None:
-    if replica_id >= 0:
-        raise RefusedError(f"replica id {replica_id}: only brokers have one; expected -1")

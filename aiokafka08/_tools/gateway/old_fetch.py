@@ -24,6 +24,7 @@ from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
     Translation,
     read_body,
+    refuse_replica,
     write_request,
     write_response,
 )
@@ -136,7 +137,8 @@ class _FetchResponse10:
 class FetchPositions:
     """Offsets of a client behind which there are no messages for a while.
 
-    An entry stays true: offsets between the two never get messages.
+    An entry stays true while the log is the same: offsets between the two never get messages. After
+    an error it may be another one.
     """
 
     def __init__(self) -> None:
@@ -154,7 +156,7 @@ class FetchPositions:
         self._next[topic, partition] = (offset, next_offset)
 
     def forget(self, topic: str, partition: int) -> None:
-        """Note that nothing is known any more: the log was cut or deleted."""
+        """Note that nothing is known any more: the log may have been cut, or be a new one."""
         self._next.pop((topic, partition), None)
 
 
@@ -174,10 +176,7 @@ def translate_fetch(
             response raises it if that isn't whole.
     """
     request: FetchRequest = read_body(FetchRequest, head.version, frame, head.body_at)
-    if request.replica_id >= 0:
-        raise KafkaProtocolError(
-            f"replica id {request.replica_id}: only brokers have one; expected -1"
-        )
+    refuse_replica(request.replica_id)
     wanted: dict[tuple[str, int], FetchPartition] = {
         (topic.topic, part.partition): part for topic in request.topics for part in topic.partitions
     }
@@ -269,8 +268,10 @@ class _Converter:
         """
         partition, offset = fetched.partition, wanted.fetch_offset
         code = old_code(self._head.key, self._head.version, fetched.error_code)
+        if fetched.error_code:
+            self._positions.forget(topic, partition)
         if fetched.error_code == OffsetOutOfRangeError.errno and asked_from != offset:
-            self._positions.forget(topic, partition)  # the client's own offset may be right
+            # The client's own offset may be right.
             return FetchedPartition(partition, NoError.errno, offset, b"")
         if code:
             return FetchedPartition(partition, code, fetched.high_watermark, b"")

@@ -18,6 +18,7 @@ from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
     Translation,
     read_body,
+    refuse_replica,
     write_request,
     write_response,
 )
@@ -45,9 +46,11 @@ def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
     """Translate ListOffsets 0 to version 1.
 
     Raises:
-        KafkaProtocolError: the request isn't whole. So do the functions below, and the responses.
+        KafkaProtocolError: the request isn't whole, or that of a replica. So do the functions
+            below, and the responses, if they aren't whole.
     """
     request: ListOffsetsRequest = read_body(ListOffsetsRequest, head.version, frame, head.body_at)
+    refuse_replica(request.replica_id)
     wanted = {
         (topic.topic, one.partition): one.max_num_offsets
         for topic in request.topics

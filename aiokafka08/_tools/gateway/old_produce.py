@@ -80,7 +80,7 @@ def translate_produce(head: RequestHead, frame: memoryview) -> Translation:
                 parts.append(ProducePartition(part.partition, batch))
             else:
                 nothing = ProducedPartition(part.partition, NoError.errno, -1)
-                answered[topic.topic, part.partition] = nothing
+                answered.setdefault((topic.topic, part.partition), nothing)
         if parts:
             asked.append(Topic(topic.topic, parts))
 
@@ -88,11 +88,14 @@ def translate_produce(head: RequestHead, frame: memoryview) -> Translation:
         response = ProduceResponse([])
         if answer:
             response = read_body(ProduceResponse, _SAME_RESPONSE, answer, CORRELATION_BYTES)
-        results = answered | {
+        # A partition that comes twice is in both: the client has to know of the error.
+        failed = {key: one for key, one in answered.items() if one.error_code}
+        stored = {
             (topic.topic, one.partition): one
             for topic in response.topics
             for one in topic.partitions
         }
+        results = answered | stored | failed
         in_order = [
             (topic.topic, _old_result(head, results[topic.topic, part.partition]))
             for topic in request.topics
@@ -106,14 +109,14 @@ def translate_produce(head: RequestHead, frame: memoryview) -> Translation:
     if asked:
         upgraded = _ProduceRequest3(None, request.required_acks, request.timeout_ms, asked)
         made = write_request(head, frame, TARGET_VERSION, upgraded)
-    failed = [f"{topic}-{number}" for (topic, number), one in answered.items() if one.error_code]
+    damaged = [f"{topic}-{number}" for (topic, number), one in answered.items() if one.error_code]
     return Translation(
         made,
         respond,
         expects_response=request.expects_response,
         failure=(
-            f"acks=0, and damaged messages for {', '.join(failed[:3])}"
-            if failed and not request.expects_response
+            f"acks=0, and damaged messages for {', '.join(damaged[:3])}"
+            if damaged and not request.expects_response
             else None
         ),
     )
@@ -137,7 +140,8 @@ def batch_of(message_set: Buffer, max_decompressed_bytes: int) -> tuple[bytes, i
             data, pos, max_decompressed_bytes=max_decompressed_bytes - opened_bytes
         )
         opened_bytes += len(wrapper.messages)
-        attributes |= wrapper.attributes
+        if wrapper.magic:
+            attributes |= wrapper.attributes
         if not builder.codec:  # the first wrapper: all that is before it is compressed like it
             builder = RecordBatchBuilder(BatchCodec(wrapper.codec))
             builder.extend_from_messages(data)

@@ -90,6 +90,11 @@ def gateway_options(
         raise IllegalArgumentError(
             f"--listen {listen}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
         ) from None
+    if is_open and allowed:
+        raise IllegalArgumentError(
+            f"--open and --allow {allowed[0]}: the first serves everybody, whatever the second "
+            "says. Leave one out"
+        )
     networks = tuple(_network(text) for text in allowed)
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))

@@ -52,6 +52,16 @@ def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
         ) from None
 
 
+def refuse_replica(replica_id: int) -> None:
+    """Check the replica id of a request.
+
+    Raises:
+        KafkaProtocolError: it is a broker's.
+    """
+    if replica_id >= 0:
+        raise KafkaProtocolError(f"replica id {replica_id}: only brokers have one; expected -1")
+
+
 def write_request(head: RequestHead, frame: Buffer, version: int, request: Any) -> list[Buffer]:
     """Return the frame of a request in another version, from the same client."""
     out: list[Buffer] = [struct.pack(">hh", head.key, version), frame[4 : head.body_at]]

@@ -8,7 +8,8 @@ Invariants:
 - The broker answers in the order of the requests: a response with another correlation id ends both
   connections.
 - While a response is worked on, or the client doesn't read, no further one is read.
-- After `close()` what was sent still goes to the broker, since acks=0 has no answer.
+- After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
+  that doesn't read it within `CLOSE_S` loses it, or its clients could fill the memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
@@ -25,6 +26,9 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer
+
+CLOSE_S: Final = 30.0
+"""How long a broker may take to read what a client that has gone sent before."""
 
 Answer = Callable[[memoryview], Work[list[Buffer]]]
 """From the frame of a broker's response to that of the client's, without sizes."""
@@ -38,11 +42,41 @@ class _Pending(NamedTuple):
     answer: Answer | None  # None: the response passes
 
 
+class Upstreams:
+    """The upstreams of a gateway whose connections aren't lost."""
+
+    def __init__(self) -> None:
+        self._open: dict[Upstream, None] = {}
+        self._all_lost = asyncio.Event()
+
+    def add(self, upstream: Upstream) -> None:
+        """Note that its connection is open."""
+        self._open[upstream] = None
+
+    def remove(self, upstream: Upstream) -> None:
+        """Note that its connection is lost."""
+        self._open.pop(upstream, None)
+        if not self._open:
+            self._all_lost.set()
+
+    def abort(self) -> None:
+        """Close all connections at once; what the brokers haven't read is lost."""
+        for upstream in list(self._open):
+            upstream.abort()
+
+    async def wait_lost(self) -> None:
+        """Wait until no connection is left; call it when all clients have gone."""
+        while self._open:
+            self._all_lost.clear()
+            await self._all_lost.wait()
+
+
 class Upstream(asyncio.BufferedProtocol):
     """See the module.
 
     Args:
         name: the broker's, for errors.
+        others: has it while its connection is open.
         max_frame_bytes: a larger response ends the connection.
         writable: called with False when the broker doesn't read, and with True when it does again.
         lost: called once at the end, with what ended it if that wasn't `close()`.
@@ -51,11 +85,13 @@ class Upstream(asyncio.BufferedProtocol):
     def __init__(
         self,
         name: str,
+        others: Upstreams,
         max_frame_bytes: int,
         writable: Callable[[bool], None],
         lost: Callable[[Exception | None], None],
     ) -> None:
         self._name = name
+        self._others = others
         self._frames = FrameReader(max_frame_bytes, name)
         self._writable = writable
         self._on_lost = lost
@@ -66,6 +102,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._closed = False
         self._failure: Exception | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
 
     # --- what the handler calls -------------------------------------------------------------------
 
@@ -110,13 +147,21 @@ class Upstream(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send what is written, then close the connection; responses on their way are dropped."""
         self._closed = True
-        if self._transport is not None:
+        if self._transport is not None and self._giving_up is None:
             self._transport.close()
+            self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
+
+    def abort(self) -> None:
+        """Close the connection at once; what the broker hasn't read is lost."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._others.add(self)
         if self._closed:
             self._transport.abort()
 
@@ -139,6 +184,10 @@ class Upstream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        self._transport = None
+        self._others.remove(self)
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         self._on_lost(self._failure or exc)
 
     def _received(self, frame: memoryview) -> None:
@@ -176,11 +225,12 @@ class Upstream(asyncio.BufferedProtocol):
         self._working -= 1
         self._pause_or_resume()
 
-    def _fail(self, error: KafkaProtocolError) -> None:
+    def _give_up(self) -> None:
+        self._fail(TimeoutError(f"it hasn't read within {CLOSE_S:g} s what the client had sent"))
+
+    def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
-        self._closed = True
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
 
     def _pause_or_resume(self) -> None:
         pauses = self._client_paused or self._working > 0

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
+import shutil
+import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aiokafka08._tools.gateway import upstream
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.errors import KafkaConnectionError
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import Topic, decode_response
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import (
@@ -178,6 +183,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         (request(999, 0), "API 999 version 0 is refused: the API isn't known"),
         (request(3, 99), "Metadata version 99 is refused: expected version 0 to 13"),
         (request(1, 11, body=bytes(4)), "Fetch version 11 is refused: replica id 0: only brokers"),
+        (request(2, 0, body=bytes(8)), "ListOffsets version 0 is refused: replica id 0: only brok"),
         (request(1, 16, body=bytes(3)), "Fetch version 16 is refused: FetchRequest version 16:"),
         (request(8, 0, body=b"\0\x09g"), "OffsetCommit version 0 is refused: OffsetCommitRequest"),
         (b"\0\3", "a request version \\? is refused: a request of 2 bytes"),
@@ -330,24 +336,114 @@ async def test_new_broker_in_metadata_gets_a_listener_before_the_client_knows(
     assert PortTable(path).node_ids == [0, 9]
 
 
+async def test_port_in_use_harms_no_other_broker(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: broker.port, 0: broker.port})
+        async with connected(broker.address) as (gateway, client):
+            port = first_port(gateway)
+
+            async def ports() -> dict[int, int]:
+                metadata = await client.call(MetadataRequest([]), 1)
+                return {one.node_id: one.port for one in metadata.brokers}
+
+            with socket.create_server((HOST, port + 1)):
+                assert await ports() == await ports() == {0: port, 9: 0}
+                assert caplog.text.count(f"{port + 1}") == 1
+            async with asyncio.timeout(20):
+                while await ports() != {0: port, 9: port + 1}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            async with await RawClient.connect(port + 1):
+                pass
+
+
+async def test_state_that_cannot_be_written_harms_no_other_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    table = PortTable(folder / "listeners.json")
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: broker.port, 0: broker.port})
+        async with (
+            running(broker.address, table) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+        ):
+            shutil.rmtree(folder)
+            for _ in range(2):
+                metadata = await client.call(MetadataRequest([]), 1)
+                found = {one.node_id: one.port for one in metadata.brokers}
+                assert found == {0: first_port(gateway), 9: 0}
+            assert caplog.text.count("no listener for node 9") == 1
+            folder.mkdir()
+            metadata = await client.call(MetadataRequest([]), 1)
+            assert {one.node_id: one.port for one in metadata.brokers} == gateway.ports
+            assert 9 in gateway.ports
+
+
+@pytest.mark.parametrize("port", [70_000, -1])
+async def test_address_that_cannot_be_used_closes_the_listener(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata({9: port & 0xFFFFFFFF})
+        async with connected(broker.address) as (gateway, client):
+            await client.call(MetadataRequest([]), 1)
+            async with await RawClient.connect(gateway.ports[9]) as other:
+                assert await other.is_closed()
+    assert "node 9: not listening until it can be reached" in caplog.text
+
+
+async def test_want_of_resources_leaves_the_listener_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def fail(factory: Any, host: str, port: int, **changed: Any) -> Any:
+        if port == broker.port:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await connect(factory, host, port, **changed)
+
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"answer") as broker,
+        running(broker.address) as gateway,
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "create_connection", fail)
+            async with await RawClient.connect(first_port(gateway)) as client:
+                assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0))
+            assert await client.frame() == b"\0\0\0\x01answer"
+    assert "Too many open files" in caplog.text
+
+
+class SlowBroker(ScriptedBroker):
+    """A broker that waits with the answer to a request; the default answer is "late"."""
+
+    def __init__(self, begun: asyncio.Event, go_on: asyncio.Event, answer: bytes = b"late") -> None:
+        super().__init__(None)
+        self._begun, self._go_on = begun, go_on
+        self.late = answer
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = await reader.readexactly(size)
+        if b"aiokafka08-gateway" in frame:
+            body = frame[4:8] + self.metadata()
+        else:
+            self._begun.set()
+            await self._go_on.wait()
+            body = frame[4:8] + self.late
+        writer.write(len(body).to_bytes(4, "big") + body)
+        writer.close()
+
+
 async def test_stop_answers_what_is_in_flight() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class SlowBroker(ScriptedBroker):
-        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.append(writer)
-            size = int.from_bytes(await reader.readexactly(4), "big")
-            frame = await reader.readexactly(size)
-            if b"aiokafka08-gateway" in frame:
-                body = frame[4:8] + self.metadata()
-            else:
-                begun.set()
-                await go_on.wait()
-                body = frame[4:8] + b"late"
-            writer.write(len(body).to_bytes(4, "big") + body)
-            writer.close()
-
-    async with SlowBroker(None) as broker:
+    async with SlowBroker(begun, go_on) as broker:
         gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
@@ -363,13 +459,113 @@ async def test_stop_answers_what_is_in_flight() -> None:
             await stopping
 
 
-async def test_stop_ends_a_request_that_takes_too_long() -> None:
-    async with EmbeddedCluster(version="0.10") as cluster:
-        gateway = Gateway(
-            gateway_options(cluster.bootstrap_servers, f"{HOST}:{free_port()}"), PortTable()
-        )
+async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with SlowBroker(begun, go_on) as broker:
+        broker.late = broker.metadata({9: broker.port, 0: broker.port})
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
-            client.send(request(16, 0)[:-1])
+            client.send_request(MetadataRequest([]), 1)
+            await begun.wait()
+            stopping = asyncio.create_task(gateway.stop())
+            await asyncio.sleep(0)
+            go_on.set()
+            metadata = decode_response(MetadataRequest, 1, await client.frame())
+            assert {one.node_id: one.port for one in metadata.brokers} == {
+                0: first_port(gateway),
+                9: 0,
+            }
+            await stopping
+        assert list(gateway.ports) == [0]
+        with pytest.raises(ConnectionRefusedError):
+            await RawClient.connect(first_port(gateway) + 1)
+
+
+async def test_stop_ends_a_request_that_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0))
+            client.writer.write(b"\0\0\0\x0a" + request(16, 0)[:-1])  # a partial frame
+            await until(lambda: len(broker.requests) == 1, "the request has come")
             await gateway.stop(0.05)
             assert await client.is_closed()
+    assert "closed after 0.05 s with requests in flight" in caplog.text
+
+
+class UnreadBroker(ScriptedBroker):
+    """A broker that reads requests only when it is told so.
+
+    Attributes:
+        lost: how many connections have ended in the middle of a request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda frame: b"")
+        self.reads = asyncio.Event()
+        self.lost = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > LARGE:
+            await self.reads.wait()
+            try:
+                self.requests.append(await reader.readexactly(size))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                self.lost += 1
+        else:
+            frame = await reader.readexactly(size)
+            body = frame[4:8] + self.metadata()
+            writer.write(len(body).to_bytes(4, "big") + body)
+        writer.close()
+
+
+LARGE = 32 << 20  # more than the buffers of sockets hold
+LARGE_ACKS_0 = request(0, 3, body=b"\xff\xff" + b"\0\0" + b"\0\0\0\x05" + bytes(4 + LARGE))
+
+
+async def send_acks_0(gateway: Gateway) -> None:
+    """Send a large request without acknowledgement, and close when the gateway has taken it."""
+    async with await RawClient.connect(first_port(gateway)) as client:
+        client.send(LARGE_ACKS_0)
+        await until(lambda: gateway.clients.rows() != [], "the gateway has taken it")
+
+
+async def test_stop_sends_what_was_taken_without_acknowledgement() -> None:
+    async with UnreadBroker() as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        await send_acks_0(gateway)
+        stopping = asyncio.create_task(gateway.stop(30))
+        done, _ = await asyncio.wait([stopping], timeout=0.2)
+        assert not done
+        broker.reads.set()
+        await stopping
+        await until(lambda: broker.requests != [], "the request has come")
+        assert broker.requests == [LARGE_ACKS_0]
+
+
+async def test_stop_leaves_no_connection_to_a_broker_that_does_not_read() -> None:
+    async with UnreadBroker() as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        await gateway.start()
+        await send_acks_0(gateway)
+        await gateway.stop(0.05)
+        broker.reads.set()
+        await until(lambda: broker.lost or broker.requests, "the connection has ended")
+        assert broker.lost == 1
+
+
+async def test_connection_to_a_broker_that_does_not_read_ends_after_its_clients(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upstream, "CLOSE_S", 0.05)
+    async with UnreadBroker() as broker, running(broker.address) as gateway:
+        await send_acks_0(gateway)
+        await until(lambda: "read within 0.05 s" in caplog.text, "the gateway has given it up")
+        broker.reads.set()
+        await until(lambda: broker.lost or broker.requests, "the connection has ended")
+        assert broker.lost == 1

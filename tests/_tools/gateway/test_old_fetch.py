@@ -219,6 +219,15 @@ def test_log_that_was_cut_is_asked_from_the_clients_offset_again() -> None:
     assert client.fetch(3, b"", -1, error=1) == (1, -1, b"")
 
 
+@pytest.mark.parametrize("error", [3, 6, 9, 56])
+def test_log_that_may_be_another_one_is_asked_from_the_clients_offset_again(error: int) -> None:
+    """A topic that was created again gives messages to offsets that had none."""
+    client = Client()
+    client.fetch(3, marker(3, 1, 9), 4)
+    assert client.fetch(3, b"", -1, error=error, asked_from=4).error != 0
+    assert client.fetch(3, batch(rows(3, 4)), 5).values == [(3, b"v"), (4, b"v")]
+
+
 def test_aborted_records_come_unless_only_committed_ones_are_read() -> None:
     aborted = batch(rows(0, 1), attributes=0x10, producer_id=9, producer_epoch=0)
     open_ = batch(rows(2), attributes=0x10, producer_id=8, producer_epoch=0)

@@ -188,6 +188,33 @@ def test_damaged_set_is_answered_and_never_sent(message_set: bytes, code: int) -
     assert result == {("a", 0): (code, -1, -1), ("a", 1): (3, -1, 5), ("b", 0): (0, 8, 5)}
 
 
+@pytest.mark.parametrize("damaged_at", [0, 1])
+def test_damaged_set_of_a_partition_that_comes_twice_is_reported(damaged_at: int) -> None:
+    parts = [ProducePartition(0, PLAIN_1), ProducePartition(0, PLAIN_1)]
+    parts[damaged_at] = ProducePartition(0, PLAIN_1[:-1] + b"x")
+    both = ProduceRequest(1, 500, [Topic("t", parts)])
+    translation = translated(memoryview(b"".join(encode_request(both, 0, 7, "me")[1:])))
+    assert answered(translation, {("t", 0): (0, 8)}) == {("t", 0): (2, -1, -1)}
+
+
+@pytest.mark.parametrize("second", [b"", PLAIN_1[:-1] + b"x"], ids=["empty", "damaged"])
+def test_error_of_a_partition_remains_whatever_comes_behind_it(second: bytes) -> None:
+    parts = [ProducePartition(0, PLAIN_1[:-1] + b"x"), ProducePartition(0, second)]
+    both = ProduceRequest(1, 500, [Topic("t", parts)])
+    translation = translated(memoryview(b"".join(encode_request(both, 0, 7, "me")[1:])))
+    assert answered(translation, {}) == {("t", 0): (2, -1, -1)}
+
+
+@pytest.mark.parametrize(
+    "message_set",
+    [encode_entry(0, b"k", b"v", attributes=8), wrapper(Codec.GZIP, PLAIN_0, attributes=8)],
+    ids=["message", "wrapper"],
+)
+def test_bit_3_of_format_0_means_nothing(message_set: bytes) -> None:
+    _, records = only_batch(message_set)
+    assert records[0][1] == -1
+
+
 def test_bomb_is_refused() -> None:
     bomb = wrapper(Codec.GZIP, bytes(200 << 20))
     assert len(bomb) < 1 << 20

@@ -43,6 +43,12 @@ def test_only_allowed_networks_are_served() -> None:
     assert options.advertise == "10.0.0.5"
 
 
+@pytest.mark.parametrize("listen", ["10.0.0.5:9092", "127.0.0.1:9092"])
+def test_networks_and_open_together_are_refused(listen: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="--open and --allow"):
+        gateway_options("kafka:9092", listen, allowed=["10.0.0.0/24"], is_open=True)
+
+
 def test_address_that_clients_cannot_use_needs_another_host() -> None:
     with pytest.raises(IllegalArgumentError, match="--advertise"):
         gateway_options("kafka:9092", "0.0.0.0:9092", is_open=True)

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     metavar="NETWORK",
     help="Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
 )
-@click.option("--open", "is_open", is_flag=True, help="Serve clients from everywhere.")
+@click.option(
+    "--open", "is_open", is_flag=True, help="Serve clients from everywhere; not with --allow."
+)
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
@@ -102,10 +104,10 @@ def gateway(
 ) -> int:
     """Let clients of old Kafka releases use a cluster of today.
 
-    It runs until SIGTERM or Ctrl-C. Kafka 4 closes the connection when it gets a request of a
-    client of its first years. The gateway translates these requests, and passes all others. Clients
-    connect to it in place of the brokers. It has no TLS and no passwords, so it listens on this
-    machine only unless --allow or --open says otherwise.
+    Preview: it isn't for production yet. It runs until SIGTERM or Ctrl-C. Kafka 4 closes the
+    connection when it gets a request of a client of its first years. The gateway translates these
+    requests, and passes all others. Clients connect to it in place of the brokers. It has no TLS
+    and no passwords, so it listens on this machine only unless --allow or --open says otherwise.
     """
     from dataclasses import replace
 
