@@ -97,7 +97,8 @@ def test_messages_that_were_never_copied_are_named() -> None:
     assert (move.outcome, move.reason) == ("missing", "messages 5 to 10 were never copied")
 
 
-def test_partition_without_copies_begins_at_the_targets_end() -> None:
+def test_partition_without_copies_begins_at_the_targets_start() -> None:
+    """What the target has there, producers have written after the cut-over: nobody has read it."""
     offsets = {TP: SourceOffset(7, "", "kafka")}
     empty = CopiedPartition(COPY, OffsetMap(), None, LogBounds(7, 7), 3)
     assert [move.target_offset for move in plan_group("g", offsets, {TP: empty}, {}, [])] == [3]
@@ -106,6 +107,20 @@ def test_partition_without_copies_begins_at_the_targets_end() -> None:
     unread = CopiedPartition(COPY, OffsetMap(), None, LogBounds(0, 9), 3)
     [move] = plan_group("g", offsets, {TP: unread}, {}, [])
     assert (move.outcome, unread.lag) == ("waiting", 9)
+    missing = CopiedPartition(COPY, OffsetMap(), None, LogBounds(7, 7), None)
+    [move] = plan_group("g", offsets, {TP: missing}, {}, [])
+    assert (move.outcome, move.reason) == ("waiting", "old.orders/0 isn't at the target yet")
+
+
+def test_partition_without_copies_is_planned_again_and_goes_back() -> None:
+    empty = {TP: CopiedPartition(COPY, OffsetMap(), None, LogBounds(0, 0), 0)}
+    offsets = {TP: SourceOffset(0, "", "kafka")}
+    for at, outcome in ((0, "same"), (3, "behind")):
+        [move] = plan_group("g", offsets, empty, {COPY: at}, [])
+        assert move.outcome == outcome
+    for at, back in ((0, "same"), (3, "beyond")):
+        [rollback] = plan_rollback("g", offsets, empty, {COPY: at}, [])
+        assert (rollback.outcome, rollback.source_offset) == (back, 0)
 
 
 def test_other_topics_are_left_out() -> None:

@@ -14,6 +14,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.bridge.config import read_config
 from aiokafka08.bridge.groups.carry_over import GroupTransfer
+from aiokafka08.bridge.groups.rollback import roll_back
 from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import TargetReader
 from tests.bridge.hand_copy import HandCopy, Message, create_topics, write_config
@@ -259,3 +260,39 @@ async def test_offset_syncs_name_the_last_copy_of_each_partition(
     for (_, partition), (upstream, downstream) in second.items():
         assert copies[partition][-1].offset() == downstream
         assert copies[partition][-1].value() == messages[partition][upstream][2]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_group_in_an_empty_partition_misses_nothing_at_the_target(
+    source: RealCluster, target: RealCluster, unique_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What producers write there after the cut-over is new to it; and the call may be repeated."""
+    topic, run = unique_topic("empty"), unique_topic("run")
+    await asyncio.to_thread(source.create_topic, topic)
+    await commit(source, run, "kafka", topic, 0)
+    config = write_config(
+        tmp_path, run, source, target, [topic], f'[groups]\ninclude = ["{run}"]\n'
+    )
+    copy = TopicPartition(topic, 0)
+
+    async def carried_over() -> tuple[str, int | None]:
+        transfer = GroupTransfer(config)
+        try:
+            [move] = (await transfer.carry_over())[0]
+            at = await transfer.committed(run, [copy]) if move.outcome != "waiting" else {}
+        finally:
+            await transfer.close()
+        return move.outcome, at.get(copy)
+
+    assert await carried_over() == ("waiting", None)  # the topic isn't there yet
+    await asyncio.to_thread(create_topics, target.bootstrap_servers, {topic: 1})
+    producer = confluent_kafka.Producer({"bootstrap.servers": target.bootstrap_servers})
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert await asyncio.to_thread(producer.flush, 30) == 0
+    assert await carried_over() == ("move", 0)
+    assert await carried_over() == ("same", 0)
+    assert await asyncio.to_thread(next_value, target.bootstrap_servers, run, topic) == b"0"
+    back = await roll_back(config, execute=False)
+    assert [(move.outcome, move.source_offset) for move in back.moves] == [("same", 0)]

@@ -270,7 +270,7 @@ class GroupTransfer:
             partitions = await copied_partitions(self._config, admin, self.target)
         partitions = await without_head_holes(self._config, partitions, offsets.values())
         cluster = CopiedCluster(partitions, offsets)
-        copies = [part.copy for part in partitions.values() if part.position is not None]
+        copies = [part.copy for part in partitions.values() if part.target_start is not None]
         members = await when_available(lambda: self.groups.members(sorted(offsets)))
         moves: list[GroupMove] = []
         for group in sorted(offsets):
@@ -502,7 +502,7 @@ async def copied_partitions(
             await environment.run_in_thread(runs.offset_map, tp),
             positions.get(copy),
             logs.get(tp, LogBounds(None, None)),
-            target_logs.get(copy, (0, 0))[1],
+            target_logs[copy][0] if copy in target_logs else None,
         )
         for tp, copy in copies.items()
     }

@@ -53,22 +53,29 @@ class CopiedPartition:
     """What is known of a partition: its name at the target, and what was copied.
 
     `position` is the bridge's position in the source (None: nothing copied yet), `source` are the
-    bounds of the source's log, `target_end` is the end of the target's.
+    bounds of the source's log, `target_start` is the first offset of the target's (None: the
+    partition doesn't exist there).
     """
 
     copy: TopicPartition
     known: OffsetMap
     position: int | None
     source: LogBounds
-    target_end: int
+    target_start: int | None
 
     def to_target(self, offset: int) -> int | None:
         """Return where a group goes on at the target; None if not all in front of it is copied."""
         if len(self.known):
             return self.known.to_target(offset, self.position)
-        is_empty = self.source.start is not None and self.source.start == self.source.end
-        # Nothing was copied: what comes will be behind all that the target has now.
-        return self.target_end if is_empty or offset == self.position else None
+        # Nothing was copied: what the target has, producers have written there, and the group has
+        # read none of it.
+        return self.target_start if self.is_empty or offset == self.position else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the source's log has no messages, and none was copied."""
+        has_none = self.source.start is not None and self.source.start == self.source.end
+        return has_none and not len(self.known)
 
     def is_same_message(self, offset: int, other: int) -> bool:
         """Return whether two target offsets lead to the same next message: markers don't count."""
@@ -157,6 +164,8 @@ def plan_group(
         has_gone_on = False
         if target is None:
             outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
+            if part.target_start is None:
+                reason = f"{part.copy.topic}/{part.copy.partition} isn't at the target yet"
         elif part.lacks_copies_from(offset.offset):
             outcome = "missing"
             reason = f"messages {offset.offset} to {part.known.first_source} were never copied"

@@ -90,6 +90,8 @@ def plan_rollback(
             known = unread
         before = known.offset
         source_offset = part.known.to_source(at, part.position)
+        if part.is_empty:  # all that the target has came after the cut-over
+            source_offset = part.source.end
         outcome: RollbackOutcome
         if known.error:
             outcome, reason = "refused", known.error
@@ -100,7 +102,10 @@ def plan_rollback(
                 "source", source_offset, before, source_offset == before, members, rewind
             )
         # The marker of the last transaction is behind the last message copied.
-        if (end := part.known.end_target) is not None and at > end + 1:
+        last, end = part.known.end_target, part.known.end_target
+        if end is None and part.is_empty:
+            last, end = (part.target_start or 0) - 1, part.target_start
+        if last is not None and at > last + 1:
             reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
             if outcome in ("move", "same") and not beyond_copy:
                 outcome = "beyond"
@@ -150,7 +155,7 @@ async def roll_back(
             partitions = await copied_partitions(config, admin, transfer.target)
             members, _ = await source_members(config, admin, sorted(offsets))
             theirs = await when_available(lambda: transfer.groups.members(sorted(offsets)))
-            copies = [part.copy for part in partitions.values() if part.position is not None]
+            copies = [part.copy for part in partitions.values() if part.target_start is not None]
             moves: list[RollbackMove] = []
             for group in sorted(offsets):
                 at_target = await transfer.committed(group, copies)
