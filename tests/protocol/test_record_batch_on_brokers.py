@@ -306,7 +306,7 @@ def test_batches_written_again_are_the_same_bytes(written: RealCluster, topic: s
         for header, rows in batches(data)
         if not header.codec and not header.is_control
     ]
-    # librdkafka sends a batch plain that compression doesn't make smaller, such as one of one record.
+    # librdkafka sends a batch plain that compression doesn't make smaller, such as a single record.
     assert sum(len(rows) for _, rows in plain) >= 20 + 4 * 3
     for header, rows in plain:
         builder = twin.RecordBatchBuilder()
