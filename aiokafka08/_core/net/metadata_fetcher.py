@@ -39,7 +39,7 @@ class MetadataReply(NamedTuple):
 
 
 class _Deadlines(NamedTuple):
-    """Loop times: of all requests together, and of the caller with the least time."""
+    """Loop times: of all requests together, and of the caller with the least time; the stagger."""
 
     own: float
     soonest: float

@@ -1,7 +1,7 @@
 """Which versions the gateway offers: those that it can pass on, and those that it translates.
 
-Requests that change topics, settings, rights or the cluster itself aren't offered at all: whoever
-reaches the gateway would have the rights that the target gives to it.
+Requests that change topics, settings, rights or the cluster itself aren't offered at all: each
+client of the gateway would have the rights that the target gives the gateway.
 
 Clients that negotiate read them in the response to ApiVersions. The target's response is changed in
 one place only, the array of ranges, so that features and throttle times come from the target.

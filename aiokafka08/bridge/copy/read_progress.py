@@ -87,7 +87,7 @@ def uncopied_topics(progress: Sequence[PartitionProgress]) -> list[str]:
 async def other_copies(config: BridgeConfig, progress: Sequence[PartitionProgress]) -> list[str]:
     """Return the topics of the target in which the bridge has positions, under other names, sorted.
 
-    Looked for are they only if a topic of the source has no position at all.
+    It searches only if a topic of the source has no position at all.
 
     Args:
         config: the file of the bridge.

@@ -58,10 +58,10 @@ class Step:
     `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
     `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
     `is_carried` is True for groups whose offsets are all at the target already, and for consumers
-    that read on there. `is_advancing` is True for a copy that isn't at
-    the end, but has come nearer while it was looked at: 'bridge run' is up. `is_different` is True
-    for a verification that has found a difference, which the next one would find again.
-    `leaves_out` is True for groups with offsets in topics that the bridge doesn't copy.
+    that read on there. `is_advancing` is True for a copy that isn't at the end, but has come nearer
+    while it was looked at: 'bridge run' is up. `is_different` is True for a verification that has
+    found a difference, which the next one would find again. `leaves_out` is True
+    for groups with offsets in topics that the bridge doesn't copy.
     """
 
     step: str

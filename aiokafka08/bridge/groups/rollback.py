@@ -101,12 +101,13 @@ def plan_rollback(
             outcome, reason = decide(
                 "source", source_offset, before, source_offset == before, members, rewind
             )
-        # The marker of the last transaction is behind the last message copied.
-        last, end = part.known.end_target, part.known.end_target
-        if end is None and part.is_empty:
-            last, end = (part.target_start or 0) - 1, part.target_start
-        if last is not None and at > last + 1:
-            reason = "; ".join(filter(None, [reason, f"read beyond the copy, which ends at {end}"]))
+        end = part.known.end_target
+        if end is None:
+            is_beyond, which = part.is_empty and at > (part.target_start or 0), "is empty"
+        else:  # the marker of the last transaction is behind the last message copied
+            is_beyond, which = at > end + 1, f"ends at {end}"
+        if is_beyond:
+            reason = "; ".join(filter(None, [reason, f"read beyond the copy, which {which}"]))
             if outcome in ("move", "same") and not beyond_copy:
                 outcome = "beyond"
         moves.append(RollbackMove(group, tp, at, before, source_offset, outcome, reason))

@@ -496,7 +496,7 @@ async def test_stop_ends_a_request_that_takes_too_long(caplog: pytest.LogCapture
 
 
 class UnreadBroker(ScriptedBroker):
-    """A broker that reads requests only when it is told so.
+    """A broker that reads no request before the test says so.
 
     Attributes:
         lost: how many connections have ended in the middle of a request.
