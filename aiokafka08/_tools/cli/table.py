@@ -398,7 +398,10 @@ def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
 
 
 def _cell(field: str, value: Any, row: Row, encodable: Callable[[str], str]) -> _Cell:
-    return _Cell(field, value, encodable(cell_text(value)), _style(field, value, row))
+    text = cell_text(value)
+    if value is None and field == "before" and row.get("outcome") not in ("refused", "unreadable"):
+        text = "nothing"  # was committed
+    return _Cell(field, value, encodable(text), _style(field, value, row))
 
 
 def cell_text(value: object) -> str:
