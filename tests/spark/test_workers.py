@@ -213,7 +213,7 @@ def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str
         env=environment | {"PYSPARK_PYTHON": bare_python(folder)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     for partition in (0, 1):
@@ -224,6 +224,7 @@ def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str
     return found
 
 
+@pytest.mark.timeout(900)
 def test_zip_of_the_package_streams_on_local_cores(filled: EmbeddedCluster, tmp_path: Path) -> None:
     """Spark looks for the zip in the wrong folder when it plans a stream (4.3.0)."""
     copy_with_zip(filled, tmp_path, quick_home(), "local[2]")
@@ -262,15 +263,18 @@ def standalone_cluster(folder: Path, home: str) -> Iterator[str]:
         wait_for(lambda: log.read_text().count("Registering worker") == 2 or None, 60, "workers")
         yield address
     finally:
-        for process in running:
+        for process in running:  # all of them first: a timeout may end a wait
             process.kill()
+        for process in running:
             process.wait()
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_zip_of_the_package_streams_on_a_standalone_cluster(
     filled: EmbeddedCluster, tmp_path: Path
 ) -> None:
+    """Six JVMs start one after the other: on a busy machine that takes more than four minutes."""
     home = cluster_home(tmp_path)
     with standalone_cluster(tmp_path, home) as master:
         assert copy_with_zip(filled, tmp_path, home, master)["executors"] == 2
