@@ -89,6 +89,67 @@ def test_register_without_the_package_on_the_path_says_what_to_set(
     assert f"set the environment variable PYTHONPATH to {ROOT} before" in str(caught.value)
 
 
+def test_register_passes_on_a_path_that_was_set_after_the_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM may run already, also behind `spark.stop()`: it keeps its own environment."""
+    python = bare_python(tmp_path)
+    monkeypatch.chdir(tmp_path)  # `python -c` imports from its folder
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(spark.sparkContext, "environment", {"PYTHONPATH": "/given"})
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(KafkaConfigurationError, match="can't import aiokafka08; this program"):
+        register(spark)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    register(spark)
+    assert spark.sparkContext.environment["PYTHONPATH"] == f"/given{os.pathsep}{ROOT}"
+
+
+LATE_PATH = """
+import os, sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+servers, place = sys.argv[1:]
+sys.path.append(place)
+from aiokafka08.spark import register
+
+if not place.endswith(".zip"):
+    try:
+        register(spark)
+    except Exception as error:
+        print(error, file=sys.stderr)
+    os.environ["PYTHONPATH"] = place
+register(spark)
+reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", servers)
+print(reader.option("subscribe", "t").load().count())
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_path_that_is_set_after_the_start_reaches_the_workers(
+    filled: EmbeddedCluster, tmp_path: Path, kind: str
+) -> None:
+    python = bare_python(tmp_path)
+    place = str(zipped(tmp_path) if kind == "zip" else ROOT)
+    done = subprocess.run(
+        [python, "-c", LATE_PATH, filled.bootstrap_servers, place],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path, quick_home()) | {"PYSPARK_PYTHON": python},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.stdout.split()[-1] == "100"
+    assert ("set the environment variable PYTHONPATH to" in done.stderr) == (kind == "folder")
+
+
 class RefusingContext:
     """Stands for the context of a platform whose JVM refuses calls."""
 
