@@ -326,7 +326,9 @@ class UnknownTopicOrPartitionError(BrokerResponseError):
     errno = 3
     message = "UNKNOWN_TOPIC_OR_PARTITION"
     action = Action.REFRESH
-    description = "the broker doesn't host this topic or partition"
+    description = (
+        "the broker doesn't host this topic or partition, or this principal may not describe it"
+    )
     retriable = True
     invalid_metadata = True
 

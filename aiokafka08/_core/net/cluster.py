@@ -62,7 +62,7 @@ class TopicInfo(NamedTuple):
             return InvalidTopicError(f"{where} doesn't exist, and {too_long_text(self.topic)}")
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
-                f"{where} doesn't exist and the brokers don't create it, or the client may not "
+                f"{where} doesn't exist and the brokers don't create it, or this principal may not "
                 "describe it"
             )
         return broker_error(self.error_code, where)
