@@ -33,6 +33,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnsupportedForMessageFormatError,
     broker_error,
+    topic_code,
 )
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.list_offsets import (
@@ -378,7 +379,7 @@ def _results(
             number = partition.partition
             where = f"ListOffsets of {name}/{number}"
             results[name, number] = (
-                router.config.named(broker_error(partition.error_code, where))
+                router.config.named(broker_error(topic_code(partition.error_code), where))
                 if partition.error_code
                 else partition
             )
