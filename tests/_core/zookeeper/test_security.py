@@ -137,8 +137,17 @@ def test_properties_become_options() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"username": "alice"}, "expected both"),
-        ({"password": SECRET}, "expected both"),
+        ({"username": "alice"}, "zookeeper.password: missing; zookeeper.username needs it. Set it"),
+        ({"password": SECRET}, "zookeeper.username: missing; zookeeper.password needs it. Set it"),
+        (
+            {"username": "alice", "password": ""},
+            "zookeeper.password: empty; expected the password of 'alice'. Set it, or remove "
+            "zookeeper.username",
+        ),
+        (
+            {"username": "alice", "password": "", "sasl__mechanism": "DIGEST-MD5"},
+            "zookeeper.password: empty",
+        ),
         ({"sasl__mechanism": "DIGEST-MD5"}, "Kerberos isn't supported"),
         (
             {"username": "a", "password": SECRET, "sasl__mechanism": "GSSAPI"},
