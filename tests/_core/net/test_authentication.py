@@ -295,6 +295,19 @@ async def test_hostile_step_is_a_typed_error(respond: Respond, mechanism: str, t
     assert PASSWORD not in str(error)
 
 
+async def test_hashes_of_scram_hold_neither_loop_nor_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker names their number; scramp's take seconds for the most that is accepted."""
+    released = threading.Event()
+    monkeypatch.setattr("scramp.core.hi", lambda *args: released.wait(30) and b"")
+    try:
+        error = await failure(scram_first(1_000_000), "SCRAM-SHA-256")
+    finally:
+        released.set()
+    assert "'alice': the hashes of the password haven't been computed within" in str(error)
+
+
 @pytest.mark.parametrize("size", [-1, 3, 1 << 18, 2**31 - 1])
 async def test_frame_of_a_wrong_size_isnt_read(size: int) -> None:
     def respond(request: Request[Any]) -> bytes:
