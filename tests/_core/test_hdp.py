@@ -5,6 +5,7 @@ The embedded cluster stands for its brokers, which are not to be had (docs/broke
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from aiokafka08.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     TopicAuthorizationFailedError,
+    ZookeeperMismatchError,
 )
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -25,6 +27,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Answer, EmbeddedCluster
+from aiokafka08.testing.simulation import simulate
 
 T0 = TopicPartition("t", 0)
 NOT_AUTHORIZED = 24
@@ -108,3 +111,35 @@ async def test_description_of_a_topic_has_the_code_of_other_brokers(
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         cluster.fault(MetadataRequest, then=Answer(NOT_AUTHORIZED), times=None)
         assert {one["error_code"] for one in await admin.describe_topics()} == {TOPIC.errno}
+
+
+def test_nodes_of_brokers_without_a_plain_listener_identify_their_cluster() -> None:
+    """Their host is null; what the metadata names is among the endpoints."""
+    with simulate(1, version="0.8.2", topics={"t": 2}) as world:
+
+        def register(port: int) -> None:
+            for node in world.cluster.nodes.values():
+                endpoint = f"PLAINTEXTSASL://{node.host}:{port or node.port}"
+                content = {"version": 2, "host": None, "port": -1, "endpoints": [endpoint]}
+                path, data = f"/brokers/ids/{node.node_id}", json.dumps(content).encode()
+                world.zookeeper.tree.set(path, data, world.zookeeper.now_ms())
+
+        options: dict[str, Any] = {
+            "bootstrap_servers": world.cluster.bootstrap_servers,
+            "zookeeper_connect": world.zookeeper_connect,
+        }
+
+        async def scenario() -> None:
+            register(0)
+            async with AIOKafkaConsumer("t", group_id="g", **options) as consumer:
+                assert len(consumer.assignment()) == 2
+                await consumer.commit({T0: 0})
+            async with AIOKafkaAdminClient(**options) as admin:
+                _, errors = await admin.describe_cluster_nodes()
+                assert not errors
+            register(1)
+            async with AIOKafkaAdminClient(**options) as admin:
+                with pytest.raises(ZookeeperMismatchError, match="0 at kafka0:1"):
+                    await admin.describe_cluster_nodes()
+
+        world.run(scenario)
