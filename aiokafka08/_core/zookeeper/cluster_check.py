@@ -234,7 +234,10 @@ class ClusterZookeeper:
         shown: the address and the identity, for errors.
         mismatch: what the last `verify` found that only warned of other brokers; "" if it found
             none.
+        refused_at: when all servers last refused a connection, by `environment.monotonic()`.
     """
+
+    refused_at: float | None = None
 
     def __init__(
         self,

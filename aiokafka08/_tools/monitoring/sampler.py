@@ -36,7 +36,6 @@ from aiokafka08.admin.group_lag import (
     LogBounds,
     RefusedLogBounds,
     StoredGroup,
-    StoredGroupListing,
     StoredOffsets,
 )
 from aiokafka08.errors import (
@@ -244,14 +243,15 @@ class ClusterSampler:
                 if not are_hidden:
                     gaps.hints.append(_NO_GROUPS)
                 return ()
-        in_kafka, in_zookeeper = await asyncio.gather(
+        (in_kafka, _), (in_zookeeper, is_zookeeper_read) = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
         )
         listed = sorted(in_kafka + in_zookeeper)
-        stored, described = await asyncio.gather(
+        stored, found = await asyncio.gather(
             self._stored_offsets(listed),
-            _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
+            _or_gap(self._admin.describe_stored_groups(listed), None, "members of groups", gaps),
         )
+        described = found or []
         members = {
             (group.group, group.store): tuple(
                 member.member_id for member in group.description.members
@@ -259,6 +259,11 @@ class ClusterSampler:
             for group in described
             if group.description is not None
         }
+        # Brokers of 0.8 describe no group: one without a node in ZooKeeper has no members.
+        without: set[str] = set()
+        if is_zookeeper_read and found is not None:
+            without = {group.group for group in in_kafka}
+            without -= {*(one.group for one in described), *(one.group for one in in_zookeeper)}
         for one in described:
             for error in (*([] if one.error is None else [one.error]), *one.errors):
                 gaps.add(error, f"members of group {one.group!r} in {one.store}", one.group)
@@ -269,7 +274,8 @@ class ClusterSampler:
             if group.error is not None:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
-            names = members.get((group.group, group.store))
+            nobody = () if group.group in without else None
+            names = members.get((group.group, group.store), nobody)
             samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
 
@@ -288,20 +294,23 @@ class ClusterSampler:
             gaps.rights[text] = _READ_GROUPS
         return bool(groups)
 
-    async def _listed(self, store: GroupStore, gaps: _Gaps) -> list[StoredGroup]:
-        """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
+    async def _listed(self, store: GroupStore, gaps: _Gaps) -> tuple[list[StoredGroup], bool]:
+        """Return the wanted groups of a store, and whether the whole store was read.
+
+        The other store doesn't suffer from its failure.
+        """
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
         listing = await _or_gap(
-            self._admin.list_groups_of_store(store),
-            StoredGroupListing([]),
-            f"groups in {name}",
-            gaps,
+            self._admin.list_groups_of_store(store), None, f"groups in {name}", gaps
         )
+        if listing is None:
+            return [], False
         for error in listing.errors:
             gaps.add(error)
         if listing.left_out is not None and not self._has_zookeeper:
             gaps.hints.append(listing.left_out)
-        return [group for group in listing.groups if self._groups(group.group)]
+        groups = [group for group in listing.groups if self._groups(group.group)]
+        return groups, listing.left_out is None and not listing.errors
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
         """Return what the groups have committed, those in ZooKeeper a few at a time.

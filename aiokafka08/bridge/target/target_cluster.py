@@ -20,11 +20,13 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import (
     TargetAuthenticationError,
+    TargetCoordinatorError,
     TargetError,
     TargetUnavailableError,
 )
 from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
@@ -33,6 +35,9 @@ T = TypeVar("T")
 _TIMEOUT_S: Final = 30.0
 _THREADS: Final = DaemonThreads("aiokafka08-bridge-target")
 _UNREACHABLE_NAMES: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
+_COORDINATOR_NAMES: Final = frozenset(
+    {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+)
 _POLL_S: Final = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES: Final = 2000
@@ -164,6 +169,8 @@ def target_error(action: str, error: Any) -> TargetError:
         text = f"{action}: {kafka.name()}: {kafka.str()}"
         if kafka.name() in _UNREACHABLE_NAMES:
             text += ". Expected brokers of Kafka 0.11 or later at target.bootstrap"
+        if kafka.name() in _COORDINATOR_NAMES:
+            return TargetCoordinatorError(text)
         return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
     return TargetError(f"{action}: {error}")
 
@@ -391,7 +398,8 @@ class Target:
         """Return the committed offsets of a group; a partition without one is left out.
 
         Brokers from 2.5 on wait for the offsets of a transaction in progress (KIP-447,
-        `require_stable`); before, they return the former ones.
+        `require_stable`); before, they return the former ones. The call is repeated while the
+        group's coordinator isn't ready: a new target has none until it is first asked for one.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -413,7 +421,11 @@ class Target:
             finally:
                 consumer.close()
 
-        return await self.call(f"read the offsets of group {group!r}", read)
+        return await when_available(
+            lambda: self.call(f"read the offsets of group {group!r}", read),
+            timeout_s=self._timeout_s,
+            only=TargetCoordinatorError,
+        )
 
     async def wait_decided(self, topic: str) -> None:
         """Wait until the transactions that are open in a topic now have ended.

@@ -371,6 +371,39 @@ async def test_refused_offsets_topic_needs_read() -> None:
     assert set(sample.rights.values()) == {"Read on topic '__consumer_offsets'"}
 
 
+class WithoutNodes(AIOKafkaAdminClient):
+    """Reads a ZooKeeper without any group; or fails to, if `is_down`."""
+
+    is_down = False
+
+    async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
+        if store == "kafka":
+            return await super().list_groups_of_store(store)
+        if self.is_down:
+            raise KafkaConnectionError("it is down")
+        return StoredGroupListing([])
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_group_of_0_8_without_a_node_has_no_members(is_down: bool) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaConsumer(
+            bootstrap_servers=servers,
+            group_id="billing",
+            enable_auto_commit=False,
+            offsets_storage="kafka",
+        ) as consumer:
+            consumer.assign([ORDERS])
+            await consumer.commit({ORDERS: 0})
+        async with WithoutNodes(bootstrap_servers=servers) as admin:
+            admin.is_down = is_down
+            sample = await ClusterSampler(admin, has_zookeeper=True).sample()
+    [group] = sample.groups
+    assert (group.group, group.store) == ("billing", "kafka")
+    assert group.members == (None if is_down else ())
+
+
 async def test_topic_nodes_need_zookeeper() -> None:
     async with (
         EmbeddedCluster() as cluster,
