@@ -396,12 +396,13 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         CertificateError: no server's certificate is trusted.
         KafkaConnectionError: no handshake succeeds.
     """
-    failures: list[ssl.SSLError] = []
+    failures: list[OSError] = []
     for host, port in _servers(hosts):
         try:
             with socket.create_connection((host, port), _PROBE_S) as connection:
                 context.wrap_socket(connection, server_hostname=host).close()
-        except ssl.SSLError as failure:
+        # A port without TLS takes the hello for a size, and closes: with a reset if bytes are left.
+        except (ssl.SSLError, ConnectionResetError, BrokenPipeError) as failure:
             failures.append(failure)
         except OSError:
             continue  # kazoo tries it, too
@@ -410,7 +411,8 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
     if failures:
         are_untrusted = all(isinstance(one, ssl.SSLCertVerificationError) for one in failures)
         reasons = dict.fromkeys(
-            getattr(one, "verify_message", None) or one.reason or str(one) for one in failures
+            getattr(one, "verify_message", None) or getattr(one, "reason", None) or str(one)
+            for one in failures
         )
         raise (CertificateError if are_untrusted else KafkaConnectionError)(
             f"ZooKeeper {shown} can't be reached: the TLS handshake failed: {'; '.join(reasons)}. "

@@ -52,11 +52,13 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
+_Versions = Mapping[int, BrokerVersion | KafkaError]
 
 _NO_GROUPS: Final = (
     "groups in ZooKeeper aren't read, and there are none in Kafka. Give zookeeper_connect="
     "'host:2181/chroot'"
 )
+_READ_GROUPS: Final = "Read on topic '__consumer_offsets'"
 _NO_BOUNDS: Final = LogBounds(None, None)
 
 _REFUSED: Final = "the brokers that are named as leaders of {} respond that they aren't"
@@ -117,7 +119,8 @@ class _Gaps:
             on = "the group" if group is None else f"group {group!r}"
             self.rights[text] = f"Describe on {on}"
         elif isinstance(error, TopicAuthorizationFailedError):
-            self.rights[text] = "Describe on the topic"
+            is_of_groups = any(topic in error.text for topic in INTERNAL_TOPICS)
+            self.rights[text] = _READ_GROUPS if is_of_groups else "Describe on the topic"
         elif isinstance(error, ClusterAuthorizationFailedError):
             self.rights[text] = "Describe on the cluster"
 
@@ -173,11 +176,12 @@ class ClusterSampler:
                 for partition in topic["partitions"]
             ]
         gaps = _Gaps()
+        pinging = asyncio.create_task(self._admin.ping_brokers())
         versions, bounds, nodes, groups = await asyncio.gather(
-            self._admin.ping_brokers(),
+            pinging,
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
             _or_gap(self._topic_nodes(described, gaps), {}, "topics in ZooKeeper", gaps),
-            _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
+            _or_gap(self._read_groups(described, pinging, gaps), (), "groups", gaps),
         )
         explained = _broker_gaps(versions)
         samples: dict[str, TopicSample] = {}
@@ -231,10 +235,10 @@ class ClusterSampler:
         return nodes
 
     async def _read_groups(
-        self, topics: Iterable[TopicDescription], gaps: _Gaps
+        self, topics: Iterable[TopicDescription], pinging: Awaitable[_Versions], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
         if not _has_offsets_topic(topics):
-            are_hidden = await self._are_groups_hidden(gaps)
+            are_hidden = await self._are_groups_hidden(await pinging, gaps)
             if not self._has_zookeeper:
                 if not are_hidden:
                     gaps.hints.append(_NO_GROUPS)
@@ -275,19 +279,19 @@ class ClusterSampler:
             samples.append(GroupSample(group.group, group.store, names, committed))
         return tuple(samples)
 
-    async def _are_groups_hidden(self, gaps: _Gaps) -> bool:
+    async def _are_groups_hidden(self, versions: _Versions, gaps: _Gaps) -> bool:
         """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
-        versions = (await self._admin.ping_brokers()).values()
-        known = [version for version in versions if not isinstance(version, KafkaError)]
+        known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        if any(version.line >= BrokerLine.V0_9 for version in known):
+        # All brokers are asked for their groups: one of 0.8 would log an error.
+        if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(self._admin.list_consumer_groups(), [], "groups in Kafka", gaps)
         if groups:
             text = (
                 "the brokers list groups, but hide the topic '__consumer_offsets' from the client"
             )
             gaps.texts.append(text)
-            gaps.rights[text] = "Describe on topic '__consumer_offsets'"
+            gaps.rights[text] = _READ_GROUPS
         return bool(groups)
 
     async def _listed(self, store: GroupStore, gaps: _Gaps) -> tuple[list[StoredGroup], bool]:
@@ -376,7 +380,7 @@ def _topic(
     return TopicSample(partitions, node.config, node.is_marked, node.moving)
 
 
-def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str]:
+def _broker_gaps(versions: _Versions) -> list[str]:
     return [
         f"broker {node_id}: {version.text}"
         for node_id, version in versions.items()

@@ -134,6 +134,10 @@ class AuthenticationWatch:
         self.refusals = 0
         self.error: TargetAuthenticationError | None = None
 
+    def error_since(self, refusals: int) -> TargetAuthenticationError | None:
+        """Return the last refusal, if there was one after so many."""
+        return self.error if self.refusals > refusals else None
+
     def __call__(self, error: Any) -> None:
         """Take an error of librdkafka; others than refusals are those of calls, too."""
         if error.name() != "_AUTHENTICATION":
@@ -204,16 +208,18 @@ class Target:
     Attributes:
         confluent: the module `confluent_kafka`.
         admin: its `AdminClient`, until `close()`.
+        settings: librdkafka's, for further clients of the same target: a refusal of one of them is
+            named by the call of this connection that waits for it.
     """
 
     def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
         self.confluent = import_confluent()
         self._config = config
         self._timeout_s = timeout_s
-        self._settings = client_settings(config)
+        self.settings = client_settings(config)
         self._admin_types: Any = self.confluent.admin
         try:
-            self.admin: Any = self._admin_types.AdminClient(dict(self._settings))
+            self.admin: Any = self._admin_types.AdminClient(dict(self.settings))
         except self.confluent.KafkaException as error:
             text = error.args[0].str()
             if "No provider for SASL mechanism GSSAPI" in text:
@@ -609,7 +615,7 @@ class Target:
             # Without idempotence, brokers before 0.11 refuse transactions with an error that says
             # so. Each key's last record counts, so a repeated one is harmless, but for a claim
             # behind a newer one: the newer start then ends as fenced.
-            settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
+            settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             for key, value in records:
                 producer.produce(
@@ -640,7 +646,7 @@ class Target:
                 call's timeout.
             TargetError: librdkafka raised an error.
         """
-        watch: AuthenticationWatch = self._settings["error_cb"]
+        watch: AuthenticationWatch = self.settings["error_cb"]
         admin = getattr(self, "admin", None)  # None after `close()`
         if admin is not None:
             admin.poll(0)  # a refusal that has waited isn't this call's
@@ -651,14 +657,14 @@ class Target:
             while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
                 if admin is not None:
                     admin.poll(0)
-                if watch.error is not None and watch.refusals > refusals:
-                    raise watch.error
+                if (refused := watch.error_since(refusals)) is not None:
+                    raise refused
             return running.result()
         except self.confluent.KafkaException as error:
             if admin is not None:
                 admin.poll(0)
-            if watch.error is not None and watch.refusals > refusals:
-                raise watch.error from error
+            if (refused := watch.error_since(refusals)) is not None:
+                raise refused from error
             raise target_error(
                 f"target {self._config.target.bootstrap}: {action}", error
             ) from error
@@ -668,7 +674,7 @@ class Target:
     def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(
             {
-                **self._settings,
+                **self.settings,
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
