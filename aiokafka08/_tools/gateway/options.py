@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.net.config import Address, parse_bootstrap_servers
+from aiokafka08._tools.gateway.access import ALL, Access
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -38,6 +39,7 @@ class GatewayOptions:
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
+        access: which topics, groups and requests clients may use.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
@@ -48,6 +50,7 @@ class GatewayOptions:
     advertise: str
     allowed: tuple[Network, ...]
     is_read_committed: bool = False
+    access: Access = ALL
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
