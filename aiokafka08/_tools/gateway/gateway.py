@@ -219,7 +219,7 @@ class Gateway:
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
             if not self._options.is_allowed(connection.host):
-                self._limited_log.warn(
+                self._limited_log.report(
                     (connection.host, "network"),
                     f"{connection.peer}: not in a network that --allow names",
                 )

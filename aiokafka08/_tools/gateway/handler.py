@@ -377,7 +377,7 @@ class GatewayHandler(ConnectionHandler):
 
     def _warn(self, text: str) -> None:
         # What one address causes again and again is counted, whatever its ports are.
-        self._route.log.warn((self._connection.host, text), f"{self._connection.peer}: {text}")
+        self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
 
 
 def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> Work[T]:

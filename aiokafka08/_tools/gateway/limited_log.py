@@ -31,7 +31,7 @@ class LimitedLog:
         self._repeated: dict[Hashable, tuple[str, int]] = {}  # the text, and how often again
         self._timer: asyncio.TimerHandle | None = None
 
-    def warn(self, key: Hashable, text: str) -> None:
+    def report(self, key: Hashable, text: str) -> None:
         """Log a text, or count it if there was one with this key within the period."""
         if key not in self._repeated and len(self._repeated) >= MAX_KEYS:
             key, text = _OTHERS, f"more than {MAX_KEYS} different warnings in {PERIOD_S:g} s"

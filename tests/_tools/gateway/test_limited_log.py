@@ -19,12 +19,12 @@ async def test_first_is_logged_at_once_and_the_rest_is_counted(
     monkeypatch.setattr(limited_log, "PERIOD_S", 0.05)
     log = LimitedLog(logging.getLogger("test"))
     for number in range(1000):
-        log.warn("loop", f"refused {number}")
-    log.warn("once", "closed")
+        log.report("loop", f"refused {number}")
+    log.report("once", "closed")
     assert caplog.messages == ["refused 0", "closed"]
     await until(lambda: len(caplog.messages) == 3, "the period has ended")
     assert caplog.messages[2] == "refused 0 (999 more times within 0.05 s)"
-    log.warn("loop", "refused again")
+    log.report("loop", "refused again")
     log.close()
     assert caplog.messages[3:] == ["refused again"]
 
@@ -35,7 +35,7 @@ async def test_different_warnings_are_limited_too(
     monkeypatch.setattr(limited_log, "MAX_KEYS", 10)
     log = LimitedLog(logging.getLogger("test"))
     for number in range(100):
-        log.warn(number, f"client {number}")
+        log.report(number, f"client {number}")
     log.close()
     assert caplog.messages[:10] == [f"client {number}" for number in range(10)]
     assert caplog.messages[10:] == [
