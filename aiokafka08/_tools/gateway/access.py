@@ -17,6 +17,7 @@ Invariants:
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -125,10 +126,7 @@ class Access:
             return api.versions
         if api.name not in _BY_TOPIC:
             return range(0)
-        by_name = [
-            one for one in api.versions if not struct_of(api, "request", one).has("topic id")
-        ]
-        return range(by_name[0], by_name[-1] + 1) if by_name else range(0)
+        return _versions_by_name(api)
 
     def accepts(self, role: str, name: str) -> bool:
         """Return whether a topic or group is allowed."""
@@ -137,6 +135,13 @@ class Access:
 
 
 ALL: Final = Access()
+
+
+@functools.cache
+def _versions_by_name(api: Api) -> range:
+    """Return the versions whose requests name no topics by their ids, which are the first ones."""
+    found = [one for one in api.versions if not struct_of(api, "request", one).has("topic id")]
+    return range(found[0], found[-1] + 1)
 
 
 def _answers(api: Api) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from typing import Final
 
 PERIOD_S: Final = 60.0
-MAX_KEYS: Final = 1000
+MAX_KEYS: Final = 200
 
 _OTHERS: Final = "others"
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from aiokafka08._core.names import NamePatterns, compile_patterns
-from aiokafka08._tools.gateway.access import Access
+from aiokafka08._tools.gateway.access import Access, ConnectionAccess
 from aiokafka08._tools.gateway.answers import error_answer
-from aiokafka08._tools.gateway.api_versions import TRANSLATED
+from aiokafka08._tools.gateway.api_versions import CHANGES, TRANSLATED
+from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import Values, read_message, write_message
+from aiokafka08._tools.gateway.messages import (
+    Struct,
+    Values,
+    read_message,
+    struct_of,
+    write_message,
+)
+from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.message_set import encode_entry
 from tests._tools.gateway.gateways import RawClient, ScriptedBroker, connected
+from tests._tools.gateway.message_writer import MessageWriter
+from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.jars import jar_folder
+from tests.tools import message_layouts
 
 pytestmark = pytest.mark.fast
 
@@ -416,3 +430,55 @@ async def test_change_without_an_answer_ends_the_connection() -> None:
         caller.send(KEYS["AlterReplicaLogDirs"], 1, {})
         assert await caller.client.is_closed()
         assert target.asked == []
+
+
+# --- any request ----------------------------------------------------------------------------------
+
+
+SHORT = Access(topics=patterns(".{0,2}"), groups=patterns(".{0,2}"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seed", range(3))
+def test_no_other_name_reaches_the_target(seed: int) -> None:
+    """In each API and version; and damaged requests raise typed errors."""
+    require_real_brokers()
+    chance = random.Random(seed)
+    definitions = message_layouts.definitions(
+        jar_folder(message_layouts.RELEASE) / f"kafka-clients-{message_layouts.RELEASE}.jar"
+    )
+    looked, limits = 0, 0
+    for api in apis().values():
+        for version in SHORT.versions(api):
+            if api.name in CHANGES:
+                continue
+            writer = MessageWriter(definitions[f"{api.name}Request"], version)
+            body = writer.write(writer.random_values(chance))
+            header = struct.pack(">hhih", api.key, version, 7, -1)
+            frame = header + (b"\0" if version >= api.flexible else b"") + body
+            head = read_head(frame)
+            for data in (frame, frame[: chance.randrange(10, len(frame) + 1)]):
+                try:
+                    limited = ConnectionAccess(SHORT).check(api, head, memoryview(data))
+                except KafkaProtocolError:
+                    assert data != frame
+                    continue
+                sent = data if limited is None else b"".join(limited.request or ())
+                limits += limited is not None
+                if data == frame and sent:
+                    values = read_message(api, "request", version, sent, len(frame) - len(body))
+                    names = set(names_of(struct_of(api, "request", version), values))
+                    assert all(len(name) <= 2 for name in names), f"{api.name} {version}"
+                    looked += len(names)
+    assert looked > 20
+    assert limits > 20
+
+
+def names_of(layout: Struct, values: Values) -> Iterator[str]:
+    for field in layout.fields:
+        value = values[field.name]
+        for one in value or () if field.is_array else [value]:
+            if field.struct is not None:
+                yield from names_of(field.struct, one or {})
+            elif field.role in ("topic", "group") and one is not None:
+                yield one
