@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
-from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
 from aiokafka08._tools.doctor.group_health import (
     NextReadable,
     beyond_end,
@@ -89,12 +89,12 @@ class Examination:
         return self.first is not self.last
 
 
-def examine(seen: Examination) -> list[Finding]:
+def examine(seen: Examination) -> list[DoctorFinding]:
     """Return all findings, the most urgent first."""
     return in_order(_findings(seen))
 
 
-def _findings(seen: Examination) -> Iterator[Finding]:
+def _findings(seen: Examination) -> Iterator[DoctorFinding]:
     first, last = seen.first, seen.last
     yield from leaderless(last)
     yield from not_leading(first, last)
@@ -123,11 +123,13 @@ def _findings(seen: Examination) -> Iterator[Finding]:
         remedy = remedies.get(error)
         why = error if remedy is None else error.removesuffix(f". {remedy}")
         if (right := rights.get(error)) is None:
-            yield Finding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
+            yield DoctorFinding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
         else:
-            yield Finding(FindingCode.NO_PERMISSION, "client", why, remedy or f"{_LET} {right}")
+            yield DoctorFinding(
+                FindingCode.NO_PERMISSION, "client", why, remedy or f"{_LET} {right}"
+            )
     for topic in sorted(seen.refused_topics):
-        yield Finding(
+        yield DoctorFinding(
             FindingCode.NO_PERMISSION,
             "client",
             f"its principal may not read topic {topic!r}: whether its messages are damaged, of "
@@ -141,7 +143,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from _unchecked(seen)
 
 
-def _unchecked(seen: Examination) -> Iterator[Finding]:
+def _unchecked(seen: Examination) -> Iterator[DoctorFinding]:
     missing: dict[str, str] = {}
     if not seen.is_watched:
         missing["--watch 60s"] = (
@@ -160,4 +162,4 @@ def _unchecked(seen: Examination) -> Iterator[Finding]:
         )
     if missing:
         action = f"Give {' and '.join(missing)}"
-        yield Finding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)
+        yield DoctorFinding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)

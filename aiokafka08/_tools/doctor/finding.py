@@ -216,7 +216,7 @@ class FindingCode(Code):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(findings.Finding):
+class DoctorFinding(findings.Finding):
     """One finding of the doctor.
 
     Attributes:

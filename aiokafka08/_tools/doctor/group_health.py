@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from aiokafka08._tools.doctor.compaction import is_compacted, own_policy
-from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
 from aiokafka08._tools.doctor.places import duration, name_list, place
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, GroupSample, PartitionSample
@@ -26,7 +26,7 @@ NextReadable = Mapping[int, int]
 """Per offset that damage hides the next one that can be read."""
 
 
-def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFinding]:
     """Find groups that have lag, but no members, and don't commit."""
     used = _in_use(first, last)
     known = {group.group for group in last.groups if group.members is not None}
@@ -47,7 +47,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
             why += f"{lost:,} of them are deleted already. "
         if first is last:
             why += "(A consumer that uses assign() is no member; --watch shows if it commits.) "
-        yield Finding(
+        yield DoctorFinding(
             FindingCode.IDLE_GROUP_LAG,
             _where(group),
             why + _losses(last, topics),
@@ -78,13 +78,13 @@ def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
     return ". ".join(texts)
 
 
-def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFinding]:
     """Find groups in use whose next message is deleted already."""
     used = _in_use(first, last)
     for group in last.groups:
         for tp, offset, start, _ in _positions(last, group):
             if group.group in used and offset < start:
-                yield Finding(
+                yield DoctorFinding(
                     FindingCode.GROUP_OVERTAKEN,
                     _where(group, tp),
                     f"committed {offset:,}, the log begins at {start:,}: {start - offset:,} "
@@ -97,7 +97,7 @@ def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
 
 def near_retention(
     first: ClusterSample, last: ClusterSample, elapsed_s: float
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Find groups that retention overtakes within `HORIZON_S`.
 
     Args:
@@ -119,7 +119,7 @@ def near_retention(
             if left_s is None or left_s > HORIZON_S:
                 continue
             when = f"in about {duration(left_s)}" if left_s else "with its next deletion"
-            yield Finding(
+            yield DoctorFinding(
                 FindingCode.RETENTION_NEAR,
                 _where(group, tp),
                 f"retention overtakes it {when}: {offset - start:,} offsets are left between the "
@@ -158,12 +158,12 @@ def seconds_left(
     return None if standing_s is None or gained <= 0 else standing_s * written / gained
 
 
-def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
+def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFinding]:
     """Find groups whose committed offset is after the end of the log, in both samples."""
     before = {(group.group, group.store, tp) for group, tp, _, _ in _beyond(first)}
     for group, tp, offset, end in _beyond(last):
         if (group.group, group.store, tp) in before:
-            yield Finding(
+            yield DoctorFinding(
                 FindingCode.OFFSET_BEYOND_END,
                 _where(group, tp),
                 f"committed {offset:,}, the log ends at {end:,}: the topic was created anew, or an "
@@ -175,13 +175,13 @@ def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
 
 def hidden_by_damage(
     damaged: Mapping[TopicPartition, NextReadable], cluster: ClusterSample
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Find groups whose next message is hidden by damage in the log."""
     for group in cluster.groups:
         for tp, offset in sorted(group.committed.items()):
             readable = damaged.get(tp, {}).get(offset)
             if readable is not None:
-                yield Finding(
+                yield DoctorFinding(
                     FindingCode.DAMAGED_LOG,
                     _where(group, tp),
                     f"committed {offset:,}: the log is damaged there, and can be read again from "

@@ -15,7 +15,7 @@ from aiokafka08._tools.findings import Code, Finding, Severity
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
-from aiokafka08._tools.gateway.target_sample import TargetSample, TopicSample
+from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
 from aiokafka08.protocol.api import ApiKey
 
 
@@ -187,7 +187,7 @@ def _about_patterns(
             )
 
 
-def _about_topics(topics: dict[str, TopicSample], options: GatewayOptions) -> Iterator[Finding]:
+def _about_topics(topics: dict[str, TargetTopic], options: GatewayOptions) -> Iterator[Finding]:
     for name, topic in sorted(topics.items()):
         if topic.leaderless:
             numbers = ", ".join(map(str, topic.leaderless[:_NAMED]))
@@ -209,7 +209,7 @@ def _about_topics(topics: dict[str, TopicSample], options: GatewayOptions) -> It
 
 
 def _about_limits(
-    sample: TargetSample, topics: dict[str, TopicSample], options: GatewayOptions
+    sample: TargetSample, topics: dict[str, TargetTopic], options: GatewayOptions
 ) -> Iterator[Finding]:
     if sample.settings.get("auto.create.topics.enable") == "true" and (
         not options.access.is_read_only
@@ -255,15 +255,15 @@ def _about_limits(
         )
 
 
-def _number(topic: TopicSample, setting: str) -> int:
+def _number(topic: TargetTopic, setting: str) -> int:
     value = topic.settings.get(setting, "")
     return int(value) if value.lstrip("-").isdecimal() else -1
 
 
 def _grouped(
     code: CheckCode,
-    topics: dict[str, TopicSample],
-    is_meant: Callable[[TopicSample], bool],
+    topics: dict[str, TargetTopic],
+    is_meant: Callable[[TargetTopic], bool],
     why: str,
     action: str,
 ) -> Iterator[Finding]:

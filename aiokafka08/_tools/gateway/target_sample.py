@@ -32,7 +32,7 @@ BROKER_SETTINGS: Final = ("message.max.bytes", "auto.create.topics.enable")
 
 
 @dataclass(slots=True)
-class TopicSample:
+class TargetTopic:
     """A topic.
 
     Attributes:
@@ -66,7 +66,7 @@ class TargetSample:
     brokers: dict[int, Address]
     unreachable: dict[int, str] = field(default_factory=dict)
     ports: dict[Address, str | None] = field(default_factory=dict)
-    topics: dict[str, TopicSample] | None = None
+    topics: dict[str, TargetTopic] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -114,12 +114,12 @@ async def _sample(client: TargetClient, address: Address, *, is_quick: bool) -> 
     return sample
 
 
-def _topic(values: Mapping[str, Any]) -> TopicSample:
+def _topic(values: Mapping[str, Any]) -> TargetTopic:
     leaderless = [
         one["PartitionIndex"] for one in values["Partitions"] if one["LeaderId"] == _NO_LEADER
     ]
     operations = values.get("TopicAuthorizedOperations", -(1 << 31))
-    return TopicSample(leaderless, None if operations == -(1 << 31) else operations)
+    return TargetTopic(leaderless, None if operations == -(1 << 31) else operations)
 
 
 async def _read_settings(client: TargetClient, sample: TargetSample) -> None:

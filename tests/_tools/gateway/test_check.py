@@ -16,7 +16,7 @@ from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
 from aiokafka08._tools.gateway.target_sample import (
     TargetSample,
-    TopicSample,
+    TargetTopic,
     sample_target,
     try_ports,
 )
@@ -40,8 +40,8 @@ def sample(**changed: Any) -> TargetSample:
     return TargetSample(**{**values, **changed})
 
 
-def topic(operations: int = ALL_RIGHTS, **settings: str) -> TopicSample:
-    return TopicSample([], operations, {name.replace("_", "."): v for name, v in settings.items()})
+def topic(operations: int = ALL_RIGHTS, **settings: str) -> TargetTopic:
+    return TargetTopic([], operations, {name.replace("_", "."): v for name, v in settings.items()})
 
 
 def found(target: TargetSample, options: Any = OPTIONS) -> dict[Code, Finding]:
@@ -64,7 +64,7 @@ def test_target_without_problems_has_one_note() -> None:
         ({"unreachable": {0: "refused"}}, CheckCode.BROKER, "refused; clients get no answer"),
         ({"ports": {("::1", 9092): "in use"}}, CheckCode.PORT, "in use"),
         ({"problems": ["settings of 1 (error 31)"]}, CheckCode.UNREAD, "couldn't be read"),
-        ({"topics": {"a": TopicSample([2], None)}}, CheckCode.LEADERLESS, "1 of its partitions"),
+        ({"topics": {"a": TargetTopic([2], None)}}, CheckCode.LEADERLESS, "1 of its partitions"),
         ({"topics": {"a": topic(0b1000)}}, CheckCode.PERMISSION, "no right to Write"),
         ({"topics": {"a": topic(compression_type="zstd")}}, CheckCode.ZSTD, "recompresses"),
         ({"topics": {"a": topic(max_message_bytes="9000000")}}, CheckCode.SIZES, "1 MiB"),
