@@ -45,7 +45,7 @@ class Code(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CodedFinding:
     """One finding.
 
     Attributes:
@@ -76,7 +76,7 @@ class Finding:
         }
 
 
-F = TypeVar("F", bound=Finding)
+F = TypeVar("F", bound=CodedFinding)
 
 
 def by_cause(findings: Iterable[F]) -> list[list[F]]:
@@ -90,7 +90,7 @@ def by_cause(findings: Iterable[F]) -> list[list[F]]:
     return list(groups.values())
 
 
-def is_healthy(findings: Iterable[Finding]) -> bool:
+def is_healthy(findings: Iterable[CodedFinding]) -> bool:
     """Return True if there are only notes."""
     return all(finding.code.severity is Severity.NOTE for finding in findings)
 
@@ -103,7 +103,7 @@ def in_order(findings: Iterable[F]) -> list[F]:
 
 
 def report(
-    findings: Sequence[Finding],
+    findings: Sequence[CodedFinding],
     width: int,
     paint: Callable[[Severity, str], str] = lambda severity, text: text,
 ) -> str:
@@ -140,7 +140,7 @@ def report(
     return "\n\n".join(paragraphs) + "\n"
 
 
-def summary(findings: Sequence[Finding]) -> str:
+def summary(findings: Sequence[CodedFinding]) -> str:
     """Return "unhealthy: 1 critical, 2 warnings, 1 note"; findings of the same cause count once."""
     counts = Counter(group[0].code.severity for group in by_cause(findings))
     listed = ", ".join(

@@ -10,7 +10,7 @@ from typing import Final
 from aiokafka08._core.names import visible
 from aiokafka08._tools.cli import terminal
 from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_shown
-from aiokafka08._tools.findings import Finding, is_healthy, report
+from aiokafka08._tools.findings import CodedFinding, is_healthy, report
 
 _STYLES: Final = {"critical": "bad", "warning": "warning", "note": "dim"}
 
@@ -18,7 +18,9 @@ HEALTHY: Final = 0
 FINDINGS: Final = 1
 
 
-def write_findings(findings: Sequence[Finding], fields: Iterable[str], format: str | None) -> int:
+def write_findings(
+    findings: Sequence[CodedFinding], fields: Iterable[str], format: str | None
+) -> int:
     """Print findings, and return the exit code: 1 unless there are only notes.
 
     Raises:
@@ -41,7 +43,7 @@ def write_findings(findings: Sequence[Finding], fields: Iterable[str], format: s
     return HEALTHY if healthy else FINDINGS
 
 
-def _printable(finding: Finding) -> Finding:
+def _printable(finding: CodedFinding) -> CodedFinding:
     """Return the finding with escapes for what stdout can't show of foreign names."""
     where, why, action = (
         terminal.encodable(visible(text), sys.stdout)

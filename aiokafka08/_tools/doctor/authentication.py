@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from aiokafka08._core.sasl.failure import FailureKind, failures_of
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.findings import in_order
 from aiokafka08.errors import KafkaError
 
@@ -38,13 +38,13 @@ _OTHER_ACTION: Final = (
 )
 
 
-def authentication_findings(error: KafkaError) -> list[DoctorFinding]:
+def authentication_findings(error: KafkaError) -> list[Finding]:
     """Return what is missing for the authentication, by the error of a client's start.
 
     Empty if the client failed for another reason.
     """
     return in_order(
-        DoctorFinding(
+        Finding(
             _CODES[failure.kind],
             "client",
             "no broker lets the client in, and nothing else was looked at: "

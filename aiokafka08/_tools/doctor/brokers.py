@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aiokafka08._core.net.versions import BrokerLine
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import node_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 
 
-def unreachable(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def unreachable(cluster: ClusterSample) -> Iterator[Finding]:
     """Find brokers that the cluster names, and that don't respond."""
     for broker in cluster.brokers.values():
         if broker.error is not None:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.UNREACHABLE_BROKER,
                 f"broker {broker.node_id} at {broker.address}",
                 f"the cluster names it, but it doesn't respond: {broker.error}. The partitions "
@@ -30,7 +30,7 @@ def unreachable(cluster: ClusterSample) -> Iterator[DoctorFinding]:
             )
 
 
-def mixed_lines(releases: Mapping[int, str]) -> Iterator[DoctorFinding]:
+def mixed_lines(releases: Mapping[int, str]) -> Iterator[Finding]:
     """Find brokers of several releases.
 
     Args:
@@ -45,7 +45,7 @@ def mixed_lines(releases: Mapping[int, str]) -> Iterator[DoctorFinding]:
         listed = "; ".join(
             f"{release}: {node_list(node_ids)}" for release, node_ids in sorted(by_release.items())
         )
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.MIXED_LINES,
             "cluster",
             f"brokers of several releases: {listed}. Clients that detect the version once send "

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, grouped
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
@@ -61,7 +61,7 @@ def dead_cleaner(
     last: ClusterSample,
     scans: tuple[Mapping[TopicPartition, KeyScan], Mapping[TopicPartition, KeyScan]],
     elapsed_s: float,
-) -> Iterator[DoctorFinding]:
+) -> Iterator[Finding]:
     """Find compacted partitions that have grown, and were not compacted.
 
     Args:
@@ -77,7 +77,7 @@ def dead_cleaner(
         if scan.repeated and scan == scans[0].get(tp) and later.end > earlier.end:
             partitions.append((tp, ()))
     for where, _ in grouped(partitions):
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.DEAD_CLEANER,
             where,
             f"compacted, but it has grown for {duration(elapsed_s)}, and its "

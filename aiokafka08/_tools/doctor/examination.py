@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.group_health import (
     NextReadable,
     beyond_end,
@@ -22,6 +22,7 @@ from aiokafka08._tools.doctor.group_health import (
     idle_lag,
     near_retention,
     overtaken,
+    unknown_members,
 )
 from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
 from aiokafka08._tools.doctor.replication import (
@@ -89,12 +90,12 @@ class Examination:
         return self.first is not self.last
 
 
-def examine(seen: Examination) -> list[DoctorFinding]:
+def examine(seen: Examination) -> list[Finding]:
     """Return all findings, the most urgent first."""
     return in_order(_findings(seen))
 
 
-def _findings(seen: Examination) -> Iterator[DoctorFinding]:
+def _findings(seen: Examination) -> Iterator[Finding]:
     first, last = seen.first, seen.last
     yield from leaderless(last)
     yield from not_leading(first, last)
@@ -123,13 +124,11 @@ def _findings(seen: Examination) -> Iterator[DoctorFinding]:
         remedy = remedies.get(error)
         why = error if remedy is None else error.removesuffix(f". {remedy}")
         if (right := rights.get(error)) is None:
-            yield DoctorFinding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
+            yield Finding(FindingCode.UNREADABLE, "cluster", why, remedy or _LOOK_AGAIN)
         else:
-            yield DoctorFinding(
-                FindingCode.NO_PERMISSION, "client", why, remedy or f"{_LET} {right}"
-            )
+            yield Finding(FindingCode.NO_PERMISSION, "client", why, remedy or f"{_LET} {right}")
     for topic in sorted(seen.refused_topics):
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.NO_PERMISSION,
             "client",
             f"its principal may not read topic {topic!r}: whether its messages are damaged, of "
@@ -140,10 +139,11 @@ def _findings(seen: Examination) -> Iterator[DoctorFinding]:
         yield from beyond_end(first, last)
         yield from near_retention(first, last, seen.elapsed_s)
         yield from dead_cleaner(first, last, seen.scans, seen.elapsed_s)
+    yield from unknown_members(first, last, asks_zookeeper=seen.asks_zookeeper)
     yield from _unchecked(seen)
 
 
-def _unchecked(seen: Examination) -> Iterator[DoctorFinding]:
+def _unchecked(seen: Examination) -> Iterator[Finding]:
     missing: dict[str, str] = {}
     if not seen.is_watched:
         missing["--watch 60s"] = (
@@ -162,4 +162,4 @@ def _unchecked(seen: Examination) -> Iterator[DoctorFinding]:
         )
     if missing:
         action = f"Give {' and '.join(missing)}"
-        yield DoctorFinding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)
+        yield Finding(FindingCode.UNCHECKED, "cluster", "; ".join(missing.values()), action)

@@ -216,7 +216,7 @@ class FindingCode(Code):
 
 
 @dataclass(frozen=True, slots=True)
-class DoctorFinding(findings.Finding):
+class Finding(findings.CodedFinding):
     """One finding of the doctor.
 
     Attributes:
@@ -227,7 +227,7 @@ class DoctorFinding(findings.Finding):
 
     @property
     def cause(self) -> str | None:
-        """See `findings.Finding`."""
+        """See `findings.CodedFinding`."""
         if not self.missing:
             return None
         verb = "is" if len(self.missing) == 1 else "are"

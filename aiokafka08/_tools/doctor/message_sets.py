@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import name_list, place
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
@@ -64,7 +64,7 @@ def formats(
     topic_formats: Mapping[str, Collection[int]],
     cluster: ClusterSample,
     releases: Mapping[int, str],
-) -> Iterator[DoctorFinding]:
+) -> Iterator[Finding]:
     """List the message formats in use, and find topics with several or with a foreign one.
 
     Args:
@@ -82,7 +82,7 @@ def formats(
             topics.setdefault("unknown", set()).add(tp.topic)
     if topics:
         listed = "; ".join(f"{key}: {name_list(names)}" for key, names in sorted(topics.items()))
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.MESSAGE_FORMATS,
             "cluster",
             f"{listed}. (Of the first and the last message of each partition. Brokers from 0.11 on "
@@ -94,7 +94,7 @@ def formats(
     )
     for name, used in sorted(topic_formats.items()):
         if is_old and max(used, default=0) > 0:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.FOREIGN_FORMAT,
                 f"topic {name!r}",
                 f"it has messages of format {max(used)}, which brokers below 0.10 don't know, and "
@@ -104,7 +104,7 @@ def formats(
                 "version), and have it detect the version",
             )
         elif len(set(used)) > 1:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.MIXED_FORMATS,
                 f"topic {name!r}",
                 "it has messages of formats 0 and 1: a search by time skips those of format 0, and "
@@ -115,11 +115,11 @@ def formats(
             )
 
 
-def large_sets(costs: Mapping[TopicPartition, SearchCost]) -> Iterator[DoctorFinding]:
+def large_sets(costs: Mapping[TopicPartition, SearchCost]) -> Iterator[Finding]:
     """Find topics whose fetches are mostly search."""
     for tp, cost in sorted(costs.items()):
         if cost.is_mostly_search:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.LARGE_SETS,
                 place(tp.topic, [tp.partition]),
                 f"the broker searches for {(cost.search_s - cost.empty_s) * 1000:.1f} ms before it "

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from aiokafka08._core.topic_names import MAX_NEW_NAME, may_be_new
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, name_list, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
 from aiokafka08.structs import TopicPartition
@@ -20,11 +20,11 @@ _MAX_FOLDER_NAME: Final = 255
 """How many bytes the name of a file or folder may have."""
 
 
-def leaderless(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
     """Find partitions without a leader, and topics without partitions."""
     for name, topic in sorted(cluster.topics.items()):
         if not topic.partitions:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.LEADERLESS_PARTITION,
                 f"topic {name!r}",
                 "the brokers list it without partitions: it can't be written or read",
@@ -37,7 +37,7 @@ def leaderless(cluster: ClusterSample) -> Iterator[DoctorFinding]:
         if partition.leader is None
     )
     for where, (isr, assigned) in grouped(without):
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.LEADERLESS_PARTITION,
             where,
             "no broker leads it: it can't be written or read",
@@ -62,7 +62,7 @@ def _how_to_get_a_leader(isr: tuple[int, ...] | None, assigned: tuple[int, ...] 
     return "Start the stopped brokers. --zookeeper shows which of them have its replicas"
 
 
-def under_replicated(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
     """Find partitions that have a leader, but not all replicas in sync."""
     details = (
         (
@@ -90,7 +90,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[DoctorFinding]:
         consequence = "Fewer failures are survived than there are replicas for"
         if len(in_sync) == 1:
             consequence = "If the leader fails too, acknowledged messages may be lost"
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.UNDER_REPLICATED,
             where,
             f"{why}. {consequence}",
@@ -109,7 +109,7 @@ def missing_brokers(cluster: ClusterSample, node_ids: Collection[int]) -> frozen
     return frozenset(node_ids) if are_missing else frozenset()
 
 
-def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFinding]:
+def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find live brokers that lead nothing, or not what the cluster says that they lead.
 
     Args:
@@ -123,7 +123,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFin
         led = sum(partition.leader == node_id for _, partition in last.partitions())
         shown = name_list(f"{tp.topic}/{tp.partition}" for tp in names)
         extent = "none" if len(names) == led else f"{led - len(names)} of them"
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.NOT_LEADING,
             f"broker {node_id} at {last.brokers[node_id].address}",
             f"the cluster names it as the leader of {count_text(led, 'partition')}, and it leads "
@@ -136,7 +136,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[DoctorFin
     idle = _idle(first)
     for node_id, count in _idle(last).items():
         if node_id in idle and node_id not in before:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.NOT_LEADING,
                 f"broker {node_id} at {last.brokers[node_id].address}",
                 f"it responds, but leads nothing and is in sync with nothing, though it has "
@@ -178,7 +178,7 @@ def _idle(cluster: ClusterSample) -> dict[int, int]:
     }
 
 
-def long_names(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def long_names(cluster: ClusterSample) -> Iterator[Finding]:
     """Find topics whose names are longer than those of new topics may be."""
     for name, topic in sorted(cluster.topics.items()):
         if may_be_new(name) or not topic.partitions:
@@ -196,7 +196,7 @@ def long_names(cluster: ClusterSample) -> Iterator[DoctorFinding]:
                 "From a certain number of partitions on, a broker up to 0.9 can't make their "
                 "folders, and leads only a part of its partitions after a restart, or none"
             )
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.LONG_TOPIC_NAME,
             f"topic {name!r}",
             why,
@@ -214,11 +214,11 @@ def _missing(partition: PartitionSample) -> tuple[int, ...]:
     return tuple(sorted(set(partition.all_replicas) - set(partition.in_sync)))
 
 
-def marked_for_deletion(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def marked_for_deletion(cluster: ClusterSample) -> Iterator[Finding]:
     """Find topics that are marked for deletion."""
     marked = [name for name, topic in cluster.topics.items() if topic.is_marked]
     if marked:
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.MARKED_FOR_DELETION,
             topic_list(marked),
             "marked for deletion, and still there: it can't be created again or grow, and is gone "
@@ -230,7 +230,7 @@ def marked_for_deletion(cluster: ClusterSample) -> Iterator[DoctorFinding]:
         )
 
 
-def pending_reassignment(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def pending_reassignment(cluster: ClusterSample) -> Iterator[Finding]:
     """Find partitions that are being moved to other brokers."""
     moving = (
         (TopicPartition(name, number), (ids, tuple(sorted(set(ids) - set(cluster.brokers)))))
@@ -239,7 +239,7 @@ def pending_reassignment(cluster: ClusterSample) -> Iterator[DoctorFinding]:
     )
     for where, (ids, dead) in grouped(moving):
         away = f"; the cluster doesn't name {node_list(dead)}" if dead else ""
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.PENDING_REASSIGNMENT,
             where,
             f"its replicas are being moved to {node_list(ids)}{away}. Meanwhile it can't be "
@@ -253,7 +253,7 @@ def pending_reassignment(cluster: ClusterSample) -> Iterator[DoctorFinding]:
 
 def stale_isr(
     first: ClusterSample, last: ClusterSample, releases: Mapping[int, str]
-) -> Iterator[DoctorFinding]:
+) -> Iterator[Finding]:
     """Find partitions whose ISR in Metadata isn't the one in ZooKeeper (docs/brokers.md 4.8).
 
     Brokers from 0.9 on report each change with a delay, so theirs takes two samples.
@@ -267,7 +267,7 @@ def stale_isr(
     before = dict(_differences(first))
     lasting = ((tp, detail) for tp, detail in _differences(last) if before.get(tp) == detail)
     for where, (reported, stored) in grouped(lasting):
-        yield DoctorFinding(
+        yield Finding(
             FindingCode.STALE_ISR,
             where,
             f"Metadata reports the ISR {list(reported)}, ZooKeeper has {list(stored)}: monitoring "

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.versions import BrokerLine
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
 from aiokafka08._tools.doctor.replication import missing_brokers
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, TopicSample
@@ -32,11 +32,11 @@ _UNKNOWN: Final = {
 }
 
 
-def unclean_election(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def unclean_election(cluster: ClusterSample) -> Iterator[Finding]:
     """Find topics whose own setting allows unclean elections."""
     for name, topic in sorted(cluster.topics.items()):
         if _setting(topic, UNCLEAN) == "true":
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.UNCLEAN_ELECTION,
                 f"topic {name!r}",
                 f"{UNCLEAN}=true: if all in-sync replicas fail, a replica that lacks acknowledged "
@@ -46,7 +46,7 @@ def unclean_election(cluster: ClusterSample) -> Iterator[DoctorFinding]:
             )
 
 
-def min_isr(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
     """Find topics whose own min.insync.replicas doesn't fit their replicas or their ISR."""
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, MIN_ISR)
@@ -56,7 +56,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[DoctorFinding]:
         factor = min(len(partition.all_replicas) for partition in topic.partitions.values())
         if (unfit := _unfit(least, factor)) is not None:
             code, why, action = unfit
-            yield DoctorFinding(code, f"topic {name!r}", why, action)
+            yield Finding(code, f"topic {name!r}", why, action)
         if least > factor:
             continue  # each partition is below it, whatever its ISR
         below = (
@@ -71,7 +71,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[DoctorFinding]:
             if partition.leader is not None and len(partition.in_sync) < least
         )
         for where, (in_sync, missing) in grouped(below):
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.UNDER_MIN_ISR,
                 where,
                 f"{in_sync} in sync, {MIN_ISR}={least}: writes with acks=all fail with "
@@ -81,9 +81,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[DoctorFinding]:
             )
 
 
-def retention_deletes_all(
-    cluster: ClusterSample, releases: Mapping[int, str]
-) -> Iterator[DoctorFinding]:
+def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -> Iterator[Finding]:
     """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18).
 
     Args:
@@ -96,7 +94,7 @@ def retention_deletes_all(
             continue
         hosts = {node for partition in topic.partitions.values() for node in partition.all_replicas}
         if affected := hosts & deleting:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.RETENTION_DELETES_ALL,
                 f"topic {name!r}",
                 f"{RETENTION}={text} means for ever only from 0.9 on. On {node_list(affected)} (of "
@@ -136,7 +134,7 @@ def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
     return None
 
 
-def unknown_settings(cluster: ClusterSample) -> Iterator[DoctorFinding]:
+def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
     """Say for which topics a setting is the brokers' own, which can't be seen.
 
     Without ZooKeeper no topic's setting is known: `examination` says so, in one note.
@@ -150,7 +148,7 @@ def unknown_settings(cluster: ClusterSample) -> Iterator[DoctorFinding]:
             if name not in INTERNAL_TOPICS and not _setting(topic, setting)
         ]
         if unset:
-            yield DoctorFinding(
+            yield Finding(
                 FindingCode.UNKNOWN_SETTINGS,
                 topic_list(unset),
                 f"{setting}: unknown. It isn't set for the topic in ZooKeeper, and this client has "

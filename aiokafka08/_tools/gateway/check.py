@@ -11,7 +11,7 @@ from typing import Final
 
 from aiokafka08._core.names import NamePatterns
 from aiokafka08._core.net.config import address_text
-from aiokafka08._tools.findings import Code, Finding, Severity
+from aiokafka08._tools.findings import Code, CodedFinding, Severity
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
@@ -102,13 +102,15 @@ _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 
 
-def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Iterator[Finding]:
+def judge(
+    sample: TargetSample, options: GatewayOptions, names: OptionNames
+) -> Iterator[CodedFinding]:
     """Yield findings, in no order."""
     yield from _about_ports(sample, names)
     yield from _about_brokers(sample)
     yield from _about_versions(sample)
     for problem in sample.problems:
-        yield Finding(
+        yield CodedFinding(
             CheckCode.UNREAD,
             address_text(sample.address),
             f"{problem} couldn't be read",
@@ -126,10 +128,10 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
         yield from _about_limits(sample, topics, options)
 
 
-def _about_ports(sample: TargetSample, names: OptionNames) -> Iterator[Finding]:
+def _about_ports(sample: TargetSample, names: OptionNames) -> Iterator[CodedFinding]:
     for address, problem in sample.ports.items():
         if problem is not None:
-            yield Finding(
+            yield CodedFinding(
                 CheckCode.PORT,
                 address_text(address),
                 problem,
@@ -138,9 +140,9 @@ def _about_ports(sample: TargetSample, names: OptionNames) -> Iterator[Finding]:
             )
 
 
-def _about_brokers(sample: TargetSample) -> Iterator[Finding]:
+def _about_brokers(sample: TargetSample) -> Iterator[CodedFinding]:
     for node, problem in sorted(sample.unreachable.items()):
-        yield Finding(
+        yield CodedFinding(
             CheckCode.BROKER,
             f"broker {node} at {address_text(sample.brokers[node])}",
             f"{problem}; clients get no answer for the partitions that it leads",
@@ -148,12 +150,12 @@ def _about_brokers(sample: TargetSample) -> Iterator[Finding]:
         )
 
 
-def _about_versions(sample: TargetSample) -> Iterator[Finding]:
+def _about_versions(sample: TargetSample) -> Iterator[CodedFinding]:
     for key, (_, version) in TRANSLATED.items():
         first, last = sample.ranges.get(key, (0, -1))
         if not first <= version <= last:
             ranges = f"{first} to {last}" if last >= 0 else "none"
-            yield Finding(
+            yield CodedFinding(
                 CheckCode.VERSIONS,
                 f"{apis()[key].name} {version}",
                 f"the target takes {ranges}, so old clients can't use this API",
@@ -165,7 +167,7 @@ def _about_versions(sample: TargetSample) -> Iterator[Finding]:
     if fetch[1] < min(_RELEASES):
         release = "older than 2.1"
     topics = "" if sample.topics is None else f", {len(sample.topics)} topics"
-    yield Finding(
+    yield CodedFinding(
         CheckCode.TARGET,
         address_text(sample.address),
         f"Kafka {release} by its versions of Fetch ({fetch[0]} to {fetch[1]}), "
@@ -176,10 +178,10 @@ def _about_versions(sample: TargetSample) -> Iterator[Finding]:
 
 def _about_patterns(
     sample: TargetSample, allowed: NamePatterns | None, names: OptionNames
-) -> Iterator[Finding]:
+) -> Iterator[CodedFinding]:
     for pattern in () if allowed is None else allowed.include:
         if not any(map(pattern.fullmatch, sample.topics or ())):
-            yield Finding(
+            yield CodedFinding(
                 CheckCode.PATTERN,
                 f"{names.name('topics.include')} {pattern.pattern}",
                 "it matches no topic that the target shows to the gateway",
@@ -187,11 +189,13 @@ def _about_patterns(
             )
 
 
-def _about_topics(topics: dict[str, TargetTopic], options: GatewayOptions) -> Iterator[Finding]:
+def _about_topics(
+    topics: dict[str, TargetTopic], options: GatewayOptions
+) -> Iterator[CodedFinding]:
     for name, topic in sorted(topics.items()):
         if topic.leaderless:
             numbers = ", ".join(map(str, topic.leaderless[:_NAMED]))
-            yield Finding(
+            yield CodedFinding(
                 CheckCode.LEADERLESS,
                 f"topic {name}, partition {numbers}",
                 f"{len(topic.leaderless)} of its partitions have no leader",
@@ -210,18 +214,18 @@ def _about_topics(topics: dict[str, TargetTopic], options: GatewayOptions) -> It
 
 def _about_limits(
     sample: TargetSample, topics: dict[str, TargetTopic], options: GatewayOptions
-) -> Iterator[Finding]:
+) -> Iterator[CodedFinding]:
     if sample.settings.get("auto.create.topics.enable") == "true" and (
         not options.access.is_read_only
     ):
-        yield Finding(
+        yield CodedFinding(
             CheckCode.CREATION,
             "auto.create.topics.enable=true",
             "a client that names an allowed topic which isn't there creates it",
             "Limit the topics, or set it to false at the target",
         )
     if (size := sample.settings.get("message.max.bytes")) is not None:
-        yield Finding(
+        yield CodedFinding(
             CheckCode.SIZES,
             f"message.max.bytes={size}",
             "a set of messages that is larger as one batch gets error 10 (too large)",
@@ -266,10 +270,10 @@ def _grouped(
     is_meant: Callable[[TargetTopic], bool],
     why: str,
     action: str,
-) -> Iterator[Finding]:
+) -> Iterator[CodedFinding]:
     """Yield one finding for all topics that it is about."""
     found = sorted(name for name, topic in topics.items() if is_meant(topic))
     if found:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         plural = "topic" if len(found) == 1 else "topics"
-        yield Finding(code, f"{plural} {', '.join(found[:_NAMED])}{more}", why, action)
+        yield CodedFinding(code, f"{plural} {', '.join(found[:_NAMED])}{more}", why, action)

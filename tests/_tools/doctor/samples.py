@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka08._tools.cli.connection import admin_client, range_router
 from aiokafka08._tools.cli.settings import flag_source, settings
 from aiokafka08._tools.doctor.examination import Examination
-from aiokafka08._tools.doctor.finding import DoctorFinding
+from aiokafka08._tools.doctor.finding import Finding
 from aiokafka08._tools.doctor.gathering import look
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
@@ -86,6 +86,6 @@ def group(
     return GroupSample(name, store, found, {TopicPartition("t", 0): committed})
 
 
-def told(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
+def told(findings: Iterable[Finding]) -> list[tuple[str, str]]:
     """Return code and place of each finding."""
     return [(one.code.value, one.where) for one in findings]

@@ -7,7 +7,7 @@ import re
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.examination import Examination, examine
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, name_list, ranges, topic_list
 from aiokafka08._tools.doctor.replication import under_replicated
 from aiokafka08._tools.findings import Severity, in_order, is_healthy, report, summary
@@ -94,7 +94,7 @@ def test_brokers_of_several_releases_are_found() -> None:
 
 
 def test_urgent_findings_come_first() -> None:
-    found = [DoctorFinding(code, "w", "y", "a") for code in reversed(FindingCode)]
+    found = [Finding(code, "w", "y", "a") for code in reversed(FindingCode)]
     ordered = [one.code.severity for one in in_order(found)]
     assert ordered == sorted(ordered, key=list(Severity).index)
 
@@ -110,12 +110,12 @@ def test_verdict_counts_in_singular_and_plural() -> None:
         + [FindingCode.LEADERLESS_PARTITION] * 2
         + [FindingCode.UNCHECKED]
     )
-    findings = [DoctorFinding(code, "topic 't'", "why", "do it") for code in codes]
+    findings = [Finding(code, "topic 't'", "why", "do it") for code in codes]
     assert summary(findings) == "unhealthy: 2 critical, 2 warnings, 1 note"
 
 
 def test_report_has_paragraphs_and_a_verdict() -> None:
-    text = report([DoctorFinding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 30)
+    text = report([Finding(FindingCode.STALE_ISR, "topic 't'", "why " * 9, "do it")], 30)
     assert text == (
         "WARNING   stale-isr: topic 't'\n"
         "  why why why why why why why\n  why why .\n"
@@ -127,20 +127,16 @@ def test_report_has_paragraphs_and_a_verdict() -> None:
 
 def test_report_fits_names_of_wide_and_of_combining_characters() -> None:
     """Width is columns: a wide character takes two, a combining one none."""
-    lines = report(
-        [DoctorFinding(FindingCode.STALE_ISR, "t", "請求書 " * 9, "do it")], 30
-    ).splitlines()
+    lines = report([Finding(FindingCode.STALE_ISR, "t", "請求書 " * 9, "do it")], 30).splitlines()
     assert lines[1:4] == ["  " + " ".join(["請求書"] * 4)] * 2 + ["  請求書 ."]
     name = "e\u0301a\u0301"
-    lines = report(
-        [DoctorFinding(FindingCode.STALE_ISR, "t", f"{name} " * 9, "do it")], 30
-    ).splitlines()
+    lines = report([Finding(FindingCode.STALE_ISR, "t", f"{name} " * 9, "do it")], 30).splitlines()
     assert lines[1] == "  " + " ".join([name] * 9) + " ."
 
 
 def test_report_breaks_no_name() -> None:
     group = "group 'billing.invoice-writers.production' (zookeeper)"
-    text = report([DoctorFinding(FindingCode.IDLE_GROUP_LAG, group, "why", "do it")], 30)
+    text = report([Finding(FindingCode.IDLE_GROUP_LAG, group, "why", "do it")], 30)
     assert text.splitlines()[:3] == [
         "WARNING   idle-group-lag:",
         "          group",

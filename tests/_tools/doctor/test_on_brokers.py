@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08._tools.doctor.examination import examine
-from aiokafka08._tools.doctor.finding import DoctorFinding
+from aiokafka08._tools.doctor.finding import Finding
 from aiokafka08._tools.findings import is_healthy
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
 from tests._tools.cli.conftest import RunCommand
@@ -99,7 +99,7 @@ async def examined(
     watch: Callable[[], Awaitable[object]] | None = None,
     timeout_s: float | None = None,
     search_clock: Callable[[], float] = time.monotonic,
-) -> list[DoctorFinding]:
+) -> list[Finding]:
     """Return the findings; `watch` runs between the two samples."""
     connect = cluster.zookeeper_connect if zookeeper else None
     address = (cluster.bootstrap_servers, connect, timeout_s)
@@ -112,7 +112,7 @@ async def examined(
     return examine(await look_at(*address, watch_s=60, sleep=sleep))
 
 
-def about(findings: list[DoctorFinding], topic: str) -> dict[str, DoctorFinding]:
+def about(findings: list[Finding], topic: str) -> dict[str, Finding]:
     """Return the findings whose place names a topic, by their codes."""
     return {one.code.value: one for one in findings if topic in one.where}
 

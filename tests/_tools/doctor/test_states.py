@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._tools.doctor.examination import examine
-from aiokafka08._tools.doctor.finding import DoctorFinding, FindingCode
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -22,7 +22,7 @@ TP = TopicPartition("t", 0)
 
 async def examined(
     cluster: EmbeddedCluster, watch: Callable[[], Awaitable[object]] | None = None
-) -> list[DoctorFinding]:
+) -> list[Finding]:
     """Return the findings, without notes; `watch` runs between the two samples."""
 
     async def sleep(seconds: float) -> None:

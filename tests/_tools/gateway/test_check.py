@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.names import NamePatterns, compile_patterns
-from aiokafka08._tools.findings import Code, Finding, is_healthy
+from aiokafka08._tools.findings import Code, CodedFinding, is_healthy
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
@@ -44,7 +44,7 @@ def topic(operations: int = ALL_RIGHTS, **settings: str) -> TargetTopic:
     return TargetTopic([], operations, {name.replace("_", "."): v for name, v in settings.items()})
 
 
-def found(target: TargetSample, options: Any = OPTIONS) -> dict[Code, Finding]:
+def found(target: TargetSample, options: Any = OPTIONS) -> dict[Code, CodedFinding]:
     return {one.code: one for one in judge(target, options, FLAG_NAMES)}
 
 

@@ -14,7 +14,7 @@ from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
     from aiokafka08._tools.doctor.examination import Examination
-    from aiokafka08._tools.doctor.finding import DoctorFinding
+    from aiokafka08._tools.doctor.finding import Finding
 
 FIELDS: Final = {
     "code": "the code of the finding ('The doctor' in the documentation lists them)",
@@ -90,7 +90,7 @@ def doctor(
     return write_findings(findings, FIELDS, format)
 
 
-def _in_options(finding: DoctorFinding) -> DoctorFinding:
+def _in_options(finding: Finding) -> Finding:
     """Return the finding with properties and flags in place of the clients' arguments."""
     from dataclasses import replace
 

@@ -30,7 +30,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
-    from aiokafka08._tools.findings import Finding
+    from aiokafka08._tools.findings import CodedFinding
     from aiokafka08._tools.gateway.gateway import Gateway
     from aiokafka08._tools.gateway.metrics import PrometheusMetrics
 
@@ -257,9 +257,9 @@ def _require_crc32c() -> None:
         raise KafkaConfigurationError(f"gateway: {error}") from None
 
 
-async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[Finding]:
+async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
     """Return what is in the way, in order."""
-    from aiokafka08._tools.findings import Finding, in_order
+    from aiokafka08._tools.findings import CodedFinding, in_order
     from aiokafka08._tools.gateway.check import CheckCode, judge
     from aiokafka08._tools.gateway.options import listener_port
     from aiokafka08._tools.gateway.port_table import PortTable
@@ -274,7 +274,7 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[Findin
     except KafkaConnectionError as error:
         why = error.text.partition(": ")[2] or error.text
         action = "Check the addresses, the network, and that the port is one without TLS and SASL"
-        return [Finding(CheckCode.UNREACHABLE, settings.names.name("to"), why, action)]
+        return [CodedFinding(CheckCode.UNREACHABLE, settings.names.name("to"), why, action)]
     indices = table.with_new(sample.brokers)
     ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
     sample.ports = try_ports([*ports, *metrics])
