@@ -114,6 +114,10 @@ class Exchange:
         """Go on without a response."""
         self.connection.complete(self, [])
 
+    def release(self) -> None:
+        """Note that the request's frame isn't held in memory any more."""
+        self.connection.release(self)
+
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
         return self.connection.run(work, ended)
@@ -309,6 +313,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._close_now()
         if not self._scheduler.works_for(self._account):  # else it advances after this step
             self._advance()
+
+    def release(self, exchange: Exchange) -> None:
+        """See `Exchange.release`."""
+        if exchange.response is None:
+            self._hold(exchange, 0)
+
+    def cancel(self, job: Job) -> None:
+        """End work that `run` has begun."""
+        self._scheduler.cancel(job)
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """See `Exchange.run`."""

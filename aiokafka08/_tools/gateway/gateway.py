@@ -34,16 +34,12 @@ from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
-from aiokafka08._tools.gateway.handler import (
-    CONNECT_ERRORS,
-    CONNECT_TIMEOUT_S,
-    BrokerRoute,
-    GatewayHandler,
-)
+from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
-from aiokafka08._tools.gateway.upstream import Upstreams
+from aiokafka08._tools.gateway.translator import TargetFacts
+from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, CONNECT_TIMEOUT_S, Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import encode_request
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
@@ -81,6 +77,7 @@ class Gateway:
         self._brokers: dict[int, _BrokerListener] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._upstreams = Upstreams()
+        self._facts = TargetFacts()
         self._is_stopping = False  # no broker is added
         self._problem = ""  # the last one with a new broker; it is logged once
 
@@ -193,6 +190,8 @@ class Gateway:
             broker.leave,
             self._tasks,
             self._upstreams,
+            self._resources.memory,
+            self._facts,
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self.clients,

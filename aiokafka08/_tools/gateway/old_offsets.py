@@ -4,21 +4,26 @@
   timestamps of messages. The beginning and the end of a log are the same in both. For any other
   time the client gets the offset of the first message of this time or later, and an empty list if
   there is none. Of several offsets that a client may request there is only the first.
-- Offsets of versions 0, which old brokers keep in ZooKeeper, are in the group like all others.
+- Offsets of versions 0, which old brokers keep in ZooKeeper, are in the group like all others; they
+  can be committed and fetched at any broker (`coordinators`).
 - OffsetFetch 0 says with an error that nothing is committed, version 1 with the offset -1.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
+from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
+    Budget,
     Translation,
     read_body,
     refuse_replica,
+    request_end,
     write_request,
     write_response,
 )
@@ -72,7 +77,7 @@ def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
         is_there = not code and one.offset >= 0 and wanted.get((topic, one.partition), 0) > 0
         return ListedOffsets(one.partition, code, [one.offset] if is_there else [])
 
-    def respond(answer: memoryview) -> list[Buffer]:
+    def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
         response: ListOffsetsResponse = read_body(ListOffsetsResponse, 1, answer, CORRELATION_BYTES)
         topics = [
             Topic(topic.topic, [listed(topic.topic, one) for one in topic.partitions])
@@ -80,10 +85,12 @@ def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
         ]
         return write_response(head, ListOffsetsResponse(topics))
 
-    return Translation(write_request(head, frame, 1, asked), respond)
+    return Translation(write_request(head.key, 1, request_end(head, frame), asked), respond)
 
 
-def translate_offset_commit(head: RequestHead, frame: memoryview) -> Translation:
+def translate_offset_commit(
+    head: RequestHead, frame: memoryview, coordinators: Coordinators
+) -> Translation:
     """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit."""
     request: OffsetCommitRequest = read_body(OffsetCommitRequest, head.version, frame, head.body_at)
     asked = OffsetCommitRequest(
@@ -103,41 +110,86 @@ def translate_offset_commit(head: RequestHead, frame: memoryview) -> Translation
         ],
     )
 
-    def respond(answer: memoryview) -> list[Buffer]:
+    def read(answer: memoryview) -> list[Topic[PartitionError]]:
         response: OffsetCommitResponse = read_body(
             OffsetCommitResponse, 2, answer, CORRELATION_BYTES
         )
-        topics = [
-            Topic(
-                topic.topic,
-                [
-                    PartitionError(one.partition, old_code(head.key, head.version, one.error_code))
-                    for one in topic.partitions
-                ],
-            )
-            for topic in response.topics
-        ]
+        return response.topics
+
+    def write(topics: list[Topic[PartitionError]]) -> list[Buffer]:
+        for topic in topics:
+            for one in topic.partitions:
+                one.error_code = old_code(head.key, head.version, one.error_code)
         return write_response(head, OffsetCommitResponse(topics))
 
-    return Translation(write_request(head, frame, 2, asked), respond)
+    header_end = request_end(head, frame)
+    made = write_request(head.key, 2, header_end, asked)
+    if head.version:
+        return Translation(made, lambda answer, budget: write(read(answer)))
+
+    def failed(code: int) -> list[Buffer]:
+        return write(
+            [
+                Topic(one.topic, [PartitionError(part.partition, code) for part in one.partitions])
+                for one in asked.topics
+            ]
+        )
+
+    return ask_coordinator(
+        GroupRequest(
+            request.group or "",
+            header_end,
+            made,
+            lambda answer: error_codes(read(answer)),
+            lambda answer: write(read(answer)),
+            failed,
+        ),
+        coordinators,
+    )
 
 
-def translate_offset_fetch(head: RequestHead, frame: memoryview) -> Translation:
+def translate_offset_fetch(
+    head: RequestHead, frame: memoryview, coordinators: Coordinators
+) -> Translation:
     """Translate OffsetFetch 0 to version 1."""
     request: OffsetFetchRequest = read_body(OffsetFetchRequest, head.version, frame, head.body_at)
 
-    def committed(one: CommittedPartition) -> CommittedPartition:
-        code = old_code(head.key, head.version, one.error_code)
-        if not code and one.offset < 0:
-            code = UnknownTopicOrPartitionError.errno
-        return dataclasses.replace(one, error_code=code)
-
-    def respond(answer: memoryview) -> list[Buffer]:
+    def read(answer: memoryview) -> list[Topic[CommittedPartition]]:
         response: OffsetFetchResponse = read_body(OffsetFetchResponse, 1, answer, CORRELATION_BYTES)
-        topics = [
-            Topic(topic.topic, [committed(one) for one in topic.partitions])
-            for topic in response.topics
-        ]
+        return response.topics
+
+    def write(topics: list[Topic[CommittedPartition]]) -> list[Buffer]:
+        for topic in topics:
+            for one in topic.partitions:
+                one.error_code = old_code(head.key, head.version, one.error_code)
+                if not one.error_code and one.offset < 0:
+                    one.error_code = UnknownTopicOrPartitionError.errno
         return write_response(head, OffsetFetchResponse(topics))
 
-    return Translation(write_request(head, frame, 1, request), respond)
+    def failed(code: int) -> list[Buffer]:
+        return write(
+            [
+                Topic(
+                    one.topic, [CommittedPartition(part, -1, "", code) for part in one.partitions]
+                )
+                for one in request.topics or ()
+            ]
+        )
+
+    header_end = request_end(head, frame)
+    return ask_coordinator(
+        GroupRequest(
+            request.group or "",
+            header_end,
+            write_request(head.key, 1, header_end, request),
+            lambda answer: error_codes(read(answer)),
+            lambda answer: write(read(answer)),
+            failed,
+        ),
+        coordinators,
+    )
+
+
+def error_codes(topics: Sequence[Topic[Any]]) -> frozenset[int]:
+    """Return the error codes of all partitions."""
+    return frozenset(one.error_code for topic in topics for one in topic.partitions)

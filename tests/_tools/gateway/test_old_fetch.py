@@ -18,6 +18,7 @@ from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.fetch import NO_LIMIT, FetchPartition, FetchRequest
+from tests._tools.gateway.gateways import responded
 from tests.protocol.batch_oracle import Row, batch, marker
 
 pytestmark = pytest.mark.twins  # without the compiled one they need crcmod
@@ -79,7 +80,7 @@ class Client:
         translation = self.translate(offset, total_bytes)
         assert asked(translation)[0] == (offset if asked_from is None else asked_from)
         answer = response({("t", 0): (error, high_watermark, records)}, aborted)
-        made = b"".join(translation.respond(memoryview(answer)))
+        made = responded(translation, answer)
         decoded = decode_response(FetchRequest, self.version, made)
         assert decoded.throttle_time_ms == (30 if self.version else 0)
         (one,) = decoded.topics[0].partitions
@@ -176,7 +177,7 @@ def test_size_of_all_sets_is_limited_from_version_3_on() -> None:
     )
     data = batch(rows(0, 1))
     answer = response({("t", number): (0, 9, data) for number in range(3)})
-    made = decode_response(FetchRequest, 3, b"".join(translation.respond(memoryview(answer))))
+    made = decode_response(FetchRequest, 3, responded(translation, answer))
     found = [len(topic.partitions[0].message_set) for topic in made.topics]
     size = len(encode_entry(0, b"k", b"v", magic=1))
     assert found == [size, 0, 0]
@@ -292,7 +293,7 @@ def test_mutated_responses_are_converted_or_refused() -> None:
         client = Client(chance.randrange(4), is_read_committed=chance.random() < 0.5)
         translation = client.translate(0)
         try:
-            made = b"".join(translation.respond(memoryview(bytes(mutated))))
+            made = responded(translation, bytes(mutated))
         except KafkaProtocolError:
             refused += 1
         else:
