@@ -110,6 +110,6 @@ def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Transl
 
         asked = GroupCoordinatorRequest(request.group)
         frame = write_request(ApiKey.GROUP_COORDINATOR, 0, request.header_end, asked)
-        return Translation(frame, respond, is_exclusive=True, after_s=after_s)
+        return Translation(frame, respond, after_s=after_s)
 
     return ask(coordinators.find(request.group), is_last=False)

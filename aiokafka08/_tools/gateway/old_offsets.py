@@ -1,9 +1,10 @@
 """ListOffsets 0, OffsetCommit 0 and 1, and OffsetFetch 0 by the versions behind them.
 
-- ListOffsets 0 compares times of segment files and lists their offsets; version 1 compares
-  timestamps of messages. The beginning and the end of a log are the same in both. For any other
-  time the client gets the offset of the first message of this time or later, and an empty list if
-  there is none. Of several offsets that a client may request there is only the first.
+- ListOffsets 0 passes if the target takes it, as Kafka up to 3.9 does. It compares times of segment
+  files and lists their offsets; version 1 compares timestamps of messages. The beginning and the
+  end of a log are the same in both. For any other time the client gets the offset of the first
+  message of this time or later, and an empty list if there is none. Of several offsets that a
+  client may request there is only the first.
 - Offsets of versions 0, which old brokers keep in ZooKeeper, are in the group like all others; they
   can be committed and fetched at any broker (`coordinators`).
 - OffsetFetch 0 says with an error that nothing is committed, version 1 with the offset -1.
@@ -16,7 +17,7 @@ from typing import Any
 
 from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
-from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead
 from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
     Budget,
@@ -29,6 +30,7 @@ from aiokafka08._tools.gateway.translation import (
 )
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
     CommittedPartition,
@@ -47,8 +49,22 @@ from aiokafka08.protocol.requests.list_offsets import (
 from aiokafka08.protocol.types import Buffer
 
 
-def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
-    """Translate ListOffsets 0 to version 1.
+class ListedVersions:
+    """Whether the target takes ListOffsets 0 itself; None: it wasn't asked."""
+
+    def __init__(self) -> None:
+        self.has_0: bool | None = None
+
+
+def translate_list_offsets(
+    head: RequestHead, frame: memoryview, target: ListedVersions
+) -> Translation:
+    """Translate ListOffsets 0 to version 1, unless the target takes it.
+
+    Args:
+        head: the header of the request.
+        frame: its frame.
+        target: what is known of the target's versions.
 
     Raises:
         KafkaProtocolError: the request isn't whole, or that of a replica. So do the functions
@@ -56,6 +72,26 @@ def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
     """
     request: ListOffsetsRequest = read_body(ListOffsetsRequest, head.version, frame, head.body_at)
     refuse_replica(request.replica_id)
+    if target.has_0 is not None:
+        return _list_offsets(head, frame, request, target)
+
+    def respond(answer: memoryview, budget: Budget) -> Translation:
+        response: ApiVersionsResponse = read_body(ApiVersionsResponse, 0, answer, CORRELATION_BYTES)
+        target.has_0 = any(
+            one.api_key == head.key and one.min_version <= 0 <= one.max_version
+            for one in response.api_versions
+        )
+        return _list_offsets(head, frame, request, target)
+
+    asked = write_request(API_VERSIONS, 0, request_end(head, frame), ApiVersionsRequest())
+    return Translation(asked, respond, is_exclusive=True)
+
+
+def _list_offsets(
+    head: RequestHead, frame: memoryview, request: ListOffsetsRequest, target: ListedVersions
+) -> Translation:
+    if target.has_0:
+        return Translation([frame], lambda answer, budget: [answer])
     wanted = {
         (topic.topic, one.partition): one.max_num_offsets
         for topic in request.topics
@@ -85,7 +121,8 @@ def translate_list_offsets(head: RequestHead, frame: memoryview) -> Translation:
         ]
         return write_response(head, ListOffsetsResponse(topics))
 
-    return Translation(write_request(head.key, 1, request_end(head, frame), asked), respond)
+    frame_1 = write_request(head.key, 1, request_end(head, frame), asked)
+    return Translation(frame_1, respond)
 
 
 def translate_offset_commit(

@@ -228,7 +228,7 @@ class _Produce:
         topics = {topic for (topic, _), one in stored.items() if one.error_code == _TOO_LARGE}
         request = describe_limits(sorted(topics))
         frame = write_request(DESCRIBE_CONFIGS, CONFIGS_VERSION, self._header_end, request)
-        return Translation(frame, respond, self._acks != 0, is_exclusive=True)
+        return Translation(frame, respond, self._acks != 0)
 
     def _noted(self, stored: Mapping[_Key, ProducedPartition]) -> list[Buffer] | Translation:
         """Return what follows when the target has answered for a batch of each partition."""

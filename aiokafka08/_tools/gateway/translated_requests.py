@@ -65,6 +65,7 @@ class TranslatedRequests:
         self._hold = hold
         self._refuse = refuse
         self._others: dict[Address, Upstream] = {}
+        self._exclusive: Exchange | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
@@ -77,6 +78,7 @@ class TranslatedRequests:
         translate = self._translator.translate
         step = yield from _quick_or_apart(len(frame), lambda budget: translate(head, frame, budget))
         if step.is_exclusive:
+            self._exclusive = exchange
             self._hold(True)
         elif step.request is not None:
             exchange.release()
@@ -112,15 +114,14 @@ class TranslatedRequests:
     def _send(
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
     ) -> None:
-        respond_to, is_exclusive = step.respond, step.is_exclusive
+        respond_to = step.respond
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
             made = yield from _quick_or_apart(len(frame), lambda budget: respond_to(frame, budget))
             if isinstance(made, Translation):
                 self._begin(head, made, exchange)
                 return None
-            if is_exclusive:
-                self._hold(False)
+            self._done(exchange)
             return made
 
         if step.request is not None:
@@ -138,9 +139,15 @@ class TranslatedRequests:
                 respond(exchange, made)
             else:
                 exchange.end()
-            self._hold(False)
+            self._done(exchange)
         if step.failure is not None:
             self._refuse(head, step.failure)
+
+    def _done(self, exchange: Exchange) -> None:
+        """Begin the later requests, if they have waited for this one."""
+        if exchange is self._exclusive:
+            self._exclusive = None
+            self._hold(False)
 
     async def _connect_and_send(
         self, broker: Address, head: RequestHead, step: Translation, exchange: Exchange

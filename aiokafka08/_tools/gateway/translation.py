@@ -86,7 +86,8 @@ class Translation:
         expects_response: whether the client waits for a response.
         is_answered: whether the broker responds to the request.
         failure: why the connection ends when the request is sent; None: it goes on.
-        is_exclusive: whether the client's later requests wait until this one is done.
+        is_exclusive: whether the client's later requests wait until this one is done; the first
+            step says so.
         broker: which broker is asked; None: the one that the client has chosen.
         after_s: how long to wait before, in seconds.
     """

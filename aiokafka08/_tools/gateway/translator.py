@@ -15,6 +15,7 @@ from aiokafka08._tools.gateway.coordinators import Coordinators
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_offsets import (
+    ListedVersions,
     translate_list_offsets,
     translate_offset_commit,
     translate_offset_fetch,
@@ -44,6 +45,7 @@ class Translator:
         self._facts = facts
         self._is_read_committed = is_read_committed
         self._positions = FetchPositions()
+        self._listed_versions = ListedVersions()
 
     def forget_coordinators_at(self, broker: Address) -> None:
         """Note that a broker can't be reached."""
@@ -64,7 +66,7 @@ class Translator:
                     head, frame, self._positions, is_read_committed=self._is_read_committed
                 )
             case ApiKey.LIST_OFFSETS:
-                return translate_list_offsets(head, frame)
+                return translate_list_offsets(head, frame, self._listed_versions)
             case ApiKey.OFFSET_COMMIT:
                 return translate_offset_commit(head, frame, self._facts.coordinators)
             case _:

@@ -17,10 +17,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.record_batch import BatchHeader, parts_of, plain_records
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
     OffsetCommitRequest,
@@ -249,3 +251,30 @@ async def test_offsets_are_listed_and_committed_equally(
     assert (in_store.offset, theirs[5][0].partitions[0].offset) == (7, -1)
     del ours[5], theirs[5]
     assert ours == theirs
+
+
+async def test_dropped_versions_are_translated_or_ones_that_old_clients_do_not_send(
+    sides: tuple[Side, Side],
+) -> None:
+    """Of the APIs that the gateway offers."""
+    ours, theirs = [
+        {
+            one.api_key: range(one.min_version, one.max_version + 1)
+            for one in (await side.client.call(ApiVersionsRequest(), 0)).api_versions
+        }
+        for side in sides
+    ]
+    gone = {
+        (apis()[key].name, version)
+        for key, versions in ours.items()
+        for version in theirs.get(key, ())
+        if version < versions[0]
+    }
+    assert gone == {
+        ("OffsetForLeaderEpoch", 0),
+        ("OffsetForLeaderEpoch", 1),
+        ("DescribeConfigs", 0),
+        ("DescribeAcls", 0),
+        ("DescribeLogDirs", 0),
+        ("DescribeDelegationToken", 0),
+    }

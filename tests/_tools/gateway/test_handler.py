@@ -95,7 +95,7 @@ async def test_each_listener_leads_to_its_broker() -> None:
                 assert errors[leader] == 0 != errors[1 - leader]
 
 
-async def test_offsets_are_listed_as_in_version_0() -> None:
+async def test_offsets_are_listed_by_a_target_that_takes_version_0() -> None:
     async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         async with await RawClient.connect(cluster.nodes[0].port) as producer:
             messages = encode_entry(0, None, b"a") + encode_entry(0, None, b"b")
@@ -110,9 +110,7 @@ async def test_offsets_are_listed_as_in_version_0() -> None:
                 return [found.error_code, found.offsets]
 
             assert await listed(EARLIEST, 1) == [0, [0]]
-            assert await listed(LATEST, 5) == [0, [2]]
-            assert await listed(LATEST, 0) == [0, []]
-            assert await listed(1 << 50, 1) == [0, []]
+            assert await listed(LATEST, 5) == [0, [2, 0]]
             assert await listed(LATEST, 1, "no-such-topic") == [3, []]
 
 
